@@ -1,0 +1,62 @@
+# Every command of the project. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak bench lint format docs lock clean java
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# What a caller may set: make test SEED=7 ARGS='-k session', make soak EXAMPLES=5000, make bench QUICK=1
+SEED ?= $(shell date +%s)
+WORKERS ?= 2
+EXAMPLES ?= 2000
+ARGS ?=
+QUICK ?=
+SEEDS = --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## only the environment (.venv), from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@scripts/setup $(VENV)
+	@touch $@
+
+java:
+	@scripts/check-java
+
+demo: $(READY) java ## run mixed queries over generated events, and show what was shared
+	@$(BIN)/catchment demo $(ARGS)
+
+test: $(READY) java ## all tests and doctests, in random order (SEED=, ARGS=)
+	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
+
+soak: $(READY) ## the property tests with many more examples (EXAMPLES=, SEED=)
+	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
+
+bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)
+	@$(BIN)/catchment bench engine $(if $(QUICK),--quick) $(ARGS)
+
+lint: $(READY) ## ruff, formatting, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## put imports and formatting right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY) ## the API's documentation, into build/docs
+	$(BIN)/pdoc catchment --output-directory build/docs
+	@echo "open build/docs/index.html"
+
+# Hashes pin every platform's files; without index addresses any mirror may serve them.
+lock: $(READY) ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade)
+	$(BIN)/uv pip compile --quiet --universal --extra dev pyproject.toml --output-file requirements.lock \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(ARGS)
+
+clean: ## remove what was built, but not .venv
+	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,77 @@
+"""Catchment: thousands of windowed aggregations for the price of one pass over the events.
+
+    import catchment as ct
+    q = ct.Query("speed", ct.avg("v").alias("mean"), by=["player"], window=ct.sliding("10s", "5s"))
+    engine = ct.Engine([q], time="ts")
+    engine.push(table); engine.advance(t)["speed"]
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from catchment.engine import Engine, Results, Stats, assemble, merge, slice
+from catchment.errors import (
+    CatchmentError,
+    DataError,
+    JobError,
+    QueryError,
+    SchemaError,
+    SqlError,
+    StateError,
+)
+from catchment.functions import (
+    approx_count_distinct,
+    approx_median,
+    approx_quantile,
+    avg,
+    count,
+    count_distinct,
+    first,
+    function,
+    geometric_mean,
+    last,
+    max,
+    median,
+    min,
+    mode,
+    product,
+    quantile,
+    range,
+    register_function,
+    stddev,
+    stddev_pop,
+    sum,
+    variance,
+    variance_pop,
+)
+from catchment.job import load_job
+from catchment.model.plan import Plan
+from catchment.model.query import Aggregate, Query
+from catchment.operators import register_operator
+from catchment.planner import explain, plan
+from catchment.sql import sql
+from catchment.windows import (
+    between,
+    count_sliding,
+    count_tumbling,
+    cut,
+    fixed,
+    session,
+    sliding,
+    tumbling,
+)
+
+try:
+    __version__ = version("catchment")
+except PackageNotFoundError:  # running from a source tree that was not installed
+    __version__ = "0.0.0"
+
+__all__ = [
+    "Aggregate", "CatchmentError", "DataError", "Engine", "JobError", "Plan", "Query",
+    "QueryError", "Results", "SchemaError", "SqlError", "StateError", "Stats",
+    "approx_count_distinct", "approx_median", "approx_quantile", "assemble", "avg", "between",
+    "count", "count_distinct", "count_sliding", "count_tumbling", "cut", "explain", "first",
+    "fixed", "function", "geometric_mean", "last", "load_job", "max", "median", "merge", "min",
+    "mode", "plan", "product", "quantile", "range", "register_function", "register_operator",
+    "session", "slice", "sliding", "sql", "stddev", "stddev_pop", "sum", "tumbling", "variance",
+    "variance_pop",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Plain values: queries, windows, plans. No I/O."""

@@ -1,0 +1,181 @@
+"""The demo: 25 mixed queries over generated events, and what they cost together and apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import catchment as ct
+from catchment.generator import Generator
+from catchment.model.query import Query
+
+RATE = 50_000  # events per second of event time
+BATCH = 50_000
+SAMPLE = 5.0  # seconds of event time for the comparison with separate engines
+LATE_BY = "2s"
+SHOWN = ("speed", "sprints", "possession", "top_speed", "laps", "thousand")
+"""The queries whose last windows the demo prints."""
+
+EVENTS = Generator(
+    seed=2013, keys=10, rate=RATE, gaps=("20s", "3s"), markers=0.0005,
+    late_share=0.1, late_by=LATE_BY,
+)  # fmt: skip
+
+Report = Callable[[float, int, int], None]
+"""Told, after each batch, the seconds of event time, the events and the results so far."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some queries took to answer."""
+
+    events: int
+    slices: int
+    operator_calls: int
+    seconds: float
+
+
+@dataclass
+class Outcome:
+    """What the demo found."""
+
+    queries: int
+    events: int = 0
+    late: int = 0
+    seconds: float = 0.0
+    state_bytes: int = 0
+    results: dict[str, int] = field(default_factory=dict)
+    last: dict[str, pa.Table] = field(default_factory=dict)
+    sample_seconds: float = 0.0
+    together: Cost = Cost(0, 0, 0, 0.0)
+    apart: Cost = Cost(0, 0, 0, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        data = {name: value for name, value in vars(self).items() if name != "last"}
+        speed = round(self.events / self.seconds) if self.seconds else 0
+        costs = {"together": asdict(self.together), "apart": asdict(self.apart)}
+        return {**data, **costs, "events_per_second": speed}
+
+
+def queries() -> list[Query]:
+    """Every window type, several functions, keys and predicates; some say the same thing twice."""
+    return [*_fixed_windows(), *_data_windows(), *_distributions()]
+
+
+def _fixed_windows() -> Iterable[Query]:
+    ten = ct.tumbling("10s")
+    yield Query(
+        "speed", ct.avg("v").alias("mean"), ct.max("v").alias("top"), by="player", window=ten
+    )
+    yield Query("speed_1s", ct.avg("v").alias("mean"), by="player", window=ct.tumbling("1s"))
+    yield Query("speed_1m", ct.avg("v").alias("mean"), by="player", window=ct.tumbling("1m"))
+    # The same as the first but for its name: it costs nothing.
+    yield Query(
+        "coach", ct.avg("v").alias("mean"), ct.max("v").alias("top"), by="player", window=ten
+    )
+    yield Query("sprints", ct.count().alias("n"), by="player", where="v > 5", window=ten)
+    yield Query("walking", ct.count().alias("n"), by="player", where="v <= 5", window=ten)
+    yield Query("possession", ct.count().alias("n"), ct.avg("x").alias("x"), window=ten)
+    yield Query("left", ct.avg("v").alias("mean"), where="x < 52.5", window=ct.tumbling("5s"))
+    yield Query("right", ct.avg("v").alias("mean"), where="x >= 52.5", window=ct.tumbling("5s"))
+    yield Query("even", ct.stddev("v").alias("sd"), ct.variance("v").alias("var"), window=ten)
+    yield Query(
+        "area", ct.range("x").alias("dx"), ct.range("y").alias("dy"), by="player", window=ten
+    )
+    yield Query(
+        "energy", ct.sum("v * v").alias("energy"), by="player", window=ct.sliding("60s", "10s")
+    )
+    yield Query(
+        "trend", ct.first("v").alias("from"), ct.last("v").alias("to"), by="player",
+        window=ct.sliding("10s", "5s"),
+    )  # fmt: skip
+    yield Query(
+        "kick_off", ct.count().alias("n"), ct.avg("v").alias("mean"),
+        window=ct.fixed("2026-01-01 00:00:00", "2026-01-01 00:00:10"),
+    )  # fmt: skip
+
+
+def _data_windows() -> Iterable[Query]:
+    yield Query(
+        "spells", ct.count().alias("n"), ct.max("v").alias("top"), by="player",
+        window=ct.session("1s"),
+    )  # fmt: skip
+    yield Query("play", ct.count().alias("n"), window=ct.session("2s"))
+    yield Query(
+        "laps", ct.count().alias("n"), ct.max("v").alias("top"), by="player",
+        window=ct.cut("event = 'start'"),
+    )  # fmt: skip
+    yield Query(
+        "runs", ct.avg("v").alias("mean"), ct.last("x").alias("x"), by="player",
+        window=ct.between(start="event = 'start'", end="event = 'end'"),
+    )  # fmt: skip
+    yield Query("thousand", ct.avg("v").alias("mean"), by="player", window=ct.count_tumbling(1000))
+    yield Query("rolling", ct.max("v").alias("top"), window=ct.count_sliding(20_000, 5_000))
+
+
+def _distributions() -> Iterable[Query]:
+    ten = ct.sliding("10s", "5s")
+    yield Query("median", ct.median("v").alias("median"), by="player", window=ten)
+    yield Query(
+        "top_speed", ct.quantile("v", 0.95).alias("p95"), ct.quantile("v", 0.99).alias("p99"),
+        by="player", window=ten,
+    )  # fmt: skip
+    yield Query("sketch", ct.approx_median("v").alias("median"), window=ct.tumbling("10s"))
+    yield Query("squad", ct.count_distinct("player").alias("players"), window=ct.tumbling("10s"))
+    yield Query("places", ct.approx_count_distinct("x").alias("n"), window=ct.tumbling("10s"))
+
+
+def run(seconds: float, report: Report) -> Outcome:
+    """Runs the demo over that much event time, and compares one engine with one per query."""
+    asked = queries()
+    outcome = Outcome(len(asked), results={query.name: 0 for query in asked})
+    started = time.perf_counter()
+    engine = ct.Engine(asked, time="ts", lateness=LATE_BY)
+    for batch in EVENTS.batches(BATCH, round(seconds * RATE)):
+        newest = pc.max(batch["ts"]).as_py()
+        engine.push(batch)
+        _keep(outcome, engine.advance(newest))
+        outcome.events += batch.num_rows
+        report(outcome.events / RATE, outcome.events, sum(outcome.results.values()))
+    outcome.state_bytes = engine.stats.state_bytes
+    _keep(outcome, engine.close())
+    outcome.late = engine.stats.late
+    outcome.seconds = time.perf_counter() - started
+    _compare(outcome, asked, min(seconds, SAMPLE))
+    return outcome
+
+
+def _keep(outcome: Outcome, results: Any) -> None:
+    for name, table in results.items():
+        outcome.results[name] += table.num_rows
+        if name in SHOWN and table.num_rows:
+            outcome.last[name] = table.slice(max(0, table.num_rows - 3))
+
+
+def _compare(outcome: Outcome, asked: Sequence[Query], seconds: float) -> None:
+    """The same events through one engine for all queries, then through an engine for each."""
+    sample = EVENTS.table(round(seconds * RATE))
+    outcome.sample_seconds = seconds
+    outcome.together = _cost(asked, sample)
+    costs = [_cost([query], sample) for query in asked]
+    outcome.apart = Cost(
+        sum(cost.events for cost in costs),
+        sum(cost.slices for cost in costs),
+        sum(cost.operator_calls for cost in costs),
+        sum(cost.seconds for cost in costs),
+    )
+
+
+def _cost(asked: Sequence[Query], sample: pa.Table) -> Cost:
+    started = time.perf_counter()
+    engine = ct.Engine(asked, time="ts", lateness=LATE_BY)
+    engine.push(sample)
+    engine.close()
+    stats = engine.stats
+    elapsed = time.perf_counter() - started
+    return Cost(stats.events, stats.slices, stats.operator_calls, elapsed)

@@ -1,0 +1,113 @@
+"""What the commands print, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from catchment.cli.demo import Cost, Outcome, Report
+
+
+@contextmanager
+def progress(seconds: float) -> Iterator[Report]:
+    """A live line on stderr, so that stdout holds only the result."""
+    line = Progress(
+        TextColumn("{task.fields[at]:6.1f} s of play"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[events]:,} events  {task.fields[speed]}"),
+        TextColumn("{task.fields[results]:,} results"),
+        console=Console(stderr=True),
+        transient=True,
+    )  # fmt: skip
+    task = line.add_task("demo", total=seconds, at=0.0, events=0, speed="", results=0)
+
+    def report(at: float, events: int, results: int) -> None:
+        elapsed = line.tasks[0].elapsed or 0.0
+        speed = f"{events / elapsed / 1e6:.1f} M events/s" if elapsed else ""
+        line.update(task, completed=at, at=at, events=events, speed=speed, results=results)
+
+    with line:
+        yield report
+
+
+def outcome(found: Outcome) -> None:
+    """The demo's results and what was shared."""
+    console = Console()
+    for name, table in found.last.items():
+        console.print(_windows(f"{name}: last of {found.results[name]:,} results", table))
+    console.print(_sharing(found))
+    rate = found.events / found.seconds / 1e6
+    total = sum(found.results.values())
+    console.print(
+        f"{found.queries} queries, {found.events:,} events read once in {found.seconds:.1f} s "
+        f"({rate:.1f} M events/s), {total:,} results, {found.late:,} events too late, "
+        f"{found.state_bytes / 1e6:.1f} MB of state before the end.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _windows(title: str, table: pa.Table) -> Table:
+    shown = Table(title=title, title_justify="left")
+    for name in table.column_names:
+        shown.add_column(name, justify="left" if pa.types.is_string(table[name].type) else "right")
+    for row in table.to_pylist():
+        shown.add_row(*(_text(value) for value in row.values()))
+    return shown
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.strftime("%H:%M:%S.%f")[:-3]
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if value is None:
+        return "null"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _sharing(found: Outcome) -> Table:
+    count = found.queries
+    title = f"What was shared (measured on {found.sample_seconds:g} s of events)"
+    shown = Table(title=title, title_justify="left")
+    for heading in ("", "one engine", f"{count} engines", "ratio"):
+        shown.add_column(heading, justify="right" if heading else "left")
+    for label, together, apart in _pairs(found.together, found.apart):
+        ratio = f"{apart / together:.1f}" if together else "-"
+        shown.add_row(label, _text(together), _text(apart), ratio)
+    return shown
+
+
+def _pairs(together: Cost, apart: Cost) -> list[tuple[str, float, float]]:
+    return [
+        ("events read", together.events, apart.events),
+        ("slices", together.slices, apart.slices),
+        ("operator calls", together.operator_calls, apart.operator_calls),
+        ("seconds", together.seconds, apart.seconds),
+    ]
+
+
+def as_dict(figure: Any) -> dict[str, Any]:
+    """A benchmark's figure as plain data."""
+    return dataclasses.asdict(figure) if dataclasses.is_dataclass(figure) else dict(figure)  # type: ignore[arg-type]
+
+
+def figure(found: Any) -> str:
+    """A benchmark's figure on one line: does it reach its bar, its value, its name.
+
+    >>> from types import SimpleNamespace as Figure
+    >>> figure(Figure(name="tumbling, 10 keys", value=0.413, unit="of bincount", bar=0.25, ok=True))
+    'ok    0.413 of bincount (bar 0.25)  tumbling, 10 keys'
+    """
+    verdict = {True: "ok", False: "MISS"}.get(found.ok, "")
+    bar = "" if found.bar is None else f" (bar {found.bar:g})"
+    return f"{verdict:5} {found.value:.4g} {found.unit}{bar}  {found.name}"

@@ -1,0 +1,102 @@
+"""A batch of events, read once: columns, conditions and keys are evaluated once for all groups."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine.keys import LocalKeys, encode
+from catchment.expression import evaluate
+from catchment.model.plan import Group
+from catchment.operators.ragged import Array, Ints
+from catchment.operators.values import Column, Mask, column_of
+
+
+class Chosen(NamedTuple):
+    """The events that meet a group's selections: their rows (None: all), and which one each meets."""
+
+    rows: Ints | None
+    selection: Ints | None
+
+    def of(self, values: Array) -> Array:
+        return values if self.rows is None else values[self.rows]
+
+    def where(self, keep: Mask) -> Chosen:
+        """The chosen events kept."""
+        rows = np.flatnonzero(keep) if self.rows is None else self.rows[keep]
+        return Chosen(rows, None if self.selection is None else self.selection[keep])
+
+
+class Batch:
+    """Events whose times are known; `arrival` is the number of the first in order of arrival."""
+
+    def __init__(self, table: pa.Table, times: Ints, arrival: int) -> None:
+        self.table = table
+        self.times = times
+        self.arrival = arrival
+        self._arrays: dict[str, pa.Array] = {}
+        self._columns: dict[str, Column] = {}
+        self._masks: dict[str, Mask] = {}
+        self._keys: dict[tuple[str, ...], LocalKeys] = {}
+        self._chosen: dict[tuple[str | None, ...], Chosen] = {}
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @cached_property
+    def arrivals(self) -> Ints:
+        return np.arange(self.arrival, self.arrival + len(self), dtype=np.int64)
+
+    @cached_property
+    def in_order(self) -> bool:
+        return bool((self.times[1:] >= self.times[:-1]).all())
+
+    def array(self, expression: str) -> pa.Array:
+        """The values of an SQL expression."""
+        if expression not in self._arrays:
+            self._arrays[expression] = evaluate(expression, self.read, len(self))
+        return self._arrays[expression]
+
+    def read(self, name: str) -> pa.Array:
+        """A column of the events."""
+        column = self.table.column(name)
+        if isinstance(column, pa.ChunkedArray):
+            return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return column
+
+    def column(self, expression: str) -> Column:
+        if expression not in self._columns:
+            self._columns[expression] = column_of(self.array(expression))
+        return self._columns[expression]
+
+    def mask(self, condition: str) -> Mask:
+        """Where a condition holds; null does not."""
+        if condition not in self._masks:
+            met = self.array(condition)
+            if pa.types.is_null(met.type):
+                met = met.cast(pa.bool_())
+            self._masks[condition] = met.fill_null(False).to_numpy(zero_copy_only=False)
+        return self._masks[condition]
+
+    def keys(self, by: tuple[str, ...]) -> LocalKeys:
+        if by not in self._keys:
+            self._keys[by] = encode([self.read(name) for name in by])
+        return self._keys[by]
+
+    def chosen(self, group: Group) -> Chosen:
+        """The events that meet the group's selections."""
+        if group.selections == (None,):
+            return Chosen(None, None)
+        if group.selections not in self._chosen:
+            self._chosen[group.selections] = self._choose(group.selections)
+        return self._chosen[group.selections]
+
+    def _choose(self, selections: tuple[str | None, ...]) -> Chosen:
+        met = np.full(len(self), -1, np.int64)
+        for number, condition in enumerate(selections):
+            met[slice(None) if condition is None else self.mask(condition)] = number
+        rows = np.flatnonzero(met >= 0)
+        return Chosen(rows, met[rows] if len(selections) > 1 else None)

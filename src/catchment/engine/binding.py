@@ -1,0 +1,108 @@
+"""Fitting a plan to the columns of real events."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from catchment import expression
+from catchment.errors import SchemaError, did_you_mean
+from catchment.functions import function_of
+from catchment.model.plan import Group, Plan
+from catchment.model.window import Marked
+
+Types = dict[str | None, pa.DataType | None]
+
+
+def columns_of(group: Group) -> set[str]:
+    """The columns of events that a group reads."""
+    texts = [column for _, column, _ in group.operators if column]
+    texts += [condition for condition in group.selections if condition]
+    for window in group.windows:
+        if isinstance(window, Marked):
+            texts += [text for text in (window.opens, window.closes) if text]
+    read = {name for text in texts for name in expression.columns(text)}
+    return read | set(group.by) | set(group.distinct_on)
+
+
+def bind_types(plan: Plan, schema: pa.Schema, time: str) -> dict[int, Types]:
+    """The type of every aggregated expression, by group; refuses what does not fit."""
+    check_time(schema, time)
+    return {group.id: _group_types(group, schema, _some_name(plan, group)) for group in plan.groups}
+
+
+def check_time(schema: pa.Schema, time: str) -> None:
+    if time not in schema.names:
+        raise SchemaError(
+            "the events have no such time column", given=time,
+            hint=did_you_mean(time, schema.names),
+        )  # fmt: skip
+    kind = schema.field(time).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise SchemaError(
+            f"the time column {time!r} is not a time", given=str(kind),
+            hint="cast it to a timestamp first, or name another column with time=",
+        )  # fmt: skip
+
+
+def _some_name(plan: Plan, group: Group) -> str:
+    return next((name for name, (g, _) in plan.names.items() if g == group.id), "?")
+
+
+def _group_types(group: Group, schema: pa.Schema, query: str) -> Types:
+    for name in sorted(columns_of(group)):
+        if name not in schema.names:
+            raise SchemaError(
+                f"query {query!r}: no such column", given=name,
+                hint=did_you_mean(name, schema.names),
+            )  # fmt: skip
+    conditions = [(text, "where") for text in group.selections if text]
+    for window in group.windows:
+        if isinstance(window, Marked):
+            conditions += [(t, "window condition") for t in (window.opens, window.closes) if t]
+    for text, what in conditions:
+        kind = expression.infer(text, schema)
+        if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+            raise SchemaError(
+                f"query {query!r}: the {what} is not a condition", given=f"{text} is {kind}",
+                hint="compare it with something, as in v > 0",
+            )  # fmt: skip
+    types: Types = {None: None}
+    for answer in group.answers:
+        for aggregate in answer.aggregates:
+            column = aggregate.column
+            if column is not None and column not in types:
+                kind = expression.infer(column, schema)
+                types[column] = pa.float64() if pa.types.is_null(kind) else kind
+            function_of(aggregate).check_type(aggregate, types[column], query)
+    return types
+
+
+def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
+    """The needed columns, in the types first seen; refuses a column that is gone or changed."""
+    columns = {}
+    for name in schema.names:
+        if name not in needed:
+            continue
+        if name not in table.schema.names:
+            raise SchemaError(
+                "a column that was there before is missing", given=name,
+                hint=did_you_mean(name, table.schema.names),
+            )  # fmt: skip
+        column = table.column(name)
+        wanted = schema.field(name).type
+        if column.type != wanted:
+            column = _cast(column, name, wanted)
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _cast(column: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"column {name!r} changed its type", given=f"{column.type}, before {wanted}",
+            hint="push events of one schema, or cast them",
+        ) from error  # fmt: skip
+
+

@@ -1,0 +1,107 @@
+"""Partials as Arrow tables, and named tables as bytes."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine.rows import Operators, Rows
+from catchment.errors import StateError
+from catchment.operators.ragged import Field, Ints
+from catchment.operators.values import from_arrow, to_arrow
+
+MAGIC = b"CATCHMENT"
+FORMAT = 1
+_HEAD = struct.Struct(">9sHIQ")
+
+BOUNDS = ("slice_start", "slice_end", "key", "slice_first", "slice_last")
+
+
+def rows_to_table(rows: Rows, operators: Operators) -> pa.Table:
+    """Rows with their key codes as they are."""
+    columns: dict[str, pa.Array] = {
+        name: pa.array(column) for name, column in zip(BOUNDS, rows.columns(), strict=True)
+    }
+    return pa.table(columns | fields_to_arrow(rows.fields, operators))
+
+
+def fields_to_arrow(fields: Mapping[str, Field], operators: Operators) -> dict[str, pa.Array]:
+    return {
+        f"{id}.{name}": to_arrow(fields[f"{id}.{name}"], kind)
+        for id, operator in operators.items()
+        for name, kind in operator.fields.items()
+    }
+
+
+def table_to_rows(table: pa.Table, operators: Operators) -> Rows:
+    columns = [ints(table, name) for name in BOUNDS]
+    return Rows(*columns, fields_from_arrow(table, operators))
+
+
+def fields_from_arrow(table: pa.Table, operators: Operators) -> dict[str, Field]:
+    names = [f"{id}.{name}" for id, operator in operators.items() for name in operator.fields]
+    return {name: from_arrow(whole(table, name)) for name in names}
+
+
+def whole(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    # A copy: what is read from bytes may not be written to, and keys are renumbered in place.
+    return np.array(whole(table, name).to_numpy(zero_copy_only=False), np.int64)
+
+
+def pack(meta: dict[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
+    """A header, JSON, and tables in Arrow's stream format, under one checksum."""
+    parts = []
+    sizes = {}
+    for name, table in tables.items():
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+        data = sink.getvalue().to_pybytes()
+        sizes[name] = len(data)
+        parts.append(data)
+    text = json.dumps({"meta": meta, "tables": sizes}).encode()
+    body = struct.pack(">Q", len(text)) + text + b"".join(parts)
+    return _HEAD.pack(MAGIC, FORMAT, zlib.crc32(body), len(body)) + body
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    """The inverse of `pack`; refuses bytes that are not whole."""
+    if len(data) < _HEAD.size or not data.startswith(MAGIC):
+        raise StateError(
+            "these bytes are not a snapshot", given=f"{len(data)} bytes",
+            hint="a snapshot is written by engine.snapshot()",
+        )  # fmt: skip
+    _, version, checksum, length = _HEAD.unpack_from(data)
+    if version > FORMAT:
+        raise StateError(
+            "the snapshot was written by a newer version", given=f"format {version}",
+            hint=f"this version reads up to format {FORMAT}: upgrade it",
+        )  # fmt: skip
+    body = memoryview(data)[_HEAD.size :]
+    if len(body) != length or zlib.crc32(body) != checksum:
+        raise StateError(
+            "the snapshot is damaged or cut short", given=f"{len(body)} of {length} bytes",
+            hint="take it again, or restore an older one",
+        )  # fmt: skip
+    (size,) = struct.unpack_from(">Q", body)
+    head = json.loads(bytes(body[8 : 8 + size]))
+    tables = {}
+    at = 8 + size
+    for name, length in head["tables"].items():
+        tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + length])).read_all()
+        at += length
+    return head["meta"], tables

@@ -1,0 +1,82 @@
+"""Windows that are complete, of any type, on their way to becoming results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from catchment.engine.keys import KeyIndex
+from catchment.engine.results import Block
+from catchment.engine.rows import Operators
+from catchment.operators.ragged import Field, Ints, concat, take
+from catchment.operators.values import Mask
+
+Spans = list[tuple[int, int, int, int]]
+"""Rows of a block by window and selection: window, selection, low, high."""
+
+
+@dataclass(slots=True)
+class Complete:
+    """Complete windows: the place of each one's type in the group, its key, bounds and fields."""
+
+    kind: Ints
+    key: Ints
+    start: Ints
+    end: Ints
+    fields: dict[str, Field] = field(default_factory=dict)
+    index: Ints | None = None
+    revision: Ints | None = None
+    retracted: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, rows: Ints) -> Complete:
+        def some(values: Ints | Mask | None) -> Ints | Mask | None:
+            return None if values is None else values[rows]
+
+        fields = {name: take(column, rows) for name, column in self.fields.items()}
+        return Complete(
+            self.kind[rows], self.key[rows], self.start[rows], self.end[rows], fields,
+            some(self.index), some(self.revision), some(self.retracted),
+        )  # fmt: skip
+
+
+def joined(parts: list[Complete]) -> Complete:
+    """One batch of windows that all have, or all lack, an index."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def all_of(name: str) -> Ints:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    def some(name: str) -> Ints | None:
+        return None if getattr(parts[0], name) is None else all_of(name)
+
+    fields = {name: concat([p.fields[name] for p in parts]) for name in parts[0].fields}
+    return Complete(
+        all_of("kind"), all_of("key"), all_of("start"), all_of("end"), fields,
+        some("index"), some("revision"), some("retracted"),
+    )  # fmt: skip
+
+
+def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[Block, Spans]:
+    """Sorted so that each query's rows stand together."""
+    selection = keys.selections[windows.key] if len(windows) else windows.key
+    if (np.diff(windows.kind) < 0).any() or selection.any():
+        order = np.lexsort((windows.start, selection, windows.kind))
+        windows, selection = windows.take(order), selection[order]
+    block = Block(
+        keys, windows.key, windows.start, windows.end, windows.fields, operators,
+        windows.index, windows.revision, windows.retracted,
+    )  # fmt: skip
+    return block, _spans(windows.kind, selection)
+
+
+def _spans(kind: Ints, selection: Ints) -> Spans:
+    new = np.ones(len(kind), np.bool_)
+    new[1:] = (kind[1:] != kind[:-1]) | (selection[1:] != selection[:-1])
+    heads = np.flatnonzero(new)
+    tails = [*heads[1:].tolist(), len(kind)]
+    return list(zip(kind[heads].tolist(), selection[heads].tolist(), heads.tolist(), tails, strict=True))

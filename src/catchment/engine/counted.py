@@ -1,0 +1,162 @@
+"""Assembling count windows: edges are known ahead in ranks, which only settled events have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.engine.settled import Ordered
+from catchment.engine.store import Store
+from catchment.model.plan import StoreKind
+from catchment.model.window import Counted
+from catchment.operators import grouped
+from catchment.operators.grouping import runs
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+
+
+class Ranks(NamedTuple):
+    """Where every key stands, for the count windows that started together.
+
+    `kept` are the rows that windows still need: `start` and `end` are ranks, sorted by key, rank.
+    """
+
+    windows: tuple[Counted, ...]
+    kept: Rows
+    keys: Ints
+    """Keys met so far, sorted."""
+    total: Ints
+    """Events of each key so far."""
+    since: int | None = None
+
+
+def ranks(windows: Sequence[Counted], operators: Operators, since: int | None) -> Ranks:
+    none = np.empty(0, np.int64)
+    return Ranks(tuple(windows), no_rows(operators), none, none, since)
+
+
+def ranked(state: Ranks, events: Ordered) -> Ints:
+    """The rank of every event among its key's; -1 for events from before the windows started."""
+    counts = np.ones(len(events), np.bool_) if state.since is None else events.time > state.since
+    so_far = np.cumsum(counts) - counts
+    before = so_far[events.heads][events.segment]
+    keys = events.key[events.heads]
+    offset = _totals(state, keys)[events.segment]
+    return np.where(counts, so_far - before + offset, -1)
+
+
+def _totals(state: Ranks, keys: Ints) -> Ints:
+    place = np.searchsorted(state.keys, keys)
+    found = np.zeros(len(keys), np.bool_)
+    inside = place < len(state.keys)
+    found[inside] = state.keys[place[inside]] == keys[inside]
+    out = np.zeros(len(keys), np.int64)
+    out[found] = state.total[place[found]]
+    return out
+
+
+def boundaries(state: Ranks, rank: Ints) -> Mask:
+    """Where a count window starts or ends."""
+    new = rank < 0
+    for step, shift in {(w.step, 0) for w in state.windows} | {
+        (w.step, w.size % w.step) for w in state.windows
+    }:
+        new |= rank % step == shift
+    return new
+
+
+class Full(NamedTuple):
+    """Count windows that are full: rows whose `first` and `last` are their bounds, type and index."""
+
+    rows: Rows
+    kind: Ints
+    index: Ints
+
+
+def step(
+    state: Ranks, events: Ordered, rank: Ints, rows: Rows, heads: Ints,
+    store: StoreKind, operators: Operators,
+) -> tuple[Ranks, Full]:  # fmt: skip
+    """Takes in the rows that the events were cut to; gives the windows that are full."""
+    keys = events.key[events.heads]
+    before = _totals(state, keys)
+    tails = np.concatenate([events.heads[1:], [len(events)]]) - 1
+    after = np.maximum(before, rank[tails] + 1)
+    kept = _joined(state, rows, rank, heads, len(events), operators)
+    full = _assemble(state, kept, keys, before, after, store, operators)
+    everyone = np.union1d(state.keys, keys)
+    total = _totals(state, everyone)
+    total[np.searchsorted(everyone, keys)] = after
+    state = state._replace(keys=everyone, total=total)
+    return state._replace(kept=_needed(state, kept)), full
+
+
+def _joined(
+    state: Ranks, rows: Rows, rank: Ints, heads: Ints, events: int, operators: Operators
+) -> Rows:
+    inside = np.flatnonzero(rank[heads] >= 0)
+    lengths = np.diff(heads, append=events)
+    fresh = rows.take(inside)
+    fresh.start = rank[heads][inside]
+    fresh.end = fresh.start + lengths[inside]
+    kept = concat_rows([state.kept, fresh], operators)
+    return kept.take(np.lexsort((kept.start, kept.key)))
+
+
+def _assemble(
+    state: Ranks, kept: Rows, keys: Ints, before: Ints, after: Ints,
+    store: StoreKind, operators: Operators,
+) -> Full:  # fmt: skip
+    owners, kinds, numbers = [], [], []
+    for kind, window in enumerate(state.windows):
+        low = np.maximum((before - window.size) // window.step + 1, 0)
+        high = np.where(after >= window.size, (after - window.size) // window.step, -1)
+        number, owner = runs(low, high + 1)
+        owners.append(owner)
+        numbers.append(number)
+        kinds.append(np.full(len(number), kind, np.int64))
+    owner, kind, index = (np.concatenate(part) for part in (owners, kinds, numbers))
+    sizes = np.array([w.size for w in state.windows], np.int64)[kind]
+    start = index * np.array([w.step for w in state.windows], np.int64)[kind]
+    low, high = _places(kept, keys[owner], start), _places(kept, keys[owner], start + sizes)
+    shelf = Store(store, operators)
+    shelf.append_nodes(kept, np.arange(len(kept)))
+    rows, window = shelf.gather(low, high)
+    groups, _ = grouped(window, len(index))
+    full = merge_rows(rows, groups, operators)
+    return Full(full, kind, index)
+
+
+def _places(kept: Rows, keys: Ints, rank: Ints) -> Ints:
+    """The place of the row of a key that starts at a rank; ranks are laid end to end, key by key."""
+    new = np.ones(len(kept), np.bool_)
+    new[1:] = kept.key[1:] != kept.key[:-1]
+    heads = np.flatnonzero(new)
+    owner = np.cumsum(new) - 1
+    lowest = kept.start[heads]
+    tails = np.concatenate([heads[1:], [len(kept)]]) - 1
+    spans = kept.end[tails] - lowest + 1 if len(kept) else lowest
+    base = np.cumsum(spans) - spans - lowest
+    which = np.searchsorted(kept.key[heads], keys)
+    return np.searchsorted(kept.start + base[owner], rank + base[which])
+
+
+def _needed(state: Ranks, kept: Rows) -> Rows:
+    """Drops the rows that every window that is not full starts after."""
+    total = _totals(state, kept.key)
+    earliest = np.full(len(kept), np.iinfo(np.int64).max)
+    for window in state.windows:
+        number = np.maximum((total - window.size) // window.step + 1, 0)
+        earliest = np.minimum(earliest, number * window.step)
+    return kept.where(kept.end > earliest)
+
+
+def recode(state: Ranks, place: Ints) -> Ranks:
+    """Renumbers the keys (of `kept`, the caller has)."""
+    keys = place[state.keys]
+    order = np.argsort(keys)
+    kept = state.kept.take(np.lexsort((state.kept.start, state.kept.key)))
+    return state._replace(keys=keys[order], total=state.total[order], kept=kept)

@@ -1,0 +1,323 @@
+"""The engine: events in, windows out; all queries share one plan."""
+
+from __future__ import annotations
+
+import time as clocks
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import snapshots
+from catchment.engine.batch import Batch
+from catchment.engine.binding import Types, bind_types, columns_of, conform
+from catchment.engine.changes import Limit, answer_limit, drained, move
+from catchment.engine.complete import to_block
+from catchment.engine.group import GroupState
+from catchment.engine.results import NamesOf, Results, Shape
+from catchment.engine.stats import Stats
+from catchment.engine.times import times_of
+from catchment.errors import DataError, QueryError, SchemaError, did_you_mean
+from catchment.model.duration import Duration, Instant, instant, micros
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+from catchment.model.window import Gap, Periodic
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+from catchment.planner import explain, replan
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.group import DEFAULT_RATE
+
+Late = Literal["drop", "update", "collect"]
+LATE: tuple[Late, ...] = ("drop", "update", "collect")
+T = TypeVar("T", bound=str)
+_COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
+
+
+def now() -> int:
+    """The wall clock, in microseconds."""
+    return clocks.time_ns() // 1000
+
+
+class Engine:
+    """Computes all queries over the events pushed.
+
+    The frontier is the latest `advance(t)` less `lateness`: no event before it is expected, and one
+    that comes all the same is late. `late` says what becomes of it: `drop` counts it, `collect`
+    hands it back (`take_late`), `update` corrects the windows that it changes, for as long as they
+    are kept: `keep`, by default the longest window. `schema` checks the queries before any event.
+    """
+
+    def __init__(
+        self,
+        queries: Iterable[Query],
+        time: str = "ts",
+        lateness: Duration = "0s",
+        late: Late = "drop",
+        *,
+        keep: Duration | None = None,
+        bad: Literal["collect", "fail"] = "collect",
+        schema: pa.Schema | None = None,
+        rate: float = DEFAULT_RATE,
+        clock: Callable[[], int] = now,
+    ) -> None:
+        self.time = time
+        self.lateness = micros(lateness, "lateness")
+        self.late = _one_of(late, LATE, "late")
+        self.bad = _one_of(bad, ("collect", "fail"), "bad")
+        if self.lateness < 0:
+            raise QueryError("the lateness must not be negative", given=lateness)
+        self.rate = rate
+        self.clock = clock
+        given = list(queries)
+        self.plan, _ = replan(Plan(), given, rate)
+        self.queries = {query.name: query for query in given}
+        self._keep = None if keep is None else micros(keep, "keep")
+        self.frontier = EARLIEST
+        self.newest = EARLIEST
+        self.schema: pa.Schema | None = None
+        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.limits: dict[str, Limit] = {}
+        self.states: dict[int, GroupState] = {}
+        self._late_rows: list[pa.Table] = []
+        self._bad_rows: list[pa.Table] = []
+        self._replanned()
+        if schema is not None:
+            self._bind(schema)
+
+    def _replanned(self) -> None:
+        self._names = NamesOf(self.plan)
+        self._needed = set().union(*(columns_of(group) for group in self.plan.groups))
+        self._shapes: dict[int, Shape] = {
+            group.id: Shape({}, {}, self.late == "update") for group in self.plan.groups
+        }
+
+    @property
+    def keep(self) -> int:
+        """How long before the frontier results may still be corrected."""
+        if self.late != "update":
+            return 0
+        if self._keep is not None:
+            return self._keep
+        lengths = [w.length for g in self.plan.groups for w in g.windows if isinstance(w, Periodic)]
+        gaps = [w.gap for g in self.plan.groups for w in g.windows if isinstance(w, Gap)]
+        return max(lengths + gaps, default=micros("1h"))
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def push(self, events: pa.Table | pa.RecordBatch) -> None:
+        """Takes in events, in any order."""
+        table = pa.Table.from_batches([events]) if isinstance(events, pa.RecordBatch) else events
+        if not isinstance(table, pa.Table):
+            raise SchemaError(
+                "events must be an Arrow table or record batch", given=type(events).__name__,
+                hint="try pa.table({...}) or pa.Table.from_pandas(frame)",
+            )  # fmt: skip
+        if self.schema is None:
+            self._bind(table.schema)
+        assert self.schema is not None
+        read = conform(table, self.schema, self._needed | {self.time})
+        times, good = times_of(read.column(self.time))
+        arrival = self.counts["events"]
+        self.counts["events"] += len(times)
+        if good is not None:
+            self._set_aside(table, good)
+        fit = self._on_time(table, times, good)
+        self._push_groups(read, times, fit, arrival)
+
+    def _set_aside(self, table: pa.Table, good: Mask) -> None:
+        bad = table.filter(pa.array(~good))
+        self.counts["bad"] += bad.num_rows
+        if self.bad == "fail" and bad.num_rows:
+            raise DataError(
+                "a row has no usable time", given=str(bad.slice(0, 1).to_pylist()[0])[:200],
+                hint='bad="collect" sets such rows aside and goes on',
+            )  # fmt: skip
+        self._bad_rows.append(bad)
+
+    def _on_time(self, table: pa.Table, times: Ints, good: Mask | None) -> Mask | None:
+        """Which events take part (None: all); the late are counted, and collected if so asked."""
+        if not len(times):
+            return good
+        oldest = self.frontier - self.keep
+        fit = good
+        if int(times.min()) < oldest:
+            late = times < oldest if good is None else good & (times < oldest)
+            fit = ~late if good is None else good & ~late
+            self.counts["late"] += int(late.sum())
+            if self.late == "collect" and late.any():
+                self._late_rows.append(table.filter(pa.array(late)))
+        if self.late == "update":
+            behind = times < self.frontier
+            self.counts["updates"] += int((behind if fit is None else behind & fit).sum())
+        return fit
+
+    def _push_groups(self, read: pa.Table, times: Ints, fit: Mask | None, arrival: int) -> None:
+        kept, moments = read, times
+        if fit is not None:
+            kept, moments = read.filter(pa.array(fit)), times[fit]
+        batch = Batch(kept, moments, arrival)
+        if fit is not None:
+            batch.arrivals = arrival + np.flatnonzero(fit)
+        if len(moments):
+            self.newest = max(self.newest, int(moments.max()))
+        repeated = np.ones(len(batch), np.bool_)
+        for group in self.plan.groups:
+            events = batch
+            if group.measure == "processing":
+                events = Batch(kept, np.full(len(batch), self.clock(), np.int64), arrival)
+            dropped = self.states[group.id].push(events)
+            repeated &= np.zeros(1, np.bool_) if dropped is None else dropped
+        duplicates = int(repeated.sum()) if self.plan.groups else 0
+        self.counts["duplicates"] += duplicates
+        self.counts["accepted"] += len(batch) - duplicates
+
+    def take_late(self) -> pa.Table | None:
+        """The late rows collected since the last call; None when there are none."""
+        rows, self._late_rows = self._late_rows, []
+        return pa.concat_tables(rows, promote_options="permissive") if rows else None
+
+    def take_bad(self) -> pa.Table | None:
+        """The rows set aside since the last call; None when there are none."""
+        rows, self._bad_rows = self._bad_rows, []
+        return pa.concat_tables(rows, promote_options="permissive") if rows else None
+
+    # -- windows ---------------------------------------------------------------------------------
+
+    def advance(self, t: Instant) -> Results:
+        """Promises that no event before `t` will come (less the lateness): the windows now complete."""
+        frontier = instant(t) - self.lateness
+        return self._advance(max(self.frontier, min(frontier, LATEST - 1)), self.clock())
+
+    def close(self) -> Results:
+        """Ends the input: every time and session window is complete."""
+        return self._advance(LATEST, LATEST)
+
+    def _advance(self, frontier: int, wall: int) -> Results:
+        results = Results(self.plan, self._shapes, self._names, self.limits)
+        self.frontier = frontier
+        closing = frontier >= LATEST
+        for group in self.plan.groups:
+            state = self.states.get(group.id)
+            if state is None:
+                continue
+            at = wall if group.measure == "processing" else frontier
+            horizon = at if closing or group.measure == "processing" else max(at - self.keep, EARLIEST)
+            for windows in state.advance(at, horizon):
+                self.counts["results"] += len(windows)
+                results.add(group.id, *to_block(windows, state.keys, state.operators))
+            state.collect_keys()
+        self._drop_drained()
+        return results
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def add(self, query: Query) -> None:
+        """Adds a query while running: it starts with the first window it can answer completely."""
+        if query.name in self.queries:
+            raise QueryError("two queries have one name", given=query.name, hint="remove one first")
+        before = self.plan
+        queries = self.queries | {query.name: query}
+        plan, lineage = replan(before, queries.values(), self.rate)
+        if self.schema is not None:
+            bind_types(plan, self.schema, self.time)
+        limit = answer_limit(before, plan, lineage, query.name, self.newest)
+        if limit is not None and self.newest > EARLIEST:
+            self.limits[query.name] = limit
+        self._switch(queries, plan, lineage)
+
+    def remove(self, name: str, drain: bool = True) -> None:
+        """Removes a query; with `drain`, once the windows that have begun are complete."""
+        if name not in self.queries:
+            raise QueryError("no such query", given=name, hint=did_you_mean(name, self.queries))
+        if drain and self.newest > EARLIEST:
+            since = self.limits[name].since if name in self.limits else None
+            self.limits[name] = Limit(since, self.newest)
+            return
+        queries = {other: query for other, query in self.queries.items() if other != name}
+        self.limits.pop(name, None)
+        self._switch(queries, *replan(self.plan, queries.values(), self.rate))
+
+    def _switch(self, queries: dict[str, Query], plan: Plan, lineage: dict[int, int]) -> None:
+        self.queries, self.plan = queries, plan
+        self._replanned()
+        if self.schema is None:
+            return
+        old, self.states = self.states, {}
+        self._bind(self.schema)
+        for new_id, old_id in lineage.items():
+            move(old[old_id], self.states[new_id], self.newest)
+        for group in self.plan.groups:
+            if group.id not in lineage:
+                self.states[group.id].begin(self.frontier, self.newest)
+
+    def _drop_drained(self) -> None:
+        for name, limit in list(self.limits.items()):
+            if limit.until is not None and drained(self.plan, self.states, name, limit.until):
+                self.remove(name, drain=False)
+
+    def _bind(self, schema: pa.Schema) -> None:
+        types = bind_types(self.plan, schema, self.time)
+        self.schema = schema
+        for group in self.plan.groups:
+            updates = self.late == "update" and group.measure == "event"
+            self.states[group.id] = GroupState(group, types[group.id], updates)
+            shape = self._shapes[group.id]
+            shape.types = types[group.id]
+            shape.updates = updates
+            shape.key_types = {name: _key_type(schema.field(name).type) for name in group.by}
+
+    def adopt(self, plan: Plan, types: Mapping[int, Types]) -> None:
+        """Runs a plan made elsewhere, over partials made elsewhere."""
+        self.plan = plan
+        self._replanned()
+        for group in plan.groups:
+            bound = types.get(group.id, {})
+            self.states[group.id] = GroupState(group, bound, updates=False)
+            self._shapes[group.id].types = bound
+
+    def set_keys(self, group: int, table: pa.Table) -> None:
+        """Tells the types of a group's keys, from a table of its partials."""
+        names = self.plan.groups[group].by
+        kinds = {name: table.schema.field(f"key {name}").type for name in names}
+        self._shapes[group].key_types = kinds
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """What has been done so far; counting the bytes of state takes a moment."""
+        states = self.states.values()
+        return Stats(
+            **self.counts,
+            slices=sum(state.slices for state in states),
+            partials=sum(state.partials for state in states),
+            operator_calls=sum(state.calls for state in states),
+            state_bytes=sum(state.nbytes for state in states),
+        )
+
+    def explain(self) -> str:
+        """What will happen, and why, as a tree."""
+        return explain(self.plan, self.rate)
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes, from which `restore` goes on as if nothing had happened."""
+        return snapshots.save(self)
+
+    @classmethod
+    def restore(cls, blob: bytes, *, clock: Callable[[], int] = now) -> Engine:
+        """An engine in the state that `snapshot` wrote."""
+        return snapshots.load(cls, blob, clock)
+
+
+def _key_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _one_of(value: T, options: tuple[T, ...], what: str) -> T:
+    if value not in options:
+        raise QueryError(
+            f"no such choice for {what}", given=repr(value), hint="one of: " + ", ".join(options)
+        )
+    return value

@@ -1,0 +1,333 @@
+"""The state of one query group: what its windows still need, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import counted, marked, sessions, settled
+from catchment.engine.batch import Batch, Chosen
+from catchment.engine.complete import Complete
+from catchment.engine.keys import KeyIndex
+from catchment.engine.ledger import Ledger
+from catchment.engine.periodic import assemble_periodic, due, touched
+from catchment.engine.repeats import Repeats
+from catchment.engine.rows import Rows, compact, concat_rows, no_rows
+from catchment.engine.slicing import Slicer
+from catchment.engine.store import Store
+from catchment.model.plan import Group
+from catchment.model.window import Counted, Gap, Marked, Periodic
+from catchment.operators import Operator, OperatorRef, operator_class
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST, Series
+
+_UNTIDY = 1 << 16
+"""Rows that may pile up between two frontiers before they are merged."""
+
+_CROWD = 1 << 12
+"""Keys below which none is forgotten."""
+
+Types = Mapping[str | None, pa.DataType | None]
+
+
+def bind(group: Group, types: Types, updates: bool) -> dict[str, Operator]:
+    """The group's operators over columns of these types; updates need to know what changed."""
+    refs = [OperatorRef(*ref) for ref in group.operators]
+    if updates:
+        refs.append(OperatorRef("digest"))
+    return {ref.id: operator_class(ref.kind)(ref, types.get(ref.column)) for ref in refs}
+
+
+class GroupState:
+    """Slices events of one group and assembles its windows.
+
+    Results are final up to `horizon`; between it and the frontier, late events may still change
+    them, and `ledger` knows what was said. Without updates the two are one and there is no ledger.
+    """
+
+    def __init__(self, group: Group, types: Types, updates: bool) -> None:
+        self.group = group
+        self.types = types
+        self.operators = bind(group, types, updates)
+        self.slicer = Slicer(group, self.operators)
+        self.keys = KeyIndex()
+        self.store = Store(group.store, self.operators)
+        self.pending: list[Rows] = []
+        self.fresh: list[Rows] = []
+        self.waiting: list[pa.Table] = []
+        self.late: list[Ints] = []
+        self.repeats = (
+            Repeats(group.distinct_on, group.distinct_within) if group.distinct_on else None
+        )
+        self.frontier = self.kept_from = EARLIEST
+        self.slices = self.partials = self.calls = 0
+        self._tidy, self._crowd = 0, _CROWD
+        windows = list(enumerate(group.windows))
+        self.kinds = np.array([n for n, w in windows if isinstance(w, Periodic)], np.int64)
+        self.series = Series([w for _, w in windows if isinstance(w, Periodic)])
+        self.sessions = {
+            n: sessions.sessions(w.gap, self.operators, None)
+            for n, w in windows if isinstance(w, Gap)
+        }  # fmt: skip
+        self.marks = {
+            n: marked.marks(w, self.operators, None) for n, w in windows if isinstance(w, Marked)
+        }
+        self.ranks: list[tuple[tuple[int, ...], counted.Ranks]] = []
+        counts = {n: w for n, w in windows if isinstance(w, Counted)}
+        if counts:
+            state = counted.ranks(tuple(counts.values()), self.operators, None)
+            self.ranks.append((tuple(counts), state))
+        self.ledger = Ledger({*self.sessions, *self.marks}) if updates else None
+        self.conditions = settled.conditions_of(group)
+        columns = (operator.ref.column for operator in self.operators.values())
+        self.columns = list(dict.fromkeys(column for column in columns if column))
+
+    # -- slice -----------------------------------------------------------------------------------
+
+    def push(self, batch: Batch) -> Mask | None:
+        """Slices a batch, or lays it by until it settles; says which events repeat others."""
+        kept = batch.chosen(self.group)
+        repeated = None
+        if self.repeats is not None:
+            unique = self.repeats.accept(batch, kept)
+            repeated = np.zeros(len(batch), np.bool_)
+            repeated[np.arange(len(batch)) if kept.rows is None else kept.rows] = ~unique
+            kept = kept.where(unique)
+        if self.ledger is not None:
+            times = kept.of(batch.times)
+            self.late.append(times[times < self.frontier])
+        if self.group.slicing == "arrival":
+            sliced = self.slicer.slice(batch, kept)
+            self.calls += sliced.calls
+            rows = sliced.rows
+            local, place = np.unique(rows.key, return_inverse=True)
+            selection, code = sliced.selections(local)
+            rows.key = self.keys.lookup(selection, sliced.keys.take(code))[place]
+            self.absorb(rows)
+        elif len(batch):
+            self._wait(batch, kept)
+        return repeated
+
+    def _wait(self, batch: Batch, kept: Chosen) -> None:
+        keys = batch.keys(self.group.by)
+        code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
+        if kept.selection is not None:
+            code = kept.selection * keys.count + code
+        local, place = np.unique(code, return_inverse=True)
+        lasting = self.keys.lookup(local // keys.count, keys.take(local % keys.count))[place]
+        table = settled.waiting(batch, kept, lasting, self.columns, self.conditions)
+        if table.num_rows:
+            self.waiting.append(table)
+
+    def absorb(self, rows: Rows) -> None:
+        """Takes in partials, made here or elsewhere."""
+        if not len(rows):
+            return
+        self.partials += len(rows)
+        if self.sessions:
+            self.fresh.append(rows)
+        if len(self.series):
+            self.pending.append(rows)
+        self._tidy += len(rows)
+        if self._tidy > _UNTIDY + 2 * sum(len(rows) for rows in self.pending[:1]):
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Merges what has piled up."""
+        self._tidy = 0
+        if len(self.pending) > 1:
+            self.pending = [compact(concat_rows(self.pending, self.operators), self.operators)]
+        for n, state in self.sessions.items():
+            rows = concat_rows(self.fresh, self.operators)
+            self.sessions[n] = sessions.step(state, rows, EARLIEST, self.operators)[0]
+        self.fresh = []
+
+    # -- assemble --------------------------------------------------------------------------------
+
+    def advance(self, frontier: int, horizon: int) -> list[Complete]:
+        """The windows complete at the frontier; those complete at the horizon are final."""
+        done = self._settle(horizon, keep=True)[0]
+        fresh, self.fresh = concat_rows(self.fresh, self.operators), []
+        done += self._sessions(fresh, horizon, keep=True)
+        loose = no_rows(self.operators)
+        if self.ledger is not None:
+            passing, loose = self._settle(frontier, keep=False)
+            done += passing + self._sessions(loose, frontier, keep=False)
+        done += self._periodic(loose, frontier, horizon)
+        self.frontier = max(self.frontier, frontier)
+        if self.repeats is not None:
+            self.repeats.forget(horizon)
+        if self.ledger is not None:
+            done = self.ledger.changes(done, horizon, self.operators)
+        return [windows for windows in done if len(windows)]
+
+    def _settle(self, time: int, *, keep: bool) -> tuple[list[Complete], Rows]:
+        """Cuts the events before a time, for good with `keep`: windows that ended, and the rows."""
+        events = self._take(time, keep=keep)
+        if events is None:
+            return [], no_rows(self.operators)
+        cuts = np.zeros(len(events), np.bool_)
+        followed = {n: marked.track(state, events) for n, state in self.marks.items()}
+        for track in followed.values():
+            cuts |= marked.boundaries(track)
+        ranked = [counted.ranked(state, events) for _, state in self.ranks]
+        for (_, state), rank in zip(self.ranks, ranked, strict=True):
+            cuts |= counted.boundaries(state, rank)
+        rows, heads = settled.cut_rows(events, cuts, self.group, self.operators)
+        out: list[Complete] = []
+        marks, ranks = self.marks, self.ranks
+        self.marks, self.ranks = {}, []
+        for n, open_ in marks.items():
+            self.marks[n], done = marked.step(
+                open_, events, followed[n], rows, heads, self.operators
+            )
+            out.append(_of(n, done, done.start, done.end))
+        for (kinds, tally), rank in zip(ranks, ranked, strict=True):
+            tally, full = counted.step(
+                tally, events, rank, rows, heads, self.group.store, self.operators
+            )
+            self.ranks.append((kinds, tally))
+            out.append(_counted(kinds, full))
+        if keep:
+            self.calls += len(events) * len(self.operators)
+            self.absorb(rows)
+        else:
+            self.marks, self.ranks = marks, ranks
+        return out, rows
+
+    def _take(self, time: int, *, keep: bool) -> settled.Ordered | None:
+        """The waiting events before a time, in order."""
+        early, later = [], []
+        for table in self.waiting:
+            before = table.column(settled.TIME).to_numpy() < time
+            early.append(table.filter(pa.array(before)))
+            later.append(table.filter(pa.array(~before)))
+        if keep:
+            self.waiting = [table for table in later if table.num_rows]
+        early = [table for table in early if table.num_rows]
+        return settled.ordered(early) if early else None
+
+    def _sessions(self, rows: Rows, time: int, *, keep: bool) -> list[Complete]:
+        out = []
+        for n, state in self.sessions.items():
+            after, done = sessions.step(state, rows, time, self.operators)
+            if keep:
+                self.sessions[n] = after
+            out.append(_of(n, done, done.first, done.last + state.gap))
+        return out
+
+    def _periodic(self, loose: Rows, frontier: int, horizon: int) -> list[Complete]:
+        if not len(self.series):
+            return []
+        pending = compact(concat_rows(self.pending, self.operators), self.operators)
+        # Rows settle in order of their start, as far as none that starts earlier is unfinished.
+        unfinished = pending.start[pending.end > horizon]
+        stop = int(unfinished.min()) if len(unfinished) else None
+        done = len(pending) if stop is None else int(np.searchsorted(pending.start, stop))
+        if len(self.store) and done and pending.start[0] <= self.store.starts[-1]:
+            done = 0  # a slice that was settled got more: it stays loose until all are forgotten
+        before = len(self.store)
+        self.store.append(pending.take(np.arange(done)))
+        self.slices += len(self.store) - before
+        rest = pending.take(np.arange(done, len(pending)))
+        self.pending = [rest] if len(rest) else []
+        self._tidy = 0
+        if len(loose):
+            rest = compact(concat_rows([rest, loose], self.operators), self.operators)
+        starts = np.concatenate([self.store.starts, rest.start])
+        kind, number = due(self.series, self.frontier, frontier, starts)
+        if self.late:
+            again = touched(self.series, np.concatenate(self.late), horizon, self.frontier)
+            kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
+            self.late = []
+        exact = self.group.way == "accumulators"
+        out = []
+        if len(kind):
+            found = assemble_periodic(
+                (kind, number), self.series, self.store, rest, self.operators, exact
+            )
+            kinds = self.kinds[found.kind]
+            out.append(Complete(kinds, found.key, found.start, found.end, found.fields))
+        self._forget(max(horizon, EARLIEST))
+        return out
+
+    def _forget(self, horizon: int) -> None:
+        """Drops the slices that no window can need."""
+        needed = self.series.needed_from(horizon)
+        self.kept_from = max(self.kept_from, needed)
+        self.store.trim(needed)
+        self.pending = [rows.where(rows.start >= needed) for rows in self.pending]
+
+
+    # -- housekeeping ----------------------------------------------------------------------------
+
+    def begin(self, frontier: int, newest: int) -> None:
+        """Starts a group in the middle of a stream, whose events so far it has not seen."""
+        self.frontier = self.kept_from = frontier
+        if newest <= EARLIEST:
+            return
+        self.kept_from = newest + 1
+        first = -((self.series.offsets - (newest + 1)) // self.series.slides)
+        self.series.first = np.maximum(self.series.first, first)
+        self.sessions = {n: s._replace(since=newest) for n, s in self.sessions.items()}
+        self.marks = {n: m._replace(since=newest) for n, m in self.marks.items()}
+        self.ranks = [(kinds, tally._replace(since=newest)) for kinds, tally in self.ranks]
+
+    def collect_keys(self) -> None:
+        """Forgets the keys that nothing refers to, once they are most of all keys."""
+        if len(self.keys) < self._crowd:
+            return
+        live = np.unique(np.concatenate([np.empty(0, np.int64), *self._keys()]))
+        self._crowd = max(_CROWD, 2 * len(live))
+        if 2 * len(live) > len(self.keys):
+            return
+        place = np.full(len(self.keys), -1, np.int64)
+        place[live] = np.arange(len(live))
+        self.keys = self.keys.only(live)
+        self._recode(place)
+
+    def _keys(self) -> list[Ints]:
+        found = [self.store.keys, *(rows.key for rows in self._tables())]
+        found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
+        found += [m.seen for m in self.marks.values()] + [tally.keys for _, tally in self.ranks]
+        if self.ledger is not None:
+            found.append(np.array(self.ledger.keys, np.int64))
+        return found
+
+    def _tables(self) -> list[Rows]:
+        tables = [*self.pending, *self.fresh]
+        tables += [state.open for state in self.sessions.values()]
+        tables += [mark.open for mark in self.marks.values()]
+        return tables + [tally.kept for _, tally in self.ranks]
+
+    def _recode(self, place: Ints) -> None:
+        self.store.recode(place)
+        for rows in {id(rows): rows for rows in self._tables()}.values():
+            rows.key = place[rows.key]
+        self.waiting = [settled.recode(table, place) for table in self.waiting]
+        self.marks = {n: m._replace(seen=np.sort(place[m.seen])) for n, m in self.marks.items()}
+        self.ranks = [(kinds, counted.recode(tally, place)) for kinds, tally in self.ranks]
+        if self.ledger is not None:
+            self.ledger.recode(place)
+
+    @property
+    def nbytes(self) -> int:
+        tables = {id(rows): rows.nbytes for rows in self._tables()}
+        waiting = sum(table.nbytes for table in self.waiting)
+        said = 200 * len(self.ledger.said) if self.ledger is not None else 0
+        repeats = 0 if self.repeats is None else self.repeats.nbytes
+        held = self.store.nbytes + sum(tables.values()) + waiting
+        return held + said + repeats + 100 * len(self.keys)
+
+
+def _of(window: int, rows: Rows, start: Ints, end: Ints) -> Complete:
+    return Complete(np.full(len(rows), window, np.int64), rows.key, start, end, rows.fields)
+
+
+def _counted(kinds: tuple[int, ...], full: counted.Full) -> Complete:
+    rows = full.rows
+    kind = np.array(kinds, np.int64)[full.kind]
+    return Complete(kind, rows.key, rows.first, rows.last, rows.fields, full.index)

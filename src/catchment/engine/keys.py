@@ -1,0 +1,182 @@
+"""Keys as small integers: codes local to a batch, and codes that last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.operators.ragged import Ints
+
+_NAN = object()
+"""All NaNs are one key, though no NaN equals another."""
+
+
+class LocalKeys:
+    """The keys of a batch's events, as codes in `0..count`; not every code need occur."""
+
+    def __init__(self, codes: Ints | None, parts: list[pa.Array]) -> None:
+        self.codes = codes
+        self.parts = parts
+        self.count = int(np.prod([len(part) for part in parts], dtype=object)) if parts else 1
+
+    def take(self, codes: Ints) -> list[pa.Array]:
+        """The key columns of these codes."""
+        columns = []
+        for part in reversed(self.parts):
+            codes, place = np.divmod(codes, len(part))
+            columns.append(part.take(pa.array(place)))
+        return columns[::-1]
+
+
+def encode(arrays: Sequence[pa.Array]) -> LocalKeys:
+    """Codes of the rows of one or more key columns; null is a key like any other."""
+    if not arrays:
+        return LocalKeys(None, [])
+    codes, part = _encode(arrays[0])
+    parts = [part]
+    for array in arrays[1:]:
+        more, part = _encode(array)
+        codes = codes * len(part) + more
+        parts.append(part)
+    return LocalKeys(codes, parts)
+
+
+def _encode(array: pa.Array) -> tuple[Ints, pa.Array]:
+    kind = array.type
+    if pa.types.is_integer(kind) and not array.null_count and len(array):
+        dense = _encode_dense(array)
+        if dense is not None:
+            return dense
+    if pa.types.is_floating(kind):
+        array = _one_nan_one_zero(array)
+    if pa.types.is_dictionary(kind):
+        return _recode(array)
+    if pa.types.is_null(kind):
+        return np.zeros(len(array), np.int64), pa.nulls(1)
+    try:
+        encoded = array.dictionary_encode(null_encoding="encode")
+        return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return _encode_objects(array)
+
+
+def _encode_dense(array: pa.Array) -> tuple[Ints, pa.Array] | None:
+    """Integers in a range about as small as their number are their own codes."""
+    values = array.to_numpy()
+    low, high = int(values.min()), int(values.max())
+    if high - low >= max(4096, len(array)) or high >= 1 << 63:
+        return None
+    codes = values.astype(np.int64, copy=False)
+    if low:
+        codes = codes - low
+    return codes, pa.array(np.arange(low, high + 1), array.type)
+
+
+def _one_nan_one_zero(array: pa.Array) -> pa.Array:
+    valid = array.is_valid()
+    values = array.fill_null(0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 + 0.0 is 0.0
+    values[np.isnan(values)] = np.nan
+    return pa.array(values, array.type, mask=~valid.to_numpy(zero_copy_only=False))
+
+
+def _recode(array: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
+    """A dictionary column: its indices, unless its dictionary repeats a value."""
+    place, values = _encode(array.dictionary)
+    missing = len(values)
+    if array.indices.null_count:
+        known = values.to_pylist()
+        if None in known:
+            missing = known.index(None)
+        else:
+            values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    place = np.append(place, missing)
+    indices = array.indices.fill_null(len(array.dictionary)) if array.null_count else array.indices
+    return place[indices.to_numpy().astype(np.int64)], values
+
+
+def _encode_objects(array: pa.Array) -> tuple[Ints, pa.Array]:
+    seen: dict[Any, int] = {}
+    first: list[int] = []
+    codes = np.empty(len(array), np.int64)
+    for row, value in enumerate(array.to_pylist()):
+        frozen = _frozen(value)
+        code = seen.setdefault(frozen, len(seen))
+        if code == len(first):
+            first.append(row)
+        codes[row] = code
+    return codes, array.take(pa.array(first, pa.int64()))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((_frozen(k), _frozen(v)) for k, v in value.items())
+    return _NAN if isinstance(value, float) and value != value else value
+
+
+class KeyIndex:
+    """Lasting codes of (selection, key), in order of first sight."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+        self._selections: list[Ints] = []
+        self._columns: list[list[pa.Array]] = []
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def lookup(self, selections: Ints, columns: list[pa.Array]) -> Ints:
+        """The codes of these keys, new ones where they are new."""
+        known = self._codes
+        out = np.empty(len(selections), np.int64)
+        fresh: list[int] = []
+        for row, key in enumerate(zip(selections.tolist(), *map(_values, columns), strict=True)):
+            code = known.get(key)
+            if code is None:
+                code = known[key] = len(known)
+                fresh.append(row)
+            out[row] = code
+        if fresh:
+            rows = np.array(fresh, np.int64)
+            self._selections.append(selections[rows])
+            self._columns.append([column.take(pa.array(rows)) for column in columns])
+        return out
+
+    @property
+    def selections(self) -> Ints:
+        if len(self._selections) > 1:
+            self._selections = [np.concatenate(self._selections)]
+        return self._selections[0] if self._selections else np.empty(0, np.int64)
+
+    def take(self, codes: Ints) -> list[pa.Array]:
+        """The key columns of these codes."""
+        if len(self._columns) > 1:
+            self._columns = [[pa.concat_arrays(c) for c in zip(*self._columns, strict=True)]]
+        if not self._columns:
+            return []
+        rows = pa.array(codes)
+        return [column.take(rows) for column in self._columns[0]]
+
+    def only(self, codes: Ints) -> KeyIndex:
+        """An index of these codes alone, numbered anew in this order."""
+        kept = KeyIndex()
+        if len(codes):
+            kept.lookup(self.selections[codes], self.take(codes))
+        return kept
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """A key column as Python values that compare as keys do."""
+    kind = column.type
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    values = column.to_pylist()
+    if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+        return [_frozen(value) for value in values]
+    return values
+
+

@@ -1,0 +1,102 @@
+"""What was said of windows that late events may still change, so that only changes are said."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+import numpy as np
+
+from catchment.engine.complete import Complete
+from catchment.engine.rows import Operators, identity_fields
+from catchment.operators.ragged import Ints
+
+Identity = tuple[int, int, int, int, int]
+"""Window type, key, start, end (of a count window its index, twice), and which of those alike."""
+
+
+class Ledger:
+    """The revision and digest of every window emitted after the horizon; None: retracted."""
+
+    def __init__(self, retractable: set[int]) -> None:
+        self.retractable = retractable
+        """Window types whose bounds come from the data: late events can make a window vanish."""
+        self.said: dict[Identity, tuple[int, int | None]] = {}
+        self.ends: dict[Identity, int] = {}
+
+    def changes(
+        self, windows: list[Complete], horizon: int, operators: Operators
+    ) -> list[Complete]:
+        """Of complete windows those that are new or changed, and of windows said those now gone.
+
+        `windows` holds every complete window after the horizon of the types that are retractable,
+        and of the other types at least those that may have changed.
+        """
+        out: list[Complete] = []
+        there: set[Identity] = set()
+        seen: Counter[tuple[int, ...]] = Counter()
+        for part in windows:
+            identities = _identities(part, seen)
+            there.update(identities)
+            out += self._said_anew(part, identities)
+        gone = [
+            identity for identity, (_, digest) in self.said.items()
+            if identity[0] in self.retractable and digest is not None and identity not in there
+        ]  # fmt: skip
+        if gone:
+            out.append(self._retract(gone, operators))
+        self._forget(horizon)
+        return out
+
+    def _said_anew(self, windows: Complete, identities: list[Identity]) -> list[Complete]:
+        digests = np.asarray(windows.fields["digest(*).digest"]).tolist()
+        rows, revisions = [], []
+        for row, (identity, digest) in enumerate(zip(identities, digests, strict=True)):
+            revision, known = self.said.get(identity, (-1, None))
+            if known != digest:
+                self.said[identity] = (revision + 1, digest)
+                rows.append(row)
+                revisions.append(revision + 1)
+            self.ends[identity] = int(windows.end[row])
+        if not rows:
+            return []
+        changed = windows.take(np.array(rows, np.int64))
+        changed.revision = np.array(revisions, np.int64)
+        changed.retracted = np.zeros(len(rows), np.bool_)
+        return [changed]
+
+    def _retract(self, gone: list[Identity], operators: Operators) -> Complete:
+        for identity in gone:
+            self.said[identity] = (self.said[identity][0] + 1, None)
+        kind, key, start, end, _ = (np.array(column, np.int64) for column in zip(*gone, strict=True))
+        revision = np.array([self.said[identity][0] for identity in gone], np.int64)
+        fields = identity_fields(operators, len(gone))
+        return Complete(
+            kind, key, start, end, fields, None, revision, np.ones(len(gone), np.bool_)
+        )
+
+    def _forget(self, horizon: int) -> None:
+        """Windows that ended before the horizon are final."""
+        for identity in [i for i, end in self.ends.items() if end < horizon]:
+            del self.ends[identity]
+            self.said.pop(identity, None)
+
+    def recode(self, place: Ints) -> None:
+        """Renumbers the keys."""
+        self.said = {(k, int(place[key]), *rest): v for (k, key, *rest), v in self.said.items()}
+        self.ends = {(k, int(place[key]), *rest): v for (k, key, *rest), v in self.ends.items()}
+
+    @property
+    def keys(self) -> list[int]:
+        return [identity[1] for identity in self.said]
+
+
+def _identities(windows: Complete, seen: Counter[tuple[int, ...]]) -> list[Identity]:
+    """Markers at one time make windows of equal bounds: they are told apart by their order."""
+    low, high = (windows.start, windows.end) if windows.index is None else (windows.index,) * 2
+    columns = (windows.kind, windows.key, low, high)
+    identities = []
+    for alike in zip(*(column.tolist() for column in columns), strict=True):
+        identities.append((*alike, seen[alike]))
+        seen[alike] += 1
+    return identities

@@ -1,0 +1,175 @@
+"""Assembling user-defined windows: opened and closed by a key's own events, in order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from catchment.engine.rows import (
+    Operators,
+    Rows,
+    concat_rows,
+    identity_fields,
+    merge_rows,
+    no_rows,
+)
+from catchment.engine.settled import Ordered
+from catchment.model.window import Marked
+from catchment.operators import grouped
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+
+
+class Marks(NamedTuple):
+    """The windows of one type that are open: one row per key that has one, `start` its opening.
+
+    `unknown` are windows that may have begun before the query did: they are followed, so that
+    their end is known, but are not results.
+    """
+
+    window: Marked
+    open: Rows
+    unknown: Mask
+    since: int | None = None
+    seen: Ints = np.empty(0, np.int64)
+    """Keys met so far by a window type that started late, whose state was unknown before."""
+
+
+def marks(window: Marked, operators: Operators, since: int | None) -> Marks:
+    return Marks(window, no_rows(operators), np.empty(0, np.bool_), since)
+
+
+class Track(NamedTuple):
+    """Which window each event is in (-1: none), and of each window its key, bounds and state."""
+
+    member: Ints
+    key: Ints
+    start: Ints
+    end: Ints
+    closed: Mask
+    unknown: Mask
+    carried: Ints
+    """For each open window of before, its number here."""
+
+
+def track(state: Marks, events: Ordered) -> Track:
+    """Follows the windows of every key through its events."""
+    opens = events.condition(state.window.opens)
+    closes = None if state.window.closes is None else events.condition(state.window.closes)
+    after = np.ones(len(events), np.bool_) if state.since is None else events.time > state.since
+    keys = events.key[events.heads]
+    # An open window, and a state nobody saw, go before the key's events as an event of their own.
+    known = np.isin(state.open.key, keys)
+    before = state.open.key[known]
+    strange = np.empty(0, np.int64)
+    if state.since is not None:
+        strange = np.setdiff1d(np.setdiff1d(keys, state.seen), state.open.key)
+    virtual = np.concatenate([before, strange])
+    at = events.heads[np.searchsorted(keys, virtual)]
+    order = np.argsort(at, kind="stable")
+    virtual, at = virtual[order], at[order]
+    carried_at = np.argsort(order, kind="stable")[: len(before)]
+
+    def put(values: Ints | Mask, fill: Ints | Mask | bool) -> Ints | Mask:
+        return np.insert(values, at, fill)
+
+    starts_before = np.concatenate([state.open.start[known], np.zeros(len(strange), np.int64)])[order]
+    time = put(events.time, starts_before)
+    segment = put(events.segment, np.searchsorted(keys, virtual))
+    real = put(np.ones(len(events), np.bool_), False).astype(np.bool_)
+    opening = put(opens & after, True).astype(np.bool_)
+    closing = None if closes is None else put(closes & after, False).astype(np.bool_)
+    first = np.ones(len(time), np.bool_)
+    first[1:] = segment[1:] != segment[:-1]
+    counted = put(after, True).astype(np.bool_)
+    if closing is None:
+        begins = (first | opening) & counted
+        ends = begins & ~first
+        inside = counted
+    else:
+        before_open = _open_before(opening, closing, first)
+        begins = opening & ~before_open
+        ends = closing & before_open
+        inside = before_open | begins
+    number = np.cumsum(begins) - 1
+    heads = np.flatnonzero(begins)
+    closed, end = _ends(number, begins, ends, time, closing is None, len(heads))
+    unknown = np.zeros(len(heads), np.bool_)
+    virtual_numbers = number[~real]
+    flags = np.concatenate([state.unknown[known], np.ones(len(strange), np.bool_)])[order]
+    unknown[virtual_numbers] = flags
+    member = np.where(inside & counted, number, -1)[real]
+    return Track(
+        member, keys[segment[heads]], time[heads], end, closed, unknown,
+        virtual_numbers[carried_at],
+    )  # fmt: skip
+
+
+def _open_before(opening: Mask, closing: Mask, first: Mask) -> Mask:
+    """Whether a window is open just before each event.
+
+    An event that only opens leaves one open, one that only closes leaves none, one that does both
+    turns the state: so the state is the last certain one, turned as often as since then.
+    """
+    both = opening & closing
+    certain = (opening ^ closing) | first
+    # A key starts without a window: its first event acts on that.
+    after = np.where(first, opening, opening & ~closing)
+    turns = np.cumsum(both & ~first)
+    place = np.maximum.accumulate(np.where(certain, np.arange(len(first)), -1))
+    state = after[place] ^ (((turns - turns[place]) & 1) == 1)
+    before = np.zeros(len(first), np.bool_)
+    before[1:] = state[:-1]
+    before[first] = False
+    return before
+
+
+def _ends(
+    number: Ints, begins: Mask, ends: Mask, time: Ints, by_next: bool, windows: int
+) -> tuple[Mask, Ints]:
+    closed = np.zeros(windows, np.bool_)
+    end = np.zeros(windows, np.int64)
+    at = np.flatnonzero(ends)
+    which = number[at] - 1 if by_next else number[at]
+    closed[which] = True
+    end[which] = time[at]
+    return closed, end
+
+
+def step(
+    state: Marks, events: Ordered, followed: Track, rows: Rows, heads: Ints, operators: Operators
+) -> tuple[Marks, Rows]:
+    """Takes in the rows that the events were cut to; gives the windows that ended."""
+    member = followed.member[heads]
+    inside = np.flatnonzero(member >= 0)
+    untouched = ~np.isin(state.open.key, events.key[events.heads])
+    pieces = concat_rows([state.open.where(~untouched), rows.take(inside)], operators)
+    owner = np.concatenate([followed.carried, member[inside]])
+    groups, present = grouped(owner, len(followed.key))
+    merged = merge_rows(pieces, groups, operators)
+    merged.start, merged.key = followed.start[present], followed.key[present]
+    closed, unknown = followed.closed[present], followed.unknown[present]
+    merged.end = np.where(closed, followed.end[present], merged.end)
+    result = merged.where(closed & ~unknown)
+    # A window whose beginning nobody saw may hold no event yet, but is open all the same.
+    stays = ~closed
+    bare = np.setdiff1d(np.flatnonzero(~followed.closed), present)
+    still = concat_rows([state.open.where(untouched), merged.where(stays), _bare(followed, bare, operators)], operators)
+    flags = np.concatenate([state.unknown[untouched], unknown[stays], followed.unknown[bare]])
+    seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
+    return state._replace(open=still, unknown=flags, seen=seen), result
+
+
+def _bare(followed: Track, bare: Ints, operators: Operators) -> Rows:
+    start = followed.start[bare]
+    return Rows(start, start, followed.key[bare], start, start, identity_fields(operators, len(bare)))
+
+
+def boundaries(followed: Track) -> Mask:
+    """Where the window that events are in changes: rows must be cut there."""
+    new = np.zeros(len(followed.member), np.bool_)
+    new[1:] = followed.member[1:] != followed.member[:-1]
+    return new
+
+

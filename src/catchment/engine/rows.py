@@ -1,0 +1,150 @@
+"""Partials while they are worked on: one row per slice and key, in NumPy columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.operators import Computed, Grouping, Input, Operator
+from catchment.operators.base import is_float, value_type
+from catchment.operators.ragged import Array, Field, Fields, Ints, concat, nbytes, take
+
+Operators = Mapping[str, Operator]
+
+
+@dataclass(slots=True)
+class Rows:
+    """Slices `[start, end)` per key code, the times of their first and last event, and fields.
+
+    A field is named `operator.field`, as in `sum(v).total`.
+    """
+
+    start: Ints
+    end: Ints
+    key: Ints
+    first: Ints
+    last: Ints
+    fields: dict[str, Field] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, index: Ints) -> Rows:
+        return Rows(
+            self.start[index], self.end[index], self.key[index], self.first[index],
+            self.last[index], {name: take(column, index) for name, column in self.fields.items()},
+        )  # fmt: skip
+
+    def where(self, keep: Array) -> Rows:
+        return self if keep.all() else self.take(np.flatnonzero(keep))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns()) + sum(
+            nbytes(column) for column in self.fields.values()
+        )
+
+    def columns(self) -> tuple[Ints, ...]:
+        return self.start, self.end, self.key, self.first, self.last
+
+
+def no_rows(operators: Operators) -> Rows:
+    none = np.empty(0, np.int64)
+    return Rows(none, none, none, none, none, empty_fields(operators))
+
+
+def empty_fields(operators: Operators) -> dict[str, Field]:
+    return identity_fields(operators, 0)
+
+
+def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
+    """Fields of `n` rows that hold no values."""
+    nothing = Grouping(np.empty(0, np.int64), n)
+    none = np.empty(0, np.int64)
+    out: dict[str, Fields] = {}
+    for operator in operators.values():
+        values: Array = np.empty(0, empty_type(operator))
+        levels = np.empty(0, object) if values.dtype == object else None
+        events = Input(none if levels is not None else values, nothing, none, lambda: none, levels)
+        out[operator.ref.id] = operator.lift(events, Computed(operators, out))
+    return flat(out)
+
+
+def empty_type(operator: Operator) -> type:
+    """The NumPy type of an operator's input values."""
+    if operator.type is None or is_float(operator.type):
+        return np.float64
+    kind = value_type(operator.type)
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
+        return np.int64
+    return object
+
+
+def flat(fields: Mapping[str, Fields]) -> dict[str, Field]:
+    return {f"{id}.{name}": c for id, columns in fields.items() for name, c in columns.items()}
+
+
+def computed(operators: Operators, fields: Mapping[str, Field]) -> Computed:
+    """Fields by operator, ready to merge or to lower."""
+    nested = {
+        id: {name: fields[f"{id}.{name}"] for name in operator.fields}
+        for id, operator in operators.items()
+    }
+    return Computed(operators, nested)
+
+
+def concat_rows(parts: Sequence[Rows], operators: Operators) -> Rows:
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return no_rows(operators)
+    if len(parts) == 1:
+        return parts[0]
+    columns = [np.concatenate(column) for column in zip(*(p.columns() for p in parts), strict=True)]
+    fields = {name: concat([p.fields[name] for p in parts]) for name in empty_names(operators)}
+    return Rows(*columns, fields)
+
+
+def empty_names(operators: Operators) -> list[str]:
+    return [f"{id}.{name}" for id, operator in operators.items() for name in operator.fields]
+
+
+def merge_fields(
+    fields: Mapping[str, Field], groups: Grouping, operators: Operators
+) -> dict[str, Field]:
+    """One row per group of rows."""
+    rows = computed(operators, fields)
+    merged: dict[str, Fields] = {}
+    done = Computed(operators, merged)
+    for id, operator in operators.items():
+        merged[id] = operator.merge(rows, groups, done)
+    return flat({id: merged[id] for id in operators})
+
+
+def merge_rows(rows: Rows, groups: Grouping, operators: Operators) -> Rows:
+    """One row per group; a group's rows have one key."""
+    order, starts, _ = groups.segments
+    head = order[starts] if len(starts) else starts
+    return Rows(
+        groups.min(rows.start), groups.max(rows.end), rows.key[head],
+        groups.min(rows.first), groups.max(rows.last),
+        merge_fields(rows.fields, groups, operators),
+    )  # fmt: skip
+
+
+def compact(rows: Rows, operators: Operators) -> Rows:
+    """One row per slice start and key, sorted by start, then key."""
+    if len(rows) < 2:
+        return rows
+    order = np.lexsort((rows.key, rows.start))
+    start, key = rows.start[order], rows.key[order]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (start[1:] != start[:-1]) | (key[1:] != key[:-1])
+    if new.all():
+        return rows.take(order)
+    starts = np.flatnonzero(new)
+    return merge_rows(rows.take(order), Grouping(None, len(starts), starts=starts, rows=len(rows)), operators)
+
+

@@ -1,0 +1,208 @@
+"""The first verb: events to partials, where they are read, whatever their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from catchment.engine.batch import Batch, Chosen
+from catchment.engine.keys import LocalKeys
+from catchment.engine.rows import Rows, flat
+from catchment.model.plan import Group
+from catchment.model.window import Gap, Periodic
+from catchment.operators import Computed, Grouping, Input, Operator, grouped
+from catchment.operators.ragged import Fields, Ints, take
+from catchment.operators.values import Column
+from catchment.planner.cost import edges_of, overlap, session_grid
+from catchment.planner.edges import Edges
+
+_FINEST = 2
+"""Where slices would outnumber events by this, sessions are cut at the data's own gaps instead."""
+
+
+class Sliced(NamedTuple):
+    """Partials whose keys are codes local to the batch, and what the codes stand for."""
+
+    rows: Rows
+    keys: LocalKeys
+    calls: int
+    """Operator calls: events times operators."""
+
+    def selections(self, codes: Ints) -> tuple[Ints, Ints]:
+        """The selections and the batch's key codes in these local codes."""
+        return codes // self.keys.count, codes % self.keys.count
+
+
+class Slicer:
+    """Slices batches for one group of a plan."""
+
+    def __init__(self, group: Group, operators: Mapping[str, Operator]) -> None:
+        self.group = group
+        self.operators = operators
+        self.edges = edges_of(group.windows)
+        self.gap = session_grid(group.windows)
+        self.with_ends = any(isinstance(window, Gap) for window in group.windows)
+        coarse = [w for w in group.windows if isinstance(w, Periodic)]
+        self.coarse = Edges(coarse) if self.gap else self.edges
+
+    def slice(self, batch: Batch, kept: Chosen) -> Sliced:
+        """The partials of a batch, one row per slice and key."""
+        times = kept.of(batch.times)
+        keys = batch.keys(self.group.by)
+        code = None if keys.codes is None else kept.of(keys.codes)
+        if kept.selection is not None:
+            base = kept.selection * keys.count
+            code = base if code is None else base + code
+        calls = len(times) * len(self.operators)
+        if not len(times):
+            code, groups, start, end = times, Grouping(times, 0), times, times
+            present = times
+        elif self.group.way == "accumulators":
+            batch, kept, times, groups, start, end, present = self._by_window(
+                batch, kept, times, code, keys.count
+            )
+            calls = len(times) * len(self.operators)
+        else:
+            groups, start, end, present = self._by_slice(batch, times, code, keys.count)
+        rows = self._rows(batch, kept, times, groups, start, end, present)
+        return Sliced(rows, keys, calls)
+
+    def _by_slice(
+        self, batch: Batch, times: Ints, code: Ints | None, keys: int
+    ) -> tuple[Grouping, Ints, Ints, Ints]:
+        """Groups events by slice and key: the grouping, and each group's bounds and key."""
+        width = keys * len(self.group.selections)
+        in_order = batch.in_order
+        low, high = (
+            (int(times[0]), int(times[-1])) if in_order else (int(times.min()), int(times.max()))
+        )
+        if self.gap and (high - low) // self.gap > _FINEST * len(times):
+            return self._by_gap(times, code)
+        edges = self.edges.between(low, high)
+        slices = len(edges) - 1
+        if in_order:
+            bounds = np.searchsorted(times, edges[1:-1])
+            starts = np.concatenate([[0], bounds])
+            lengths = np.diff(starts, append=len(times))
+            if code is None:
+                filled = np.flatnonzero(lengths)
+                groups = Grouping(None, len(filled), starts=starts[filled], rows=len(times))
+                return groups, edges[filled], edges[filled + 1], np.zeros(len(filled), np.int64)
+            codes = np.repeat(np.arange(slices, dtype=np.int64) * width, lengths) + code
+        else:
+            codes = self._slice_of(times, edges, low, high)
+            if code is not None:
+                codes = codes * width + code
+        groups, present = _grouping(codes, slices * width)
+        place, key = np.divmod(present, width)
+        return groups, edges[place], edges[place + 1], key
+
+    def _slice_of(self, times: Ints, edges: Ints, low: int, high: int) -> Ints:
+        """The number of each time's slice, by a table over the edges' common unit if it is small."""
+        inner, unit = edges[1:-1], self.edges.unit
+        origin = low // unit * unit
+        cells = (high - origin) // unit + 1
+        if cells > max(2 * len(times), 1 << 16):
+            return np.searchsorted(inner, times, side="right").astype(np.int64, copy=False)
+        table = np.searchsorted(inner, origin + np.arange(cells) * unit, side="right")
+        return table[(times - origin) // unit]
+
+    def _by_gap(self, times: Ints, code: Ints | None) -> tuple[Grouping, Ints, Ints, Ints]:
+        """Groups events that no break and no edge parts: sessions with gaps too fine for a grid."""
+        assert self.gap is not None
+        key = np.zeros(len(times), np.int64) if code is None else code
+        order = np.lexsort((times, key))
+        ordered, owner = times[order], key[order]
+        edges = self.coarse.between(int(times.min()), int(times.max()))
+        place = np.searchsorted(edges, ordered, side="right") - 1
+        new = np.ones(len(times), np.bool_)
+        new[1:] = (
+            (owner[1:] != owner[:-1]) | (place[1:] != place[:-1])
+            | (ordered[1:] - ordered[:-1] > self.gap)
+        )  # fmt: skip
+        codes = np.empty(len(times), np.int64)
+        codes[order] = np.cumsum(new) - 1
+        heads = np.flatnonzero(new)
+        groups = Grouping(codes, len(heads))
+        return groups, ordered[heads], edges[place[heads] + 1], owner[heads]
+
+    def _by_window(
+        self, batch: Batch, kept: Chosen, times: Ints, code: Ints | None, keys: int
+    ) -> tuple[Batch, Chosen, Ints, Grouping, Ints, Ints, Ints]:
+        """Groups events by window and key, once for every window that holds them."""
+        (window,) = (w for w in self.group.windows if isinstance(w, Periodic))
+        width = keys * len(self.group.selections)
+        latest = (times - window.offset) // window.slide
+        rows = np.arange(len(times)) if kept.rows is None else kept.rows
+        pieces, numbers, codes = [], [], []
+        for back in range(overlap(window)):
+            number = latest - back
+            start = window.offset + number * window.slide
+            inside = times < start + window.length
+            if window.only:
+                inside &= number == 0
+            at = np.flatnonzero(inside)
+            pieces.append(rows[at])
+            numbers.append(number[at])
+            codes.append(np.zeros(len(at), np.int64) if code is None else code[at])
+        chosen = Chosen(np.concatenate(pieces), None)
+        number, key = np.concatenate(numbers), np.concatenate(codes)
+        lowest = int(number.min()) if len(number) else 0
+        span = int(number.max()) - lowest + 1 if len(number) else 0
+        groups, present = _grouping((number - lowest) * width + key, span * width)
+        place, owner = np.divmod(present, width)
+        start = window.offset + (place + lowest) * window.slide
+        return batch, chosen, chosen.of(batch.times), groups, start, start + window.length, owner
+
+    def _rows(
+        self, batch: Batch, kept: Chosen, times: Ints, groups: Grouping,
+        start: Ints, end: Ints, key: Ints,
+    ) -> Rows:  # fmt: skip
+        fields = flat(lift(batch, kept, times, groups, self.operators))
+        first = last = start
+        if self.with_ends and len(times):
+            first, last = groups.min(times), groups.max(times)
+        if groups.n > len(start):  # some groups of a dense grouping are empty
+            present = np.flatnonzero(groups.count)
+            fields = {name: take(column, present) for name, column in fields.items()}
+            if self.with_ends:
+                first, last = first[present], last[present]
+        return Rows(start, end, key, first, last, fields)
+
+
+def _grouping(codes: Ints, cells: int) -> tuple[Grouping, Ints]:
+    """A dense grouping where cells are few, whose empty cells are dropped after the lifting."""
+    if cells <= len(codes) // 2 + 64:
+        groups = Grouping(codes, cells)
+        return groups, np.flatnonzero(groups.count)
+    return grouped(codes, cells)
+
+
+def lift(
+    batch: Batch, kept: Chosen, times: Ints, groups: Grouping, operators: Mapping[str, Operator]
+) -> dict[str, Fields]:
+    """Every operator's partials; the nulls of a column are dropped once for all its operators."""
+    inputs: dict[str | None, Input] = {}
+    out: dict[str, Fields] = {}
+    for id, operator in operators.items():
+        column = operator.ref.column
+        if column not in inputs:
+            inputs[column] = _input(batch, kept, times, groups, column)
+        out[id] = operator.lift(inputs[column], Computed(operators, out))
+    return {id: out[id] for id in operators}
+
+
+def _input(
+    batch: Batch, kept: Chosen, times: Ints, groups: Grouping, expression: str | None
+) -> Input:
+    column = Column(batch.times, None, None) if expression is None else batch.column(expression)
+    values = kept.of(column.values)
+    if column.valid is None:
+        return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)
+    valid = kept.of(column.valid)
+    return Input(
+        values[valid], groups.select(valid), times[valid],
+        lambda: kept.of(batch.arrivals)[valid], column.levels,
+    )  # fmt: skip

@@ -1,0 +1,156 @@
+"""An engine's whole state as bytes, and back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import codec, counted
+from catchment.engine.group import GroupState
+from catchment.engine.keys import KeyIndex
+from catchment.engine.results import Limit
+from catchment.engine.rows import concat_rows
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+
+if TYPE_CHECKING:
+    from catchment.engine.engine import Engine
+
+_SETTINGS = ("time", "lateness", "late", "bad", "rate", "frontier", "newest", "counts")
+_PLACES = ("frontier", "kept_from", "slices", "partials", "calls")
+
+
+def save(engine: Engine) -> bytes:
+    tables: dict[str, pa.Table] = {}
+    meta: dict[str, Any] = {name: getattr(engine, name) for name in _SETTINGS}
+    meta["keep"] = engine._keep
+    meta["plan"] = base64.b64encode(engine.plan.to_bytes()).decode()
+    meta["queries"] = [query.to_dict() for query in engine.queries.values()]
+    meta["limits"] = {name: list(limit) for name, limit in engine.limits.items()}
+    if engine.schema is not None:
+        tables["schema"] = engine.schema.empty_table()
+    for name, rows in (("late", engine._late_rows), ("bad", engine._bad_rows)):
+        for number, table in enumerate(rows):
+            tables[f"{name} {number}"] = table
+    meta["groups"] = {str(id): _save_group(s, f"{id} ", tables) for id, s in engine.states.items()}
+    return codec.pack(meta, tables)
+
+
+def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> dict[str, Any]:
+    def put(name: str, rows: Any) -> None:
+        tables[prefix + name] = codec.rows_to_table(rows, state.operators)
+
+    everyone = np.arange(len(state.keys), dtype=np.int64)
+    keys = {"selection": pa.array(state.keys.selections)}
+    keys |= {f"key {n}": column for n, column in enumerate(state.keys.take(everyone))}
+    tables[prefix + "keys"] = pa.table(keys)
+    put("pending", concat_rows(state.pending, state.operators))
+    put("fresh", concat_rows(state.fresh, state.operators))
+    put("store", state.store.levels[0].all_rows())
+    for number, table in enumerate(state.waiting):
+        tables[f"{prefix}waiting {number}"] = table
+    late = np.concatenate([np.empty(0, np.int64), *state.late])
+    tables[prefix + "late"] = pa.table({"time": pa.array(late)})
+    for n, session in state.sessions.items():
+        put(f"session {n}", session.open)
+    for n, mark in state.marks.items():
+        put(f"marks {n}", mark.open)
+        tables[f"{prefix}marks {n} unknown"] = pa.table({"unknown": pa.array(mark.unknown)})
+        tables[f"{prefix}marks {n} seen"] = pa.table({"key": pa.array(mark.seen)})
+    for n, (_, tally) in enumerate(state.ranks):
+        put(f"ranks {n}", tally.kept)
+        totals = {"key": pa.array(tally.keys), "total": pa.array(tally.total)}
+        tables[f"{prefix}ranks {n} totals"] = pa.table(totals)
+    meta: dict[str, Any] = {name: getattr(state, name) for name in _PLACES}
+    meta["first"] = state.series.first.tolist()
+    meta["waiting"] = len(state.waiting)
+    meta["since"] = {
+        "sessions": {n: s.since for n, s in state.sessions.items()},
+        "marks": {n: m.since for n, m in state.marks.items()},
+        "ranks": [[list(kinds), tally.since] for kinds, tally in state.ranks],
+    }
+    if state.ledger is not None:
+        said = state.ledger.said
+        meta["ledger"] = [[*i, *said[i], end] for i, end in state.ledger.ends.items()]
+    meta["repeats"] = None if state.repeats is None else state.repeats.save(prefix, tables)
+    return meta
+
+
+def load(cls: type[Engine], blob: bytes, clock: Callable[[], int]) -> Engine:
+    meta, tables = codec.unpack(blob)
+    queries = [Query.from_dict(query) for query in meta["queries"]]
+    keep = None if meta["keep"] is None else f"{meta['keep']}us"
+    engine = cls(
+        [], meta["time"], f"{meta['lateness']}us", meta["late"], keep=keep, bad=meta["bad"],
+        rate=meta["rate"], clock=clock,
+    )  # fmt: skip
+    engine.queries = {query.name: query for query in queries}
+    engine.plan = Plan.from_bytes(base64.b64decode(meta["plan"]))
+    engine._replanned()
+    engine.frontier, engine.newest = meta["frontier"], meta["newest"]
+    engine.counts = meta["counts"]
+    engine.limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    for name, rows in (("late", engine._late_rows), ("bad", engine._bad_rows)):
+        rows += [table for key, table in tables.items() if key.startswith(name + " ")]
+    if "schema" in tables:
+        engine._bind(tables["schema"].schema)
+    for id, state in engine.states.items():
+        _load_group(state, f"{id} ", meta["groups"][str(id)], tables)
+    return engine
+
+
+def _load_group(
+    state: GroupState, prefix: str, meta: dict[str, Any], tables: dict[str, pa.Table]
+) -> None:
+    def rows(name: str) -> Any:
+        return codec.table_to_rows(tables[prefix + name], state.operators)
+
+    for name in _PLACES:
+        setattr(state, name, meta[name])
+    state.keys = KeyIndex()
+    keys = tables[prefix + "keys"]
+    columns = [codec.whole(keys, name) for name in keys.schema.names[1:]]
+    state.keys.lookup(codec.ints(keys, "selection"), columns)
+    state.pending, state.fresh = [rows("pending")], [rows("fresh")]
+    state.store.append(rows("store"))
+    state.waiting = [tables[f"{prefix}waiting {n}"] for n in range(meta["waiting"])]
+    state.late = [codec.ints(tables[prefix + "late"], "time")]
+    state.series.first = np.array(meta["first"], np.int64)
+    since = meta["since"]
+    for n, session in state.sessions.items():
+        state.sessions[n] = session._replace(
+            open=rows(f"session {n}"), since=since["sessions"][str(n)]
+        )
+    for n, mark in state.marks.items():
+        unknown = codec.whole(tables[f"{prefix}marks {n} unknown"], "unknown")
+        state.marks[n] = mark._replace(
+            open=rows(f"marks {n}"), since=since["marks"][str(n)],
+            unknown=unknown.to_numpy(zero_copy_only=False),
+            seen=codec.ints(tables[f"{prefix}marks {n} seen"], "key"),
+        )  # fmt: skip
+    _load_ranks(state, prefix, since["ranks"], tables)
+    if state.ledger is not None:
+        for kind, key, low, high, copy, revision, digest, end in meta["ledger"]:
+            state.ledger.said[kind, key, low, high, copy] = (revision, digest)
+            state.ledger.ends[kind, key, low, high, copy] = end
+    if state.repeats is not None:
+        state.repeats.load(prefix, tables, meta["repeats"])
+
+
+def _load_ranks(
+    state: GroupState, prefix: str, tracks: list[Any], tables: dict[str, pa.Table]
+) -> None:
+    state.ranks = []
+    for n, (kinds, since) in enumerate(tracks):
+        windows = tuple(state.group.windows[kind] for kind in kinds)
+        tally = counted.ranks(windows, state.operators, since)  # type: ignore[arg-type]
+        totals = tables[f"{prefix}ranks {n} totals"]
+        kept = codec.table_to_rows(tables[f"{prefix}ranks {n}"], state.operators)
+        tally = tally._replace(
+            kept=kept, keys=codec.ints(totals, "key"), total=codec.ints(totals, "total")
+        )
+        state.ranks.append((tuple(kinds), tally))

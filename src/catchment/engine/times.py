@@ -1,0 +1,45 @@
+"""Event times as microseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST, LATEST
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY = 86_400_000_000
+
+
+def times_of(column: pa.ChunkedArray) -> tuple[Ints, Mask | None]:
+    """The times, and where they are good: not null, and within some 146,000 years of 1970."""
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    kind = array.type
+    good: Mask | None = None
+    if array.null_count:
+        good = array.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_date32(kind):
+        array, numerator, denominator = array.view(pa.int32()), _DAY, 1
+    elif pa.types.is_date64(kind):
+        array, numerator, denominator = array.view(pa.int64()), 1_000, 1
+    else:
+        per = _PER_SECOND[kind.unit]
+        array = array.view(pa.int64())
+        numerator, denominator = max(1_000_000 // per, 1), max(per // 1_000_000, 1)
+    if array.null_count:
+        array = array.fill_null(0)
+    values = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if numerator > 1:
+        fits = np.abs(values) < LATEST // numerator
+        if not fits.all():
+            good = fits if good is None else good & fits
+            values = np.where(fits, values, 0)
+        return values * numerator, good
+    if denominator > 1:
+        return values // denominator, good
+    if len(values) and (int(values.min()) <= EARLIEST or int(values.max()) >= LATEST):
+        fits = (values > EARLIEST) & (values < LATEST)
+        good = fits if good is None else good & fits
+    return values, good

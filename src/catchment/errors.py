@@ -1,0 +1,71 @@
+"""Errors that say what is wrong, what was given, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CatchmentError(Exception):
+    """Base of every error Catchment raises on purpose.
+
+    >>> str(QueryError("the window length must be positive", given="0s", hint='try "10s"'))
+    'the window length must be positive (given: 0s); try "10s"'
+    """
+
+    def __init__(self, what: str, *, given: object = None, hint: str | None = None) -> None:
+        self.what = what
+        self.given = given
+        self.hint = hint
+        text = what
+        if given is not None:
+            text += f" (given: {given})"
+        if hint:
+            text += f"; {hint}"
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.given, self.hint)
+
+
+def _rebuild(
+    kind: type[CatchmentError], what: str, given: object, hint: str | None
+) -> CatchmentError:
+    return kind(what, given=given, hint=hint)
+
+
+class QueryError(CatchmentError, ValueError):
+    """A query that cannot mean anything: a bad window, function, name or expression."""
+
+
+class SqlError(QueryError):
+    """SQL text that does not parse, or that asks for what Catchment does not do."""
+
+
+class JobError(CatchmentError, ValueError):
+    """A job file that is not well formed."""
+
+
+class SchemaError(CatchmentError, ValueError):
+    """Events whose columns do not fit the queries."""
+
+
+class DataError(CatchmentError, ValueError):
+    """A bad row, when bad rows were asked to be fatal."""
+
+
+class StateError(CatchmentError, ValueError):
+    """A plan or snapshot that cannot be read back."""
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint naming the closest known word.
+
+    >>> did_you_mean("windw", ["window", "where"])
+    "did you mean 'window'?"
+    """
+    options = list(known)
+    close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return otherwise or "known: " + ", ".join(sorted(options)[:20])

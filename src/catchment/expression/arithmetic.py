@@ -1,0 +1,174 @@
+"""Arithmetic and functions of numbers and texts.
+
+Whole numbers are int64, others are doubles. What has no result (a division by zero, an overflow,
+the logarithm of a negative number) is null, so that no event is ever fatal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catchment.expression.nodes import Call
+from catchment.expression.values import (
+    DOUBLE,
+    INT,
+    NUMBERS,
+    STRING,
+    Value,
+    double,
+    integer,
+    kind,
+    need,
+    null,
+    where,
+)  # fmt: skip
+
+_WIDE = pa.decimal256(19, 0)
+_CHECKED: dict[str, tuple[Any, Any]] = {
+    "+": (pc.add_checked, pc.add),
+    "-": (pc.subtract_checked, pc.subtract),
+    "*": (pc.multiply_checked, pc.multiply),
+}
+_SMALLEST = pa.scalar(-(2**63), INT)
+_ZERO = pa.scalar(0.0)
+
+
+def _whole(args: Sequence[Value]) -> bool:
+    return all(kind(a) in ("int", "null") for a in args)
+
+
+def arithmetic(node: Call, args: Sequence[Value]) -> Value:
+    """+, - and *."""
+    need(node, args, NUMBERS, "numbers")
+    checked, plain = _CHECKED[node.op]
+    if not _whole(args):
+        return plain(*[double(a) for a in args])
+    left, right = (integer(a) for a in args)
+    try:
+        return checked(left, right)
+    except pa.ArrowInvalid:
+        wide = plain(pc.cast(left, _WIDE), pc.cast(right, _WIDE))
+        return _narrow(wide)
+
+
+def _narrow(wide: Value) -> Value:
+    low, high = (pc.cast(pa.scalar(v, _WIDE), wide.type) for v in (-(2**63), 2**63 - 1))
+    outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
+    return pc.cast(where(outside, null(wide.type), wide), INT)
+
+
+def divide(node: Call, args: Sequence[Value]) -> Value:
+    need(node, args, NUMBERS, "numbers")
+    left, right = (double(a) for a in args)
+    return pc.divide(left, where(pc.equal(right, _ZERO), null(DOUBLE), right))
+
+
+def remainder(node: Call, args: Sequence[Value]) -> Value:
+    """%, with the sign of the dividend."""
+    need(node, args, NUMBERS, "numbers")
+    if not _whole(args):
+        return _float_remainder(*(double(a) for a in args))
+    left, right = (integer(a) for a in args)
+    right = where(pc.equal(right, pa.scalar(0)), null(INT), right)
+    right = where(pc.equal(right, pa.scalar(-1)), pa.scalar(1), right)  # -2**63 / -1 overflows
+    return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
+
+
+def _float_remainder(left: Value, right: Value) -> Value:
+    right = where(pc.equal(right, _ZERO), null(DOUBLE), right)
+    one = pa.scalar(1.0)
+    with np.errstate(invalid="ignore"):
+        rest = np.fmod(*(_numpy(pc.coalesce(v, one)) for v in (left, right)))
+    missing = pc.or_(pc.is_null(left), pc.is_null(right))
+    result = pa.array(rest) if rest.ndim else pa.scalar(rest.item())
+    return pc.if_else(missing, null(DOUBLE), result)
+
+
+def _numpy(value: Value) -> Any:
+    return value.to_numpy() if isinstance(value, pa.Array) else np.asarray(value.as_py())
+
+
+def signed(node: Call, args: Sequence[Value]) -> Value:
+    """Unary minus and abs."""
+    need(node, args, NUMBERS, "a number")
+    if not _whole(args):
+        return (pc.negate if node.op == "neg" else pc.abs)(double(args[0]))
+    kernel = pc.negate_checked if node.op == "neg" else pc.abs_checked
+    value = integer(args[0])
+    try:
+        return kernel(value)
+    except pa.ArrowInvalid:
+        return kernel(where(pc.equal(value, _SMALLEST), null(INT), value))
+
+
+def rounded(node: Call, args: Sequence[Value]) -> Value:
+    """round, with halves away from zero."""
+    need(node, args, NUMBERS, "a number")
+    digits = args[1].as_py() if len(args) > 1 else 0
+    whole = _whole(args[:1])
+    value = integer(args[0]) if whole else double(args[0])
+    if whole and digits >= 0:
+        return value
+    if whole and digits < -18:
+        return where(pc.is_null(value), value, pa.scalar(0))
+    try:
+        return pc.round(value, ndigits=digits, round_mode="half_towards_infinity")
+    except pa.ArrowInvalid:  # a whole number rounds to more than 64 bits
+        return to_int(pc.round(double(value), ndigits=digits, round_mode="half_towards_infinity"))
+
+
+def stepped(node: Call, args: Sequence[Value]) -> Value:
+    """floor and ceil, to int64."""
+    need(node, args, NUMBERS, "a number")
+    if _whole(args):
+        return integer(args[0])
+    return to_int((pc.floor if node.op == "floor" else pc.ceil)(double(args[0])))
+
+
+def to_int(value: Value) -> Value:
+    """A double without its fraction; null where it does not fit, NaN among it."""
+    value = pc.trunc(value)
+    fits = pc.and_(
+        pc.greater_equal(value, pa.scalar(-(2.0**63))), pc.less(value, pa.scalar(2.0**63))
+    )
+    return pc.cast(where(fits, value, null(DOUBLE)), INT)
+
+
+def _of_double(kernel: Callable[..., Any]) -> Callable[[Call, Sequence[Value]], Value]:
+    def run(node: Call, args: Sequence[Value]) -> Value:
+        need(node, args, NUMBERS, "numbers" if len(args) > 1 else "a number")
+        return kernel(*(double(a) for a in args))
+
+    return run
+
+
+def _ln(value: Value) -> Value:
+    return pc.ln(where(pc.less_equal(value, _ZERO), null(DOUBLE), value))
+
+
+sqrt = _of_double(pc.sqrt)
+exponential = _of_double(pc.exp)
+power = _of_double(pc.power)
+ln = _of_double(_ln)
+log = _of_double(lambda base, value: pc.divide(_ln(value), _ln(base)))
+
+
+def _of_text(kernel: Callable[..., Any], to: pa.DataType) -> Callable[..., Value]:
+    def run(node: Call, args: Sequence[Value]) -> Value:
+        need(node, args, ("string", "null"), "text")
+        if kind(args[0]) == "null":
+            return null(to)
+        result = kernel(args[0])
+        return result if to == STRING or result.type == to else pc.cast(result, to)
+
+    return run
+
+
+lower = _of_text(pc.utf8_lower, STRING)
+upper = _of_text(pc.utf8_upper, STRING)
+length = _of_text(pc.utf8_length, INT)

@@ -1,0 +1,262 @@
+"""sqlglot's syntax tree to our few nodes; whatever is not supported is refused here.
+
+Writings of one meaning become one node (BETWEEN, IF, `0 < v`, NOT of a comparison), so that equal
+conditions are seen to be equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+from sqlglot import exp
+
+from catchment.errors import QueryError
+from catchment.expression.nodes import Call, Column, Literal, Node
+from catchment.expression.refuse import refusal, sql_of
+
+_BINARY: dict[type[exp.Expression], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_FUNCTIONS: dict[type[exp.Expression], tuple[str, int, int]] = {
+    exp.Abs: ("abs", 1, 1), exp.Round: ("round", 1, 2), exp.Floor: ("floor", 1, 1),
+    exp.Ceil: ("ceil", 1, 1), exp.Sqrt: ("sqrt", 1, 1), exp.Ln: ("ln", 1, 1),
+    exp.Log: ("log", 2, 2), exp.Exp: ("exp", 1, 1), exp.Pow: ("power", 2, 2),
+    exp.Least: ("least", 2, 99), exp.Greatest: ("greatest", 2, 99),
+    exp.Coalesce: ("coalesce", 1, 99), exp.Nullif: ("nullif", 2, 2),
+    exp.Lower: ("lower", 1, 1), exp.Upper: ("upper", 1, 1), exp.Length: ("length", 1, 1),
+}  # fmt: skip
+_TYPES = {
+    "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INT",
+    "BIGINT": "BIGINT", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "TEXT": "STRING",
+    "VARCHAR": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP",
+}  # fmt: skip
+_LARGEST = 2**63
+
+
+def convert(node: exp.Expression, what: str) -> Node:
+    """The node of a syntax tree; QueryError names what is not supported."""
+    kind = type(node)
+    if kind is exp.Paren:
+        return convert(node.this, what)
+    if kind in _BINARY:
+        return _binary(_BINARY[kind], convert(node.this, what), convert(node.expression, what))
+    if kind in _FUNCTIONS:
+        return _function(node, what)
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](node, what)
+    raise refusal(node, what)
+
+
+def _binary(op: str, left: Node, right: Node) -> Node:
+    if op in FLIPPED and isinstance(left, Literal) and not isinstance(right, Literal):
+        return Call(FLIPPED[op], (right, left))
+    return Call(op, (left, right))
+
+
+def _function(node: exp.Expression, what: str) -> Node:
+    name, least, most = _FUNCTIONS[type(node)]
+    known = ("this", "expression", "expressions", "decimals")
+    given = [key for key, value in node.args.items() if isinstance(value, exp.Expression)]
+    args = [a for key in known for a in _listed(node.args.get(key))]
+    if any(key not in known for key in given) or not least <= len(args) <= most:
+        count = str(least) if least == most else f"{least} or more" if most > 9 else "1 or 2"
+        raise QueryError(
+            f"the {what} gives {name} the wrong arguments", given=sql_of(node),
+            hint=f"{name} takes {count} argument{'' if count == '1' else 's'}",
+        )  # fmt: skip
+    made = tuple(convert(a, what) for a in args)
+    if name == "round" and not all(isinstance(d, Literal) and d.kind == "int" for d in made[1:]):
+        raise QueryError(
+            f"the {what} rounds to digits that are not fixed", given=sql_of(node),
+            hint="write the number of digits itself, as in round(v, 2)",
+        )  # fmt: skip
+    return Call(name, made)
+
+
+def _listed(value: object) -> list[exp.Expression]:
+    values = value if isinstance(value, list) else [value]
+    return [v for v in values if isinstance(v, exp.Expression)]
+
+
+def _column(node: exp.Expression, what: str) -> Node:
+    identifier = node.this
+    if not isinstance(identifier, exp.Identifier):
+        raise refusal(identifier, what)
+    if node.args.get("table"):
+        raise QueryError(
+            f"the {what} uses a name with a dot", given=sql_of(node),
+            hint=f"for a column of that name write `{sql_of(node).replace('`', '')}` in backticks",
+        )  # fmt: skip
+    if not identifier.quoted and not identifier.name.isidentifier():
+        raise QueryError(
+            f"the {what} uses a name that is not plain", given=identifier.name,
+            hint=f"for a column of that name write `{identifier.name}` in backticks",
+        )  # fmt: skip
+    return Column(identifier.name)
+
+
+def _literal(node: exp.Expression, what: str) -> Node:
+    return Literal("string", node.name) if node.is_string else _number(node.name, what)
+
+
+def _number(text: str, what: str) -> Literal:
+    if text.lstrip("-").isdigit():
+        if -_LARGEST <= int(text) < _LARGEST:
+            return Literal("int", int(text))
+    elif math.isfinite(float(text)):
+        return Literal("float", float(text))
+    raise QueryError(
+        f"the {what} uses a number that is too large", given=text,
+        hint="whole numbers have 64 bits; others are doubles",
+    )  # fmt: skip
+
+
+def _negative(node: exp.Expression, what: str) -> Node:
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return _number("-" + inner.name, what)
+    arg = convert(inner, what)
+    if isinstance(arg, Literal) and arg.kind in ("int", "float"):
+        text = repr(arg.value)
+        return _number(text[1:] if text.startswith("-") else f"-{text}", what)
+    return Call("neg", (arg,))
+
+
+def _junction(node: exp.Expression, what: str) -> Node:
+    op = "and" if isinstance(node, exp.And) else "or"
+    parts: list[Node] = []
+    terms: list[Any] = list(node.flatten())
+    for term in terms:
+        part = convert(term, what)
+        nested = part.args if isinstance(part, Call) and part.op == op else (part,)
+        parts.extend(p for p in nested if p not in parts)
+    return parts[0] if len(parts) == 1 else Call(op, tuple(parts))
+
+
+def negate(node: Node) -> Node:
+    """NOT of a node; of a comparison, the opposite comparison (so it is with nulls, too)."""
+    if isinstance(node, Call) and node.op in OPPOSITE:
+        return Call(OPPOSITE[node.op], node.args)
+    if isinstance(node, Call) and node.op == "not":
+        return node.args[0]
+    return Call("not", (node,))
+
+
+def _between(node: exp.Expression, what: str) -> Node:
+    if node.args.get("symmetric"):
+        raise refusal(node, what)
+    value = convert(node.this, what)
+    low, high = convert(node.args["low"], what), convert(node.args["high"], what)
+    return Call("and", (_binary(">=", value, low), _binary("<=", value, high)))
+
+
+def _in(node: exp.Expression, what: str) -> Node:
+    if not node.expressions:
+        raise refusal(node.args.get("query") or node, what)
+    value = convert(node.this, what)
+    options = tuple(dict.fromkeys(convert(e, what) for e in node.expressions))
+    return _binary("=", value, options[0]) if len(options) == 1 else Call("in", (value, *options))
+
+
+def _is(node: exp.Expression, what: str) -> Node:
+    if not isinstance(node.expression, exp.Null):
+        raise refusal(node, what)
+    return Call("is null", (convert(node.this, what),))
+
+
+def _like(node: exp.Expression, what: str) -> Node:
+    pattern = convert(node.expression, what)
+    if not isinstance(pattern, Literal) or pattern.kind != "string":
+        raise QueryError(
+            f"the {what} uses LIKE without a fixed pattern", given=sql_of(node),
+            hint="write the pattern as a text, as in name LIKE 'a%'",
+        )  # fmt: skip
+    like = Call("like", (convert(node.this, what), pattern))
+    return negate(like) if node.args.get("negate") else like
+
+
+def _case(node: exp.Expression, what: str) -> Node:
+    subject = node.this and convert(node.this, what)
+    parts: list[Node] = []
+    for branch in node.args["ifs"]:
+        when = convert(branch.this, what)
+        parts += [_binary("=", subject, when) if subject else when]
+        parts += [convert(branch.args["true"], what)]
+    return Call("case", (*parts, _default(node.args.get("default"), what)))
+
+
+def _if(node: exp.Expression, what: str) -> Node:
+    when, then = convert(node.this, what), convert(node.args["true"], what)
+    return Call("case", (when, then, _default(node.args.get("false"), what)))
+
+
+def _default(node: exp.Expression | None, what: str) -> Node:
+    return convert(node, what) if node else Literal("null", None)
+
+
+def _cast(node: exp.Expression, what: str) -> Node:
+    to = node.args["to"]
+    target = _TYPES.get(to.this.name if isinstance(to.this, exp.DataType.Type) else "")
+    if not target or to.expressions or node.args.get("format"):
+        raise QueryError(
+            f"the {what} casts to a type that is not supported", given=sql_of(node),
+            hint="supported are " + ", ".join(dict.fromkeys(_TYPES.values())),
+        )  # fmt: skip
+    arg = convert(node.this, what)
+    if isinstance(arg, Literal):
+        folded = _folded(arg, target, what)
+        if folded:
+            return folded
+    return Call("cast", (arg,), target)
+
+
+def _folded(arg: Literal, target: str, what: str) -> Literal | None:
+    """A literal of the target type, where the cast is only the way to write one."""
+    if isinstance(arg.value, str) and target in ("TIMESTAMP", "DATE"):
+        return _moment(arg.value, target, what)
+    if arg.kind == "int" and target == "DOUBLE":
+        return Literal("float", float(arg.value))  # type: ignore[arg-type]
+    same = {"int": "BIGINT", "float": "DOUBLE", "string": "STRING", "bool": "BOOLEAN"}
+    return arg if same.get(arg.kind) == target else None
+
+
+def _moment(text: str, target: str, what: str) -> Literal:
+    try:
+        if target == "DATE":
+            return Literal("date", date.fromisoformat(text.strip()))
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return Literal("time", moment.astimezone(UTC))
+    except (ValueError, OverflowError) as error:
+        example = "2026-01-31" + (" 12:00:00" if target == "TIMESTAMP" else "")
+        raise QueryError(
+            f"the {what} has a {target.lower()} that cannot be read", given=repr(text),
+            hint=f"write {target} '{example}'",
+        ) from error  # fmt: skip
+
+
+_SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Neg: _negative,
+    exp.And: _junction,
+    exp.Or: _junction,
+    exp.Not: lambda node, what: negate(convert(node.this, what)),
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Is: _is,
+    exp.Like: _like,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Null: lambda _, __: Literal("null", None),
+    exp.Boolean: lambda node, _: Literal("bool", bool(node.this)),
+}

@@ -1,0 +1,72 @@
+"""SQL text to nodes, with sqlglot (dialect Spark)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from catchment.errors import QueryError
+from catchment.expression.convert import convert
+from catchment.expression.nodes import Column, Node, is_plain, render, walk
+
+_CACHE = 65536
+_EXAMPLE = "write an SQL expression, as in \"v > 0 AND kind = 'goal'\""
+_BACKTICKS = "a column name with other characters than letters, digits and _ goes in backticks"
+
+
+def canonical(text: str, what: str = "expression") -> str:
+    """The one text of an SQL expression: equal texts mean equal results.
+
+    >>> canonical("0<v  and not (kind=='goal')", "where condition")
+    "v > 0 AND kind <> 'goal'"
+    """
+    if not isinstance(text, str):
+        raise QueryError(f"the {what} must be a text", given=repr(text), hint=_EXAMPLE)
+    return _canonical(text, what)
+
+
+@lru_cache(maxsize=_CACHE)
+def _canonical(text: str, what: str) -> str:
+    return text if is_plain(text) else render(parse(text, what))
+
+
+@lru_cache(maxsize=_CACHE)
+def columns(text: str) -> tuple[str, ...]:
+    """The names of the columns an expression uses, in the order of their first use.
+
+    >>> columns("price * `how many` + price")
+    ('price', 'how many')
+    """
+    names = (node.name for node in walk(parse(text)) if isinstance(node, Column))
+    return tuple(dict.fromkeys(names))
+
+
+@lru_cache(maxsize=_CACHE)
+def parse(text: str, what: str = "expression") -> Node:
+    """The nodes of an expression; `what` says in errors which expression it is."""
+    if is_plain(text):
+        return Column(text)
+    if not text.strip():
+        raise QueryError(f"the {what} is empty", given=repr(text), hint=_EXAMPLE)
+    try:
+        return convert(_syntax(text, what), what)
+    except RecursionError as error:
+        raise QueryError(
+            f"the {what} is nested too deeply", hint="split it, or compute a column beforehand"
+        ) from error
+
+
+def _syntax(text: str, what: str) -> exp.Expression:
+    # Inside SELECT ( ) a column may be called like a statement: load, comment, set.
+    try:
+        parsed = sqlglot.parse_one(f"SELECT ({text}\n)", dialect="spark")
+    except SqlglotError as error:
+        raise QueryError(f"the {what} does not parse", given=text, hint=_BACKTICKS) from error
+    only = parsed.expressions[0] if len(parsed.expressions) == 1 else None
+    alone = {key for key, value in parsed.args.items() if value} == {"expressions"}
+    if not alone or not isinstance(only, exp.Paren | exp.Subquery):
+        raise QueryError(f"the {what} must be one expression", given=text, hint=_EXAMPLE)
+    return only

@@ -1,0 +1,48 @@
+"""What expressions may not contain, and what to write instead."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from catchment.errors import QueryError, did_you_mean
+
+FUNCTION_NAMES = (
+    "abs", "cast", "ceil", "coalesce", "exp", "floor", "greatest", "if", "least", "length", "ln",
+    "log", "lower", "nullif", "power", "round", "sqrt", "upper",
+)  # fmt: skip
+_SUPPORTED = (
+    "supported are columns, literals, + - * / %, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, "
+    "IS NULL, CASE, and " + ", ".join(FUNCTION_NAMES)
+)
+_REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
+    ((exp.Query, exp.Subquery), "a subquery", "make it a query of its own"),
+    ((exp.Window,), "a window function", "the window belongs to the query, not to the expression"),
+    ((exp.AggFunc,), "an aggregate", 'an aggregate stands alone in a query, as in ct.avg("v")'),
+    ((exp.Star,), "*", "name the columns"),
+    ((exp.Placeholder, exp.Parameter), "a parameter", "write the value itself"),
+    ((exp.Interval,), "an interval", "compute a column of times beforehand"),
+    ((exp.Concat, exp.DPipe), "concatenation", "a quote inside a text is written as \\'"),
+)
+
+
+def refusal(node: exp.Expression, what: str) -> QueryError:
+    """The error for a part of an expression that is not supported."""
+    for kinds, name, hint in _REFUSED:
+        if isinstance(node, kinds):
+            return QueryError(f"the {what} uses {name}", given=sql_of(node), hint=hint)
+    if isinstance(node, exp.Alias | exp.Tuple):
+        return QueryError(
+            f"the {what} must be one expression", given=sql_of(node),
+            hint="a column name with other characters than letters, digits and _ goes in backticks",
+        )  # fmt: skip
+    if isinstance(node, exp.Anonymous):
+        hint = did_you_mean(node.name.lower(), FUNCTION_NAMES, _SUPPORTED)
+        return QueryError(f"the {what} uses an unknown function", given=node.name, hint=hint)
+    return QueryError(
+        f"the {what} uses something that is not supported", given=sql_of(node), hint=_SUPPORTED
+    )
+
+
+def sql_of(node: exp.Expression) -> str:
+    """A syntax tree as text again, much as it was written."""
+    return node.sql(dialect="spark", normalize_functions=False, comments=False)

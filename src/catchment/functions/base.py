@@ -1,0 +1,124 @@
+"""What a function is: the operators it needs, and how their fields become its result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.errors import QueryError, SchemaError, did_you_mean
+from catchment.expression import canonical
+from catchment.model.query import Aggregate
+from catchment.operators import Computed, OperatorRef
+from catchment.operators.base import is_numeric
+from catchment.operators.ragged import Array
+
+
+class Function(ABC):
+    """One function. Functions hold no state: everything is in the aggregate and its fields."""
+
+    name: ClassVar[str]
+    synonyms: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[str] = "a number"
+    """What its column must be, in an error's words."""
+    needs_column: ClassVar[bool] = True
+
+    @abstractmethod
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        """The operators that the result is made of."""
+
+    @abstractmethod
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        """The results, one per row of the operators' fields."""
+
+    def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
+        """The type of the result."""
+        return pa.float64()
+
+    def accepts(self, type: pa.DataType) -> bool:
+        return is_numeric(type)
+
+    def check(self, aggregate: Aggregate) -> None:
+        """Refuses parameters that mean nothing."""
+        if aggregate.params:
+            raise QueryError(
+                f"{self.name} takes a column and nothing else", given=aggregate.text,
+                hint=f'try ct.{self.name}("v")',
+            )  # fmt: skip
+
+    def check_type(self, aggregate: Aggregate, type: pa.DataType | None, query: str) -> None:
+        if type is not None and not self.accepts(type):
+            raise SchemaError(
+                f"query {query!r}: {self.name} needs {self.takes}",
+                given=f"{aggregate.column} is {type}",
+                hint="count, first, last, min, max and mode take texts too",
+            )
+
+
+_FUNCTIONS: dict[str, Function] = {}
+_SYNONYMS: dict[str, str] = {}
+
+
+def register_function(function: Function) -> Function:
+    """Makes a function known by its name and synonyms."""
+    _FUNCTIONS[function.name] = function
+    for word in (function.name, *function.synonyms):
+        _SYNONYMS[word] = function.name
+    return function
+
+
+def names() -> list[str]:
+    """Every name a function answers to."""
+    return sorted(_SYNONYMS)
+
+
+def function_of(aggregate: Aggregate) -> Function:
+    return _find(aggregate.function)
+
+
+def _find(name: str) -> Function:
+    known = _SYNONYMS.get(name.lower())
+    if known is None:
+        raise QueryError("no such function", given=name, hint=did_you_mean(name, _SYNONYMS))
+    return _FUNCTIONS[known]
+
+
+def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> Aggregate:
+    """An aggregate by its function's name or synonym, checked.
+
+    >>> make("mean", "v").text
+    'avg(v)'
+    """
+    function = _find(name)
+    if column is None and function.needs_column:
+        raise QueryError(f"{function.name} needs a column", hint=f'try ct.{function.name}("v")')
+    text = None if column is None else canonical(column, f"column of {function.name}")
+    aggregate = Aggregate(function.name, text, tuple(params))
+    function.check(aggregate)
+    return aggregate
+
+
+def builder(function: Function) -> Callable[..., Aggregate]:
+    """The function's name as a Python function: `avg("v")`, `quantile("v", 0.95)`."""
+
+    def build(column: str | None = None, *params: Any) -> Aggregate:
+        return make(function.name, column, params)
+
+    build.__name__ = build.__qualname__ = function.name
+    build.__doc__ = function.__doc__
+    return build
+
+
+def some(computed: Computed, column: str | None) -> Array:
+    """Where a column has any value that is not null."""
+    counts = computed[OperatorRef("count", column)]["count"]
+    assert isinstance(counts, np.ndarray)
+    return counts > 0
+
+
+def counted(column: str | None, *kinds: str) -> tuple[OperatorRef, ...]:
+    """The operators named over the column, and its count, which tells nulls from values."""
+    return *(OperatorRef(kind, column) for kind in kinds), OperatorRef("count", column)

@@ -1,0 +1,90 @@
+"""min, max, range, first, last: functions whose result is one of the values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.functions.base import Function, counted, register_function, some
+from catchment.model.query import Aggregate
+from catchment.operators import Computed, OperatorRef
+from catchment.operators.base import value_type
+from catchment.operators.values import to_arrow
+
+
+class _OneOf(Function):
+    """The value that one operator picked, in the column's own type."""
+
+    takes = "a value that can be ordered"
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return counted(aggregate.column, self.name)
+
+    def accepts(self, type: pa.DataType) -> bool:
+        return not pa.types.is_nested(type)
+
+    def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
+        assert type is not None
+        if pa.types.is_decimal(type) or pa.types.is_dictionary(type):
+            return value_type(type)
+        return type
+
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        values = computed[OperatorRef(self.name, aggregate.column)]["value"]
+        return to_arrow(values, self.result(aggregate, type), some(computed, aggregate.column))
+
+
+class Min(_OneOf):
+    """The least value; NaN is larger than any number."""
+
+    name = "min"
+
+
+class Max(_OneOf):
+    """The greatest value; NaN is larger than any number."""
+
+    name = "max"
+
+
+class First(_OneOf):
+    """The first value that is not null, by time, then arrival."""
+
+    name = "first"
+    synonyms = ("first_value",)
+    takes = "a value"
+
+    def accepts(self, type: pa.DataType) -> bool:
+        return True
+
+
+class Last(First):
+    """The last value that is not null, by time, then arrival."""
+
+    name = "last"
+    synonyms = ("last_value",)
+
+
+class Range(Function):
+    """The greatest value less the least."""
+
+    name = "range"
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return counted(aggregate.column, "min", "max")
+
+    def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
+        return value_type(type)
+
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        most = computed[OperatorRef("max", aggregate.column)]["value"]
+        least = computed[OperatorRef("min", aggregate.column)]["value"]
+        valid = some(computed, aggregate.column)
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = most - least  # type: ignore[operator]
+        if difference.dtype.kind == "i":  # the true difference of two int64 may not fit
+            valid = valid & (difference >= 0)
+        return to_arrow(difference, value_type(type), valid)
+
+
+for _function in (Min(), Max(), First(), Last(), Range()):
+    register_function(_function)

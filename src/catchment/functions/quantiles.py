@@ -1,0 +1,122 @@
+"""quantile, median, mode: exact, from one sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.errors import QueryError
+from catchment.functions.base import Function, register_function
+from catchment.functions.extremes import First
+from catchment.model.query import Aggregate
+from catchment.operators import Computed, OperatorRef, Ragged
+from catchment.operators.grouping import Grouping
+from catchment.operators.ragged import Array
+from catchment.operators.values import to_arrow
+
+
+def share(function: str, params: tuple[object, ...]) -> None:
+    """Refuses a quantile that is not a number in [0, 1]."""
+    q = params[0] if len(params) == 1 else None
+    if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
+        raise QueryError(
+            f"{function} takes one number from 0 to 1", given=", ".join(map(repr, params)) or None,
+            hint=f'try ct.{function}("v", 0.95)',
+        )  # fmt: skip
+
+
+class Quantile(Function):
+    """The value below which a share q of the values lies, interpolated (Spark's percentile)."""
+
+    name = "quantile"
+    synonyms = ("percentile",)
+
+    def check(self, aggregate: Aggregate) -> None:
+        share(self.name, aggregate.params)
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return (OperatorRef("sort", aggregate.column),)
+
+    def q(self, aggregate: Aggregate) -> float:
+        return float(aggregate.params[0])
+
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        run = computed[OperatorRef("sort", aggregate.column)]["run"]
+        assert isinstance(run, Ragged)
+        filled = run.lengths > 0
+        values = np.zeros(len(run), np.float64)
+        values[filled] = _interpolate(run, np.flatnonzero(filled), self.q(aggregate))
+        return to_arrow(values, pa.float64(), filled)
+
+
+def _interpolate(run: Ragged, rows: Array, q: float) -> Array:
+    position = (run.lengths[rows] - 1) * q
+    below = np.floor(position).astype(np.int64)
+    above = np.ceil(position).astype(np.int64)
+    start = run.offsets[:-1][rows]
+    low = run.values[start + below].astype(np.float64)
+    high = run.values[start + above].astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        mixed = (above - position) * low + (position - below) * high
+    return np.where((below == above) | (low == high), low, mixed)
+
+
+class Median(Quantile):
+    """The middle value; of an even number, the mean of the two middle ones."""
+
+    name = "median"
+    synonyms = ()
+
+    def check(self, aggregate: Aggregate) -> None:
+        Function.check(self, aggregate)
+
+    def q(self, aggregate: Aggregate) -> float:
+        return 0.5
+
+
+class Mode(First):
+    """The most frequent value; of several, the least."""
+
+    name = "mode"
+    synonyms = ("most_frequent",)
+    takes = "a value that can be ordered"
+
+    def accepts(self, type: pa.DataType) -> bool:
+        return not pa.types.is_nested(type)
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return (OperatorRef("sort", aggregate.column),)
+
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        run = computed[OperatorRef("sort", aggregate.column)]["run"]
+        assert isinstance(run, Ragged)
+        filled = run.lengths > 0
+        empty = None if run.values.dtype == object else 0
+        values = np.full(len(run), empty, run.values.dtype)
+        values[filled] = _most_frequent(run)
+        return to_arrow(values, self.result(aggregate, type), filled)
+
+
+def _most_frequent(run: Ragged) -> Array:
+    """The head of the longest stretch of equal values of each row that has any."""
+    values = run.values
+    if not len(values):
+        return values
+    change = np.ones(len(values), np.bool_)
+    same = np.asarray(values[1:] == values[:-1], np.bool_)
+    if values.dtype.kind == "f":
+        same |= np.isnan(values[1:]) & np.isnan(values[:-1])
+    change[1:] = ~same
+    change[run.offsets[:-1][run.lengths > 0]] = True
+    heads = np.flatnonzero(change)
+    lengths = np.diff(heads, append=len(values))
+    rows = np.searchsorted(run.offsets, heads, side="right") - 1
+    rows = np.unique(rows, return_inverse=True)[1].astype(np.int64)
+    # Stretches come in order of value: the first of the longest is the least.
+    _, chosen = Grouping(rows, int(rows[-1]) + 1).first(-lengths)
+    return values[heads[chosen]]
+
+
+for _function in (Quantile(), Median(), Mode()):
+    register_function(_function)
+

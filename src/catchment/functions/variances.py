@@ -1,0 +1,59 @@
+"""variance, stddev, and their population forms."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.functions.base import Function, counted, register_function
+from catchment.model.query import Aggregate
+from catchment.operators import Computed, OperatorRef
+from catchment.operators.values import counts, to_arrow
+
+
+class Variance(Function):
+    """The sample variance; null for fewer than two values."""
+
+    name = "variance"
+    synonyms: ClassVar[tuple[str, ...]] = ("var_samp", "variance_samp")
+    less: ClassVar[int] = 1
+    root: ClassVar[bool] = False
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return counted(aggregate.column, "sum", "squares")
+
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        squares = computed[OperatorRef("squares", aggregate.column)]["squares"]
+        n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
+        values = squares / np.maximum(n - self.less, 1)  # type: ignore[operator]
+        return to_arrow(np.sqrt(values) if self.root else values, pa.float64(), n > self.less)
+
+
+class VariancePop(Variance):
+    """The population variance."""
+
+    name = "variance_pop"
+    synonyms = ("var_pop",)
+    less = 0
+
+
+class Stddev(Variance):
+    """The sample standard deviation; null for fewer than two values."""
+
+    name = "stddev"
+    synonyms = ("stddev_samp", "std")
+    root = True
+
+
+class StddevPop(VariancePop):
+    """The population standard deviation."""
+
+    name = "stddev_pop"
+    synonyms = ()
+    root = True
+
+
+for _function in (Variance(), VariancePop(), Stddev(), StddevPop()):
+    register_function(_function)

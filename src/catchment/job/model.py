@@ -1,0 +1,147 @@
+"""The sections of a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import WithJsonSchema as Shown
+
+from catchment import functions
+from catchment.errors import JobError, QueryError
+from catchment.job.reading import explained, read
+from catchment.job.window import read_window, window_schema
+from catchment.model.query import MEASURES, Aggregate, Query
+from catchment.sql import aggregate, sql
+
+LATE = ("drop", "update", "collect")
+
+
+def _form(value: object) -> str:
+    return "mapping" if isinstance(value, Mapping | BaseModel) else "text"
+
+
+# Values that pass through as they are, and what the JSON schema says of them.
+_LIST = {"type": "array", "items": {"type": "string"}}
+Duration = Annotated[
+    Any, Shown({"type": ["string", "null"], "examples": ["10s", "5 minutes", "1h 30m"]})
+]
+Text = Annotated[Any, Shown({"type": ["string", "null"]})]
+Names = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
+WindowForm = Annotated[Any, Shown(window_schema())]
+MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
+LateWord = Annotated[Any, Shown({"enum": list(LATE)})]
+
+
+class Section(BaseModel):
+    """A part of the job file; a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AggregateSection(Section):
+    """An aggregate, taken apart: {function: quantile, column: v, params: [0.95], alias: p95}."""
+
+    function: str
+    column: Text = None
+    params: list[Any] = []
+    alias: str = ""
+
+    def build(self) -> Aggregate:
+        made = functions.make(self.function, self.column, tuple(self.params))
+        return made.alias(self.alias) if self.alias else made
+
+
+Selected = Annotated[
+    Annotated[str, Tag("text")] | Annotated[AggregateSection, Tag("mapping")], Discriminator(_form)
+]
+
+
+class QuerySection(Section):
+    """A query: as SQL, or as its parts."""
+
+    name: Text
+    sql: str | None = Field(None, description="the whole query as SQL, instead of its parts")
+    select: list[Selected] | None = Field(None, description="aggregates, as in avg(v) AS mean")
+    by: Names = ()
+    where: Text = None
+    window: WindowForm = None
+    distinct_on: Names = ()
+    distinct_within: Duration = "1h"
+    measure: MeasureWord = "event"
+
+    def build(self, path: str) -> Query:
+        options = {
+            "distinct_on": self.distinct_on, "distinct_within": self.distinct_within,
+            "measure": self.measure,
+        }  # fmt: skip
+        if self.sql is None:
+            if self.select is None:
+                raise JobError(f"{path} has neither sql nor select", hint="add one of them")
+            made = [s.build() if isinstance(s, Section) else aggregate(s) for s in self.select]
+            window = read_window(self.window, f"{path}.window")
+            return Query(self.name, *made, window=window, by=self.by, where=self.where, **options)
+        for key in ("select", "by", "where", "window"):
+            if key in self.model_fields_set:
+                raise JobError(
+                    f"{path} has both sql and {key}", given=f"{path}.{key}",
+                    hint=f"the SQL says it all; leave out {key}",
+                )  # fmt: skip
+        query = sql(self.sql, self.name)
+        return Query(
+            query.name, *query.aggregates, window=query.window, by=query.by, where=query.where,
+            **options,
+        )  # fmt: skip
+
+
+class Job(Section):
+    """A job file: what is computed, over which time column, and what becomes of late events."""
+
+    name: str = "catchment"
+    time: Text = "ts"
+    lateness: Duration = "0s"
+    late: LateWord = "drop"
+    keep: Duration = None
+    queries: list[QuerySection]
+
+    def build(self) -> list[Query]:
+        """The queries, checked; an error's note says where in the file it is."""
+        return [
+            _located(section, f"queries[{index}]") for index, section in enumerate(self.queries)
+        ]
+
+    def engine_options(self) -> dict[str, Any]:
+        """What the engine is told besides the queries: `Engine(job.build(), **these)`."""
+        options = {"time": self.time, "lateness": self.lateness, "late": self.late}
+        return options if self.keep is None else options | {"keep": self.keep}
+
+
+def _located(section: QuerySection, path: str) -> Query:
+    try:
+        return section.build(path)
+    except QueryError as error:
+        error.add_note(f"in the job file: {path}")
+        raise
+
+
+def load_job(source: str | Path | Mapping[str, Any]) -> Job:
+    """A job from a file, from text, or from what a file would hold.
+
+    >>> query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
+    >>> load_job({"queries": [query]}).build()[0].window
+    Tumbling(length=1000000, slide=1000000, offset=0)
+    """
+    data = source if isinstance(source, Mapping) else read(source)
+    try:
+        job = Job.model_validate(data)
+    except ValidationError as error:
+        raise explained(error, Job) from error
+    job.build()
+    return job
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON schema of job files, for editors and other tools."""
+    return Job.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}

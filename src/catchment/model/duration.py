@@ -1,0 +1,103 @@
+"""Durations and instants, in whole microseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from catchment.errors import QueryError
+
+_UNITS = {
+    "us": 1, "microsecond": 1, "microseconds": 1,
+    "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,
+    "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000, "seconds": 1_000_000,
+    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000, "minutes": 60_000_000,
+    "h": 3_600_000_000, "hour": 3_600_000_000, "hours": 3_600_000_000,
+    "d": 86_400_000_000, "day": 86_400_000_000, "days": 86_400_000_000,
+    "w": 604_800_000_000, "week": 604_800_000_000, "weeks": 604_800_000_000,
+}  # fmt: skip
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+_EXAMPLE = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
+_LONGEST = 1 << 60
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Duration = str | timedelta
+Instant = str | datetime | int
+
+
+def micros(value: Duration, what: str = "duration") -> int:
+    """A duration in microseconds.
+
+    >>> micros("1h 30m"), micros("250 ms"), micros(timedelta(seconds=2))
+    (5400000000, 250000, 2000000)
+    """
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    if not isinstance(value, str):
+        raise QueryError(f"the {what} needs a unit", given=repr(value), hint=_EXAMPLE)
+    return _parse(value, what)
+
+
+@lru_cache(maxsize=65536)
+def _parse(text: str, what: str) -> int:
+    rest = text.strip().lower().removeprefix("interval").strip().strip("'").strip()
+    total = 0.0
+    exact = 0
+    position = 0
+    while position < len(rest):
+        part = _PART.match(rest, position)
+        if not part or part[2] not in _UNITS:
+            raise QueryError(f"the {what} is not a duration", given=repr(text), hint=_EXAMPLE)
+        if "." in part[1]:
+            total += float(part[1]) * _UNITS[part[2]]
+        else:
+            exact += int(part[1]) * _UNITS[part[2]]
+        position = part.end()
+    if not rest:
+        raise QueryError(f"the {what} is empty", given=repr(text), hint=_EXAMPLE)
+    result = exact + round(total)
+    if abs(result) > _LONGEST:
+        raise QueryError(f"the {what} is too long", given=repr(text), hint="the most is 36,000 years")
+    return result
+
+
+def show(duration: int) -> str:
+    """The shortest exact text of a duration in microseconds.
+
+    >>> show(90_000_000), show(3_600_000_000), show(1_500)
+    ('90s', '1h', '1500us')
+    """
+    for unit, size in (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000)):
+        if duration and duration % size == 0:
+            return f"{duration // size}{unit}"
+    for unit, size in (("s", 1_000_000), ("ms", 1_000)):
+        if duration % size == 0:
+            return f"{duration // size}{unit}"
+    return f"{duration}us"
+
+
+def instant(value: Instant, what: str = "time") -> int:
+    """An instant in microseconds since 1970; naive means UTC.
+
+    >>> instant("1970-01-01 00:00:01"), instant(datetime(1969, 12, 31, 23, 59, 59))
+    (1000000, -1000000)
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | datetime):
+        raise QueryError(
+            f"the {what} is not an instant", given=repr(value),
+            hint="pass a datetime, an ISO text or whole microseconds since 1970",
+        )  # fmt: skip
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise QueryError(
+                f"the {what} is not an instant", given=repr(value),
+                hint='write it as "2026-01-31 12:00:00" (UTC unless it says otherwise)',
+            ) from error  # fmt: skip
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return (value - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,116 @@
+"""The plan: what all queries together compute, as plain data that nodes exchange."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from catchment.errors import StateError
+from catchment.model.query import Aggregate, Measure
+from catchment.model.window import Window, window_from_dict
+
+FORMAT = 1
+"""Raised when older code could not read a newer plan."""
+
+Slicing = Literal["arrival", "settled"]
+StoreKind = Literal["lazy", "eager"]
+Way = Literal["slices", "accumulators"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One distinct computation of a group: aggregates over a window, of one selection."""
+
+    selection: int
+    window: int
+    aggregates: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Queries that share every partial: an event is processed once for all of them.
+
+    `operators` are (kind, column, params), in an order in which each comes after those it reads.
+    `slicing` is `arrival` when events are sliced as they come, `settled` when they must wait,
+    sorted, until nothing earlier can come. `way` is `accumulators` where slicing would lose, and
+    `why` says why.
+    """
+
+    id: int
+    by: tuple[str, ...]
+    selections: tuple[str | None, ...]
+    measure: Measure
+    distinct_on: tuple[str, ...]
+    distinct_within: int
+    windows: tuple[Window, ...]
+    operators: tuple[tuple[str, str | None, tuple[Any, ...]], ...]
+    answers: tuple[Answer, ...]
+    slicing: Slicing
+    store: StoreKind
+    way: Way
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All groups, and which answer each query's name stands for."""
+
+    version: int = 0
+    groups: tuple[Group, ...] = ()
+    names: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Query name to (group id, place in its answers)."""
+
+    def to_bytes(self) -> bytes:
+        """The plan as bytes; equal plans give equal bytes."""
+        data = {
+            "format": FORMAT, "version": self.version, "names": self.names,
+            "groups": [_group_to_dict(group) for group in self.groups],
+        }  # fmt: skip
+        return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Plan:
+        try:
+            read = json.loads(zlib.decompress(data))
+            found = read["format"]
+        except (zlib.error, ValueError, KeyError, TypeError) as error:
+            raise StateError(
+                "these bytes are not a plan", given=f"{len(data)} bytes",
+                hint="a plan is written by Plan.to_bytes()",
+            ) from error  # fmt: skip
+        if found != FORMAT:
+            raise StateError(
+                "the plan was written in another format", given=f"format {found}",
+                hint=f"this version reads format {FORMAT}: upgrade the older side",
+            )  # fmt: skip
+        groups = tuple(_group_from_dict(group) for group in read["groups"])
+        names = {name: (place[0], place[1]) for name, place in read["names"].items()}
+        return cls(read["version"], groups, names)
+
+
+def _group_to_dict(group: Group) -> dict[str, Any]:
+    plain = {name: getattr(group, name) for name in _PLAIN}
+    plain["windows"] = [window.to_dict() for window in group.windows]
+    plain["answers"] = [asdict(answer) for answer in group.answers]
+    return plain
+
+
+_PLAIN = (
+    "id", "by", "selections", "measure", "distinct_on", "distinct_within", "operators",
+    "slicing", "store", "way", "why",
+)  # fmt: skip
+
+
+def _group_from_dict(data: dict[str, Any]) -> Group:
+    data = dict(data)
+    for name in ("by", "selections", "distinct_on"):
+        data[name] = tuple(data[name])
+    data["operators"] = tuple((kind, column, tuple(p)) for kind, column, p in data["operators"])
+    data["windows"] = tuple(window_from_dict(window) for window in data["windows"])
+    data["answers"] = tuple(
+        Answer(a["selection"], a["window"], tuple(Aggregate.from_dict(x) for x in a["aggregates"]))
+        for a in data["answers"]
+    )
+    return Group(**data)

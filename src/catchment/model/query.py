@@ -1,0 +1,176 @@
+"""A query: aggregates of events, by key, per window. The one model behind Python, SQL and YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from catchment.errors import QueryError, did_you_mean
+from catchment.expression import canonical
+from catchment.model.duration import Duration, micros
+from catchment.model.window import Window, window_from_dict
+
+Measure = Literal["event", "processing"]
+MEASURES: tuple[Measure, ...] = ("event", "processing")
+
+RESERVED = ("window_start", "window_end", "window_index", "revision", "retracted")
+"""Result columns that no alias or key may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function of a column (any SQL expression, or None for whole rows), and its result's name."""
+
+    function: str
+    column: str | None = None
+    params: tuple[Any, ...] = ()
+    name: str = ""
+
+    def alias(self, name: str) -> Aggregate:
+        """The same aggregate under another result name."""
+        return replace(self, name=name)
+
+    @property
+    def label(self) -> str:
+        return self.name or self.text
+
+    @property
+    def text(self) -> str:
+        """As SQL would write it: `quantile(v, 0.95)`."""
+        parts = [self.column or "*", *(repr(p) for p in self.params)]
+        return f"{self.function}({', '.join(parts)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "function": self.function, "column": self.column,
+            "params": list(self.params), "name": self.name,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Aggregate:
+        return cls(data["function"], data["column"], tuple(data["params"]), data["name"])
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Query:
+    """Aggregates over windows of the events that meet `where`, one result per key and window.
+
+    `distinct_on` names columns whose values make an event unique: an event that repeats them
+    within `distinct_within` of event time of an accepted one is dropped, and counted.
+    `measure="processing"` takes the time of arrival instead of the event's own.
+    """
+
+    name: str
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[str, ...]
+    where: str | None
+    window: Window
+    distinct_on: tuple[str, ...] = ()
+    distinct_within: int = 0
+    measure: Measure = "event"
+
+    def __init__(
+        self,
+        name: str,
+        *aggregates: Aggregate,
+        window: Window,
+        by: str | Sequence[str] = (),
+        where: str | None = None,
+        distinct_on: str | Sequence[str] = (),
+        distinct_within: Duration = "1h",
+        measure: Measure = "event",
+    ) -> None:
+        put = object.__setattr__
+        put(self, "name", _name(name))
+        put(self, "aggregates", tuple(aggregates))
+        put(self, "by", _columns(by, "by"))
+        put(self, "where", None if where is None else canonical(where, "where condition"))
+        put(self, "window", window)
+        put(self, "distinct_on", _columns(distinct_on, "distinct_on"))
+        within = micros(distinct_within, "distinct_within") if self.distinct_on else 0
+        put(self, "distinct_within", within)
+        put(self, "measure", measure)
+        _check(self)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What the query computes, whatever its name: equal identities are computed once."""
+        return (
+            self.aggregates, self.by, self.where, self.window,
+            self.distinct_on, self.distinct_within, self.measure,
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "aggregates": [a.to_dict() for a in self.aggregates],
+            "by": list(self.by),
+            "where": self.where,
+            "window": self.window.to_dict(),
+            "distinct_on": list(self.distinct_on),
+            "distinct_within": f"{self.distinct_within}us",
+            "measure": self.measure,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Query:
+        rest = dict(data)
+        name = rest.pop("name")
+        aggregates = [Aggregate.from_dict(a) for a in rest.pop("aggregates")]
+        return cls(name, *aggregates, window=window_from_dict(rest.pop("window")), **rest)
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise QueryError("a query needs a name", given=repr(name), hint='try Query("speed", ...)')
+    return name
+
+
+def _columns(value: str | Sequence[str], what: str) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise QueryError(
+                f"{what} takes column names", given=repr(name), hint=f'try {what}=["player"]'
+            )
+    if len(set(names)) < len(names):
+        raise QueryError(f"{what} names a column twice", given=", ".join(names))
+    return names
+
+
+def _check(query: Query) -> None:
+    if not isinstance(query.window, Window):
+        raise QueryError(
+            f"query {query.name!r} needs a window", given=repr(query.window),
+            hint='try window=ct.tumbling("10s")',
+        )  # fmt: skip
+    if query.measure not in MEASURES:
+        raise QueryError(
+            "no such measure of time", given=repr(query.measure),
+            hint=did_you_mean(str(query.measure), MEASURES),
+        )  # fmt: skip
+    if not query.aggregates:
+        raise QueryError(
+            f"query {query.name!r} computes nothing", hint='add an aggregate, as in ct.avg("v")'
+        )
+    if query.distinct_on and query.distinct_within <= 0:
+        raise QueryError("distinct_within must be positive", given=f"{query.distinct_within}us")
+    taken: set[str] = set(query.by)
+    for reserved in taken & set(RESERVED):
+        raise QueryError(
+            f"query {query.name!r}: a key column may not be called {reserved!r}",
+            hint="results carry a column of that name; rename the key",
+        )
+    for aggregate in query.aggregates:
+        if not isinstance(aggregate, Aggregate):
+            raise QueryError(
+                f"query {query.name!r}: not an aggregate", given=repr(aggregate),
+                hint='try ct.avg("v")',
+            )  # fmt: skip
+        if aggregate.label in taken or aggregate.label in RESERVED:
+            raise QueryError(
+                f"query {query.name!r} has two result columns of one name",
+                given=aggregate.label, hint='give one another name with .alias("...")',
+            )  # fmt: skip
+        taken.add(aggregate.label)

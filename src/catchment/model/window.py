@@ -1,0 +1,88 @@
+"""What a window is: the shape shared by every window type.
+
+A window type is one file under `windows/`. It says how its windows are bounded; the engine treats
+it by its family, never by its class:
+
+* `Periodic`: the edges are known ahead of the data (tumbling, sliding, fixed).
+* `Gap`: a window ends where the data pauses (session).
+* `Marked`: events open and close the window (cut, between).
+* `Counted`: the edges are known ahead, in ranks of events (count_tumbling, count_sliding).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from catchment.errors import QueryError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Base of all window types; `kind` is its name in plans and job files."""
+
+    kind: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic(Window):
+    """Windows `[offset + k * slide, offset + k * slide + length)` for k in `first..last`.
+
+    `first` and `last` are None where the series has no end on that side.
+    """
+
+    length: int
+    slide: int
+    offset: int = 0
+
+    @property
+    def only(self) -> bool:
+        """True when there is just the window k = 0."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Gap(Window):
+    """Events of a key at most `gap` apart share a window `[first, last + gap)`."""
+
+    gap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marked(Window):
+    """Windows opened and closed by events; `opens` and `closes` are SQL conditions.
+
+    Without `closes`, each opening event closes the window before it.
+    """
+
+    opens: str
+    closes: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(Window):
+    """Windows of `size` events by rank, one every `step` events."""
+
+    size: int
+    step: int
+
+
+_KINDS: dict[str, type[Window]] = {}
+
+
+def register(window: type[Window]) -> type[Window]:
+    """Makes a window type known by its `kind` to plans and job files."""
+    _KINDS[window.kind] = window
+    return window
+
+
+def window_from_dict(data: dict[str, Any]) -> Window:
+    """The inverse of `Window.to_dict`."""
+    rest = dict(data)
+    kind = rest.pop("kind")
+    if kind not in _KINDS:
+        raise QueryError("no such window", given=kind, hint=did_you_mean(str(kind), _KINDS))
+    return _KINDS[kind](**rest)

@@ -1,0 +1,152 @@
+"""What an operator is: a monoid over columns. Functions are made of operators and share them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from catchment.errors import QueryError, did_you_mean
+from catchment.operators.grouping import Grouping
+from catchment.operators.ragged import Array, Fields, Ints
+
+
+class OperatorRef(NamedTuple):
+    """Names an operator over a column (an SQL expression; None for whole rows)."""
+
+    kind: str
+    column: str | None = None
+    params: tuple[Any, ...] = ()
+
+    @property
+    def id(self) -> str:
+        parts = [self.column or "*", *(repr(p) for p in self.params)]
+        return f"{self.kind}({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The non-null values of one column, with the group, time and arrival of each.
+
+    Values that are not numbers come as ranks into `levels`, their distinct values in order.
+    Among rows of equal time the earlier row arrived earlier.
+    """
+
+    values: Array
+    groups: Grouping
+    times: Ints
+    arrivals: Callable[[], Ints]
+    levels: Array | None = None
+
+    def decode(self, values: Array) -> Array:
+        """Turns ranks back into what they stand for."""
+        return values if self.levels is None else self.levels[values]
+
+
+class Computed:
+    """The fields of the operators of a group, including those that others stand in for."""
+
+    def __init__(self, operators: Mapping[str, Operator], fields: dict[str, Fields]) -> None:
+        self.operators = operators
+        self.fields = fields
+
+    def __getitem__(self, ref: OperatorRef) -> Fields:
+        found = self.fields.get(ref.id)
+        if found is None:
+            found = self._derived(ref)
+            self.fields[ref.id] = found
+        return found
+
+    def _derived(self, ref: OperatorRef) -> Fields:
+        for operator in self.operators.values():
+            if operator.ref.column == ref.column and ref.kind in operator.derives:
+                return operator.derive(ref.kind, self.fields[operator.ref.id])
+        raise KeyError(ref.id)
+
+
+class Operator(ABC):
+    """Turns events into partials (`lift`) and partials into one (`merge`).
+
+    `merge` is associative and commutative, and a group without values holds the identity.
+    """
+
+    kind: ClassVar[str]
+    constant: ClassVar[bool] = True
+    """True when a partial's size does not grow with the events in it."""
+    derives: ClassVar[tuple[str, ...]] = ()
+    """The kinds of operators, over the same column, whose fields this one's contain."""
+
+    def __init__(self, ref: OperatorRef, type: pa.DataType | None) -> None:
+        self.ref = ref
+        self.type = type
+
+    @classmethod
+    def ordered(cls, ref: OperatorRef) -> bool:
+        """True when partials must be merged in order of time: merging is then not commutative."""
+        return False
+
+    @classmethod
+    def requires(cls, ref: OperatorRef) -> tuple[OperatorRef, ...]:
+        """Operators whose fields this one reads; they come first in a group."""
+        return ()
+
+    @property
+    @abstractmethod
+    def fields(self) -> dict[str, pa.DataType]:
+        """The columns of a partial and their types on the wire."""
+
+    @abstractmethod
+    def lift(self, events: Input, lifted: Computed) -> Fields:
+        """The partial of each group of events."""
+
+    @abstractmethod
+    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
+        """The partial of each group of partials."""
+
+    def derive(self, kind: str, fields: Fields) -> Fields:
+        raise KeyError(kind)
+
+
+_OPERATORS: dict[str, type[Operator]] = {}
+
+
+def register_operator(operator: type[Operator]) -> type[Operator]:
+    """Makes an operator known by its `kind`; a new one is one file and this one line."""
+    _OPERATORS[operator.kind] = operator
+    return operator
+
+
+def operator_class(kind: str) -> type[Operator]:
+    if kind not in _OPERATORS:
+        raise QueryError(
+            "no such operator", given=kind,
+            hint="register user-defined operators in every process: "
+            + did_you_mean(kind, _OPERATORS),
+        )  # fmt: skip
+    return _OPERATORS[kind]
+
+
+def is_numeric(type: pa.DataType | None) -> bool:
+    return type is not None and (
+        pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type)
+    )
+
+
+def is_float(type: pa.DataType | None) -> bool:
+    """Whether values are kept as doubles; uint64 is, since int64 cannot hold it."""
+    return type is not None and (
+        pa.types.is_floating(type) or pa.types.is_decimal(type) or type == pa.uint64()
+    )
+
+
+def value_type(type: pa.DataType | None) -> pa.DataType:
+    """The type of a value kept in a partial: numbers are widened, all else stays as it is."""
+    assert type is not None
+    if is_float(type):
+        return pa.float64()
+    if pa.types.is_integer(type):
+        return pa.int64()
+    return type.value_type if pa.types.is_dictionary(type) else type

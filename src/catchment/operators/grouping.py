@@ -1,0 +1,165 @@
+"""Grouped reduction: rows to groups by an integer code, the only place that scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from catchment.operators.ragged import Array, Ints, spans
+
+_LOWEST = np.iinfo(np.int64).min
+_HIGHEST = np.iinfo(np.int64).max
+
+
+class Grouping:
+    """`rows` rows, each in one of `n` groups.
+
+    Where the rows of each group stand together, in the order of the groups, `starts` says where
+    each begins (no group may then be empty), and reductions need no scatter at all.
+
+    >>> g = Grouping(np.array([0, 1, 0]), 2)
+    >>> g.add(np.array([1.0, 2.0, 3.0])).tolist(), g.count.tolist()
+    ([4.0, 2.0], [2, 1])
+    """
+
+    def __init__(
+        self, codes: Ints | None, n: int, *, starts: Ints | None = None, rows: int | None = None
+    ) -> None:
+        self._codes = codes
+        self.n = n
+        self.starts = starts
+        self.rows = len(codes) if codes is not None else int(rows or 0)
+
+    @cached_property
+    def codes(self) -> Ints:
+        if self._codes is not None:
+            return self._codes
+        assert self.starts is not None
+        return np.repeat(np.arange(self.n, dtype=np.int64), self._run_lengths)
+
+    @property
+    def _run_lengths(self) -> Ints:
+        assert self.starts is not None
+        return np.diff(self.starts, append=self.rows)
+
+    @cached_property
+    def count(self) -> Ints:
+        """Rows per group."""
+        if self.starts is not None:
+            return self._run_lengths.astype(np.int64)
+        return np.bincount(self.codes, minlength=self.n).astype(np.int64, copy=False)
+
+    def select(self, keep: npt_bool) -> Grouping:
+        """The same groups over the rows kept."""
+        return Grouping(self.codes[keep], self.n)
+
+    def add(self, values: Array) -> Array:
+        return self._reduce(np.add, values, 0)
+
+    def min(self, values: Array) -> Array:
+        """The least per group; NaN is the largest number, and stands for a group without rows."""
+        if values.dtype.kind == "i":
+            return self._reduce(np.minimum, values, _HIGHEST)
+        if values.dtype == object:
+            return self._by_segment(np.minimum, values)
+        if np.isnan(values).any():
+            return self._reduce(np.fmin, values, np.nan)
+        least = self._reduce(np.minimum, values, np.inf)
+        least[self.count == 0] = np.nan
+        return least
+
+    def max(self, values: Array) -> Array:
+        """The greatest per group; NaN is the largest number."""
+        if values.dtype == object:
+            return self._by_segment(np.maximum, values)
+        return self._reduce(np.maximum, values, _LOWEST if values.dtype.kind == "i" else -np.inf)
+
+    def _reduce(self, function: np.ufunc, values: Array, identity: Any) -> Array:
+        if self.starts is not None:
+            if self.n == 0:
+                return np.empty(0, values.dtype)
+            return function.reduceat(values, self.starts)  # type: ignore[no-any-return]
+        out = np.full(self.n, identity, values.dtype)
+        function.at(out, self.codes, values)
+        return out
+
+    def _by_segment(self, function: np.ufunc, values: Array) -> Array:
+        """For objects, which have no identity: a group without rows gets None."""
+        order, starts, present = self.segments
+        out = np.full(self.n, None, object)
+        if len(present):
+            out[present] = function.reduceat(values[order], starts)
+        return out
+
+    @cached_property
+    def segments(self) -> tuple[Ints, Ints, Ints]:
+        """The rows in order of group (stable), where each group that has rows begins, and which."""
+        if self.starts is not None:
+            every = np.arange(self.n, dtype=np.int64)
+            return np.arange(self.rows, dtype=np.int64), self.starts, every
+        small = self.n <= 1 << 16  # NumPy sorts 16-bit integers by radix
+        codes = self.codes.astype(np.uint16) if small else self.codes
+        order = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
+        present = np.flatnonzero(self.count)
+        starts = (np.cumsum(self.count) - self.count)[present]
+        return order, starts, present
+
+    def stretches(self) -> Iterator[tuple[int, int, int]]:
+        """Each group that has rows, and where it begins and ends in the order of `segments`."""
+        order, starts, present = self.segments
+        ends = np.append(starts[1:], len(order))[: len(starts)]
+        return zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True)
+
+    def first(self, times: Ints) -> tuple[Ints, Ints]:
+        """Per group that has rows: the group, and the row of least time, the earliest of equals."""
+        return self._end(times, self.min(times), reverse=True)
+
+    def last(self, times: Ints) -> tuple[Ints, Ints]:
+        """Per group that has rows: the group, and the row of greatest time, the latest of equals."""
+        return self._end(times, self.max(times), reverse=False)
+
+    def _end(self, times: Ints, extreme: Ints, *, reverse: bool) -> tuple[Ints, Ints]:
+        rows = np.flatnonzero(times == extreme[self.codes])
+        if reverse:
+            rows = rows[::-1]
+        chosen = np.full(self.n, -1, np.int64)
+        chosen[self.codes[rows]] = rows  # of rows with one code the last assigned stays
+        present = np.flatnonzero(chosen >= 0)
+        return present, chosen[present]
+
+
+npt_bool = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def grouped(codes: Ints, n: int) -> tuple[Grouping, Ints]:
+    """Groups rows by codes in `0..n`, dropping the codes that no row has: the grouping, the codes.
+
+    >>> g, present = grouped(np.array([7, 2, 7]), 10)
+    >>> present.tolist(), g.count.tolist()
+    ([2, 7], [1, 2])
+    """
+    if n <= 4 * len(codes) + 1024:
+        seen = np.zeros(n, np.bool_)
+        seen[codes] = True
+        present = np.flatnonzero(seen)
+        if len(present) == n:
+            return Grouping(codes, n), present
+        place = np.empty(n, np.int64)
+        place[present] = np.arange(len(present))
+        return Grouping(place[codes], len(present)), present
+    present, inverse = np.unique(codes, return_inverse=True)
+    return Grouping(inverse.astype(np.int64, copy=False), len(present)), present
+
+
+def segment_codes(starts: Ints, total: int) -> Ints:
+    """Which segment each of `total` rows is in, by where the segments start."""
+    return np.repeat(np.arange(len(starts), dtype=np.int64), np.diff(starts, append=total))
+
+
+def runs(lows: Ints, highs: Ints) -> tuple[Ints, Ints]:
+    """The indices in `[low, high)` of every pair, and the number of the pair each is from."""
+    lengths = np.maximum(highs - lows, 0)
+    return spans(lows, lengths), np.repeat(np.arange(len(lows), dtype=np.int64), lengths)

@@ -1,0 +1,98 @@
+"""Columns of lists: one flat array and the offsets of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+
+def spans(starts: Ints, lengths: Ints) -> Ints:
+    """The indices `starts[i] .. starts[i] + lengths[i]` of all i, one after the other.
+
+    >>> spans(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    total = int(lengths.sum())
+    if total == 0:
+        return np.empty(0, np.int64)
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: Ints
+    values: Array
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.offsets.nbytes + self.values.nbytes)
+
+    def take(self, index: Ints) -> Ragged:
+        lengths = self.lengths[index]
+        return Ragged(offsets_of(lengths), self.values[spans(self.offsets[index], lengths)])
+
+    def __getitem__(self, rows: slice) -> Ragged:
+        start, stop, _ = rows.indices(len(self))
+        offsets = self.offsets[start : max(stop, start) + 1]
+        return Ragged(offsets - offsets[0], self.values[offsets[0] : offsets[-1]])
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+Field = Array | Ragged
+Fields = dict[str, Field]
+
+
+def take(field: Field, index: Ints) -> Field:
+    return field.take(index) if isinstance(field, Ragged) else field[index]
+
+
+def concat(parts: Sequence[Field]) -> Field:
+    """One column of several, of one kind.
+
+    >>> concat([np.array([1]), np.array([2, 3])]).tolist()
+    [1, 2, 3]
+    """
+    if len(parts) == 1:
+        return parts[0]
+    ragged = [part for part in parts if isinstance(part, Ragged)]
+    if ragged:
+        lengths = np.concatenate([part.lengths for part in ragged])
+        return Ragged(offsets_of(lengths), _joined([part.values for part in ragged]))
+    return _joined([part for part in parts if not isinstance(part, Ragged)])
+
+
+def _joined(arrays: list[Array]) -> Array:
+    # An empty object column stands for a column whose type nobody has seen yet.
+    known = [array for array in arrays if len(array) or array.dtype != object]
+    return np.concatenate(known or arrays[:1])
+
+
+def nbytes(field: Field) -> int:
+    """Bytes held; objects are counted by what they hold, roughly."""
+    values = field.values if isinstance(field, Ragged) else field
+    size = int(field.nbytes)
+    if values.dtype == object:
+        size += sum(len(v) if isinstance(v, bytes | str) else 64 for v in values.tolist())
+    return size

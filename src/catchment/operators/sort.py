@@ -1,0 +1,109 @@
+"""All values in order (the papers' non-decomposable sort), and all distinct values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.operators.base import Computed, Input, Operator, register_operator, value_type
+from catchment.operators.grouping import Grouping
+from catchment.operators.ragged import Array, Fields, Ints, Ragged, offsets_of
+
+
+@register_operator
+class Sort(Operator):
+    """Every value, sorted: one sort serves min, max, count, distinct, mode and all quantiles."""
+
+    kind = "sort"
+    constant = False
+    derives = ("min", "max", "count", "distinct")
+
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        return {"run": pa.list_(value_type(self.type))}
+
+    def lift(self, events: Input, lifted: Computed) -> Fields:
+        return {"run": decoded(events, sort_within(events.values, events.groups))}
+
+    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
+        return {"run": merge_runs(rows[self.ref]["run"], groups)}  # type: ignore[arg-type]
+
+    def derive(self, kind: str, fields: Fields) -> Fields:
+        run = fields["run"]
+        assert isinstance(run, Ragged)
+        if kind == "count":
+            return {"count": run.lengths}
+        if kind == "distinct":
+            return {"set": unique_within(run)}
+        return {"value": _end(run, 0 if kind == "min" else -1)}
+
+
+@register_operator
+class Distinct(Operator):
+    """The set of values, sorted."""
+
+    kind = "distinct"
+    constant = False
+
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        return {"set": pa.list_(value_type(self.type))}
+
+    def lift(self, events: Input, lifted: Computed) -> Fields:
+        return {"set": decoded(events, unique_within(sort_within(events.values, events.groups)))}
+
+    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
+        sets = merge_runs(rows[self.ref]["set"], groups)  # type: ignore[arg-type]
+        return {"set": unique_within(sets)}
+
+
+def sort_within(values: Array, groups: Grouping) -> Ragged:
+    """The values of each group, sorted."""
+    order, starts, _ = groups.segments
+    offsets = offsets_of(groups.count)
+    if len(starts) > len(values) // 32:  # many small groups: one sort by two keys
+        return Ragged(offsets, values[np.lexsort((values, groups.codes))])
+    ordered = values[order]
+    for _, begin, end in groups.stretches():
+        ordered[begin:end].sort()
+    return Ragged(offsets, ordered)
+
+
+def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
+    """The values of all rows of each group, sorted."""
+    order, _, _ = groups.segments
+    if groups.rows == groups.n:  # one run per group, already in order
+        return rows.take(order)
+    gathered = rows.take(order)
+    codes = np.repeat(groups.codes[order], gathered.lengths)
+    return sort_within(gathered.values, Grouping(codes, groups.n))
+
+
+def unique_within(run: Ragged) -> Ragged:
+    """Drops repeated neighbours of each sorted row; NaN equals NaN."""
+    values = run.values
+    if not len(values):
+        return run
+    same = values[1:] == values[:-1]
+    if values.dtype.kind == "f":
+        same = same | (np.isnan(values[1:]) & np.isnan(values[:-1]))
+    first = np.ones(len(values), np.bool_)
+    first[1:] = ~np.asarray(same, np.bool_)
+    begins = run.offsets[:-1][run.lengths > 0]
+    first[begins] = True
+    kept = np.concatenate([[0], np.cumsum(first)])
+    return Ragged(kept[run.offsets].astype(np.int64), values[first])
+
+
+def decoded(events: Input, run: Ragged) -> Ragged:
+    return Ragged(run.offsets, events.decode(run.values))
+
+
+def _end(run: Ragged, which: int) -> Array:
+    """The first or last value of each row; of an empty row, the identity's stand-in."""
+    filled = run.lengths > 0
+    at: Ints = (run.offsets[:-1] if which == 0 else run.offsets[1:] - 1)[filled]
+    empty = None if run.values.dtype == object else 0
+    out = np.full(len(run), empty, run.values.dtype)
+    out[filled] = run.values[at]
+    return out

@@ -1,0 +1,129 @@
+"""Operators made of three plain Python functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.errors import QueryError
+from catchment.operators.base import Computed, Input, Operator, OperatorRef, register_operator
+from catchment.operators.grouping import Grouping
+from catchment.operators.ragged import Array, Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """`lift` a value to a state, `combine` two states, `lower` a state to a result."""
+
+    lift: Callable[[Any], Any]
+    combine: Callable[[Any, Any], Any]
+    lower: Callable[[Any], Any]
+    result: pa.DataType
+    commutative: bool = True
+
+
+_MONOIDS: dict[str, Monoid] = {}
+
+
+def define(name: str, monoid: Monoid) -> None:
+    """Makes a monoid known by name, which is all that plans carry of it."""
+    _MONOIDS[name] = monoid
+
+
+def monoid_of(name: str) -> Monoid:
+    if name not in _MONOIDS:
+        raise QueryError(
+            "no such user-defined function", given=name,
+            hint="define it with ct.function(...) in every process that runs the plan",
+        )  # fmt: skip
+    return _MONOIDS[name]
+
+
+@register_operator
+class User(Operator):
+    """States of a user-defined monoid, named by the operator's first parameter."""
+
+    kind = "user"
+    constant = False
+
+    @classmethod
+    def ordered(cls, ref: OperatorRef) -> bool:
+        return not monoid_of(ref.params[0]).commutative
+
+    def __init__(self, ref: OperatorRef, type: pa.DataType | None) -> None:
+        super().__init__(ref, type)
+        self.monoid = monoid_of(ref.params[0])
+
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        return {"state": pa.binary()}
+
+    def lift(self, events: Input, lifted: Computed) -> Fields:
+        values = events.decode(events.values)
+        states = np.empty(len(values), object)
+        for row, value in enumerate(values.tolist()):
+            states[row] = self.monoid.lift(value)
+        return {"state": self._combined(states, events.groups)}
+
+    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
+        stored = rows[self.ref]["state"]
+        assert isinstance(stored, np.ndarray)
+        states = np.empty(len(stored), object)
+        for row, state in enumerate(stored.tolist()):
+            states[row] = None if state is None else decode_state(state)
+        known = np.array([state is not None for state in stored], np.bool_)
+        return {"state": self._combined(states[known], groups.select(known))}
+
+    def _combined(self, states: Array, groups: Grouping) -> Array:
+        order = groups.segments[0]
+        out = np.full(groups.n, None, object)
+        for group, begin, end in groups.stretches():
+            state = states[order[begin]]
+            for row in order[begin + 1 : end]:
+                state = self.monoid.combine(state, states[row])
+            out[group] = encode_state(state)
+        return out
+
+
+def encode_state(state: Any) -> bytes:
+    """A state as bytes: numbers, texts, None, lists, tuples and dicts of them.
+
+    >>> decode_state(encode_state({"a": (1, [2.5, None])}))
+    {'a': (1, [2.5, None])}
+    """
+    try:
+        return json.dumps(_pack(state), separators=(",", ":")).encode()
+    except TypeError as error:
+        raise QueryError(
+            "a user-defined state must be made of numbers, texts, lists, tuples and dicts",
+            given=repr(state)[:80], hint="lift and combine must return only these",
+        ) from error  # fmt: skip
+
+
+def decode_state(data: bytes) -> Any:
+    return _unpack(json.loads(data))
+
+
+def _pack(state: Any) -> Any:
+    if isinstance(state, tuple):
+        return {"()": [_pack(item) for item in state]}
+    if isinstance(state, list):
+        return [_pack(item) for item in state]
+    if isinstance(state, dict):
+        return {"{}": [[_pack(key), _pack(value)] for key, value in state.items()]}
+    return state.item() if isinstance(state, np.generic) else state
+
+
+def _unpack(state: Any) -> Any:
+    if isinstance(state, list):
+        return [_unpack(item) for item in state]
+    if isinstance(state, dict):
+        if "()" in state:
+            return tuple(_unpack(item) for item in state["()"])
+        return {_unpack(key): _unpack(value) for key, value in state["{}"]}
+    return state

@@ -1,0 +1,121 @@
+"""Between Arrow columns and the NumPy arrays that operators work on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catchment.operators.base import is_float
+from catchment.operators.ragged import Array, Field, Ints, Ragged
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Column(NamedTuple):
+    """A column's values (int64, float64, or ranks into `levels`), and which of them are not null."""
+
+    values: Array
+    valid: Mask | None
+    levels: Array | None
+
+
+def column_of(array: pa.Array) -> Column:
+    """Reads a column, without a copy where its type and nulls allow."""
+    valid = None
+    if array.null_count:
+        valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    kind = array.type
+    if is_float(kind):
+        return Column(_plain(array, pa.float64()), valid, None)
+    if pa.types.is_integer(kind):
+        return Column(_plain(array, pa.int64()), valid, None)
+    if pa.types.is_boolean(kind):
+        return Column(_plain(array.cast(pa.uint8()), pa.int64()), valid, None)
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return Column(_plain(array.view(_whole(kind.bit_width)), pa.int64()), valid, None)
+    if pa.types.is_null(kind):
+        return Column(np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_), None)
+    return _ranked(array, valid)
+
+
+def _whole(bits: int) -> pa.DataType:
+    return pa.int32() if bits == 32 else pa.int64()
+
+
+def _plain(array: pa.Array, type: pa.DataType) -> Array:
+    if array.type != type:
+        array = array.cast(type, safe=False)
+    if array.null_count:
+        array = array.fill_null(0)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _ranked(array: pa.Array, valid: Mask | None) -> Column:
+    """Values that are not numbers, as ranks into their sorted distinct values."""
+    try:
+        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return Column(np.arange(len(array)), valid, objects(array.to_pylist()))
+    rank = np.empty(len(order) + 1, np.int64)
+    rank[order] = np.arange(len(order))
+    indices = encoded.indices.fill_null(len(order)) if array.null_count else encoded.indices
+    levels = objects(encoded.dictionary.take(pa.array(order)).to_pylist())
+    return Column(rank[indices.to_numpy().astype(np.int64)], valid, levels)
+
+
+def objects(values: list[Any]) -> Array:
+    """An object array of exactly these, whatever they are."""
+    out = np.empty(len(values), object)
+    out[:] = values if not values or not isinstance(values[0], list) else None
+    if values and isinstance(values[0], list):
+        for row, value in enumerate(values):
+            out[row] = value
+    return out
+
+
+def to_arrow(values: Field, type: pa.DataType, valid: Mask | None = None) -> pa.Array:
+    """Values back in their Arrow type; null where not valid."""
+    if isinstance(values, Ragged):
+        offsets = pa.array(values.offsets, pa.int32())
+        return pa.ListArray.from_arrays(offsets, to_arrow(values.values, type.value_type))
+    mask = None if valid is None or valid.all() else ~valid
+    if values.dtype == object:
+        return pa.array(values.tolist() if mask is None else _masked(values, mask), type)
+    if pa.types.is_boolean(type):
+        return pa.array(values.astype(np.bool_), mask=mask)
+    if pa.types.is_temporal(type):
+        whole = _whole(type.bit_width)
+        return pa.array(values, mask=mask).cast(whole, safe=False).view(type)
+    array = pa.array(values, mask=mask)
+    return array if array.type == type else array.cast(type, safe=False)
+
+
+def _masked(values: Array, mask: Mask) -> list[Any]:
+    return [None if gone else value for value, gone in zip(values.tolist(), mask, strict=True)]
+
+
+def from_arrow(array: pa.Array) -> Field:
+    """A partial's column as operators hold it: the inverse of `to_arrow` for what has no nulls."""
+    kind = array.type
+    if pa.types.is_list(kind):
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        flat = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        values = from_arrow(flat)
+        assert not isinstance(values, Ragged)
+        return Ragged(offsets - offsets[0], values)
+    if is_float(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column_of(array).values
+    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return column_of(array).values
+    return objects(array.to_pylist())
+
+
+def counts(field: Field) -> Ints:
+    """A count field, for the type checker's sake."""
+    assert not isinstance(field, Ragged)
+    return field

@@ -1,0 +1,99 @@
+"""The edges of periodic windows: where slices are cut, and which windows end when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from catchment.model.window import Periodic
+from catchment.operators.ragged import Array, Ints
+
+EARLIEST = -(1 << 62)
+LATEST = 1 << 62
+"""Beyond any time of an event: a slice that no edge bounds ends here."""
+
+
+class Edges:
+    """All edges of a set of windows, in any range of time."""
+
+    def __init__(self, windows: Iterable[Periodic], grid: int | None = None) -> None:
+        series: set[tuple[int, int]] = set()
+        points: set[int] = set()
+        for window in windows:
+            if window.only:
+                points |= {window.offset, window.offset + window.length}
+                continue
+            series.add((window.slide, window.offset % window.slide))
+            series.add((window.slide, (window.offset + window.length) % window.slide))
+        if grid is not None:
+            series.add((grid, 0))
+        self.slides = np.array([slide for slide, _ in sorted(series)], np.int64)
+        self.offsets = np.array([offset for _, offset in sorted(series)], np.int64)
+        self.points = np.array(sorted(points), np.int64)
+        self.unit = math.gcd(*self.slides.tolist(), *self.offsets.tolist(), *points) or 1
+        """Every edge is a multiple of this."""
+
+    def between(self, low: int, high: int) -> Ints:
+        """Sorted edges around `[low, high]`: the first is at most `low`, the last above `high`."""
+        first = np.floor_divide(low - self.offsets, self.slides)
+        last = np.floor_divide(high - self.offsets, self.slides) + 1
+        counts = last - first + 1
+        which = np.repeat(np.arange(len(counts)), counts)
+        steps = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        edges = self.offsets[which] + (first[which] + steps) * self.slides[which]
+        sentinels = np.array([EARLIEST, LATEST], np.int64)
+        edges = np.unique(np.concatenate([edges, self.points, sentinels]))
+        begin = int(np.searchsorted(edges, low, side="right")) - 1
+        end = int(np.searchsorted(edges, high, side="right")) + 1
+        return edges[begin:end]
+
+    def rate(self) -> float:
+        """Distinct edges per second, counted over a while long enough to be typical."""
+        if not len(self.slides):
+            return 0.0
+        per_second = float((1e6 / self.slides).sum())
+        span = int(min(3_600e6, max(60e6, float(self.slides.max())), 2e5 / per_second * 1e6))
+        span = max(span, int(self.slides.min()))
+        inside = self.between(0, span - 1)
+        return float(len(inside) - 1) / (span / 1e6)
+
+
+class Series:
+    """The windows of many periodic window types, as arrays; number i is window type i.
+
+    `first` and `last` bound the numbers of the windows that are asked for.
+    """
+
+    def __init__(self, windows: Sequence[Periodic]) -> None:
+        self.lengths = np.array([w.length for w in windows], np.int64)
+        self.slides = np.array([w.slide for w in windows], np.int64)
+        self.offsets = np.array([w.offset for w in windows], np.int64)
+        only = np.array([w.only for w in windows], np.bool_)
+        self.first: Ints = np.where(only, 0, EARLIEST).astype(np.int64)
+        self.last: Ints = np.where(only, 0, LATEST).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def start_of(self, kind: Array, number: Array) -> Ints:
+        return self.offsets[kind] + number * self.slides[kind]  # type: ignore[no-any-return]
+
+    def ending_after(self, time: int) -> Ints:
+        """Per type, the number of its first window that ends after `time`."""
+        number = np.floor_divide(time - self.offsets - self.lengths, self.slides) + 1
+        return np.maximum(number, self.first)
+
+    def starting_by(self, time: int) -> Ints:
+        """Per type, the number of its last window that starts at or before `time`."""
+        return np.minimum(np.floor_divide(time - self.offsets, self.slides), self.last)
+
+    def needed_from(self, frontier: int) -> int:
+        """The earliest start of a window that ends after the frontier."""
+        number = self.ending_after(frontier)
+        open_ = number <= self.last
+        if not open_.any():
+            return LATEST
+        kinds = np.flatnonzero(open_)
+        return int(self.start_of(kinds, number[kinds]).min())

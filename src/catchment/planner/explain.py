@@ -1,0 +1,120 @@
+"""A plan as a tree that a person can read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from catchment.model.duration import show
+from catchment.model.plan import Group, Plan
+from catchment.model.window import Counted, Gap, Marked, Periodic, Window
+from catchment.operators import OperatorRef, operator_class
+from catchment.planner.cost import edges_of, session_grid
+from catchment.planner.group import DEFAULT_RATE, operators_of
+
+_MOST = 8
+"""Windows or queries listed before the rest are only counted."""
+
+
+def explain(plan: Plan, rate: float = DEFAULT_RATE) -> str:
+    """Groups, operators, slices a minute, and what runs where."""
+    sharing = Counter(plan.names.values())
+    lines = [
+        f"Plan version {plan.version}: {len(plan.names):,} queries, "
+        f"{len(sharing):,} distinct, in {len(plan.groups)} group(s); "
+        f"assuming {rate:,.0f} events a second"
+    ]
+    for group in plan.groups:
+        lines += _tree(_title(group), _branches(group, plan))
+    return "\n".join(lines)
+
+
+def _tree(title: str, branches: list[str]) -> list[str]:
+    marks = ["├─"] * (len(branches) - 1) + ["└─"]
+    return [title, *(f"  {mark} {branch}" for mark, branch in zip(marks, branches, strict=True))]
+
+
+def _title(group: Group) -> str:
+    by = ", ".join(group.by) or "all events together"
+    extra = "" if group.measure == "event" else ", processing time"
+    if group.distinct_on:
+        extra += f", distinct on {', '.join(group.distinct_on)} within {show(group.distinct_within)}"
+    return f"group {group.id}: by {by}{extra}"
+
+
+def _branches(group: Group, plan: Plan) -> list[str]:
+    refs = [OperatorRef(*ref) for ref in group.operators]
+    names = [name for name, (number, _) in plan.names.items() if number == group.id]
+    selections = [condition or "every event" for condition in group.selections]
+    branches = [
+        f"answers {len(group.answers):,} distinct for {len(names):,} queries: {_some(names)}",
+        f"selections: {_some(selections)}",
+        f"windows: {_some([describe(window) for window in group.windows])}",
+        f"operators, each event once: {', '.join(ref.id for ref in refs)}",
+        _alone(group, plan),
+        _slices(group),
+        f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
+    ]
+    return branches + _where(group, refs)
+
+
+def _some(items: list[str]) -> str:
+    text = ", ".join(items[:_MOST])
+    return text if len(items) <= _MOST else f"{text} and {len(items) - _MOST:,} more"
+
+
+def _alone(group: Group, plan: Plan) -> str:
+    uses = Counter(number for g, number in plan.names.values() if g == group.id)
+    alone = sum(len(operators_of([group.answers[a]])) * times for a, times in uses.items())
+    return f"operator calls an event: {len(group.operators)}, against {alone:,} for separate queries"
+
+
+def _slices(group: Group) -> str:
+    if group.way == "accumulators":
+        return "one accumulator per window and key, no slices"
+    rate = edges_of(group.windows).rate() * 60
+    text = f"slices a minute: {rate:,.4g} from edges known ahead" if rate else "no edges known ahead"
+    grid = session_grid(group.windows)
+    if grid is not None:
+        text += f", a grid of {show(grid)} for sessions among them"
+    if any(isinstance(window, Marked | Counted) for window in group.windows):
+        text += ", more where events mark or count"
+    return text
+
+
+def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
+    if group.slicing == "settled":
+        why = "marks and counts" if any(
+            isinstance(w, Marked | Counted) for w in group.windows
+        ) else "functions whose order matters"  # fmt: skip
+        return [
+            f"local: keep events, sorted, until they settle ({why}: a late one could split a slice)",
+            "intermediate: pass events on in order",
+            "root: slice settled events, assemble windows",
+        ]
+    runs = [ref.id for ref in refs if not operator_class(ref.kind).constant]
+    sent = f"; {', '.join(runs)} as sorted runs, each value once" if runs else ""
+    return [
+        "local: select, slice on arrival, send partials" + sent,
+        "intermediate: merge partials of equal slice and key",
+        "root: merge, assemble windows when the frontier passes their end",
+    ]
+
+
+def describe(window: Window) -> str:
+    """A window as its builder would write it."""
+    if isinstance(window, Periodic):
+        if window.only:
+            return f"fixed({window.offset}us, {window.offset + window.length}us)"
+        shift = f", offset={show(window.offset)}" if window.offset else ""
+        if window.length == window.slide:
+            return f"tumbling({show(window.length)}{shift})"
+        return f"sliding({show(window.length)}, {show(window.slide)}{shift})"
+    if isinstance(window, Gap):
+        return f"session({show(window.gap)})"
+    if isinstance(window, Marked):
+        if window.closes is None:
+            return f"cut(at {window.opens})"
+        return f"between({window.opens}, {window.closes})"
+    if isinstance(window, Counted):
+        return f"count({window.size:,} every {window.step:,})"
+    return repr(window)

@@ -1,0 +1,201 @@
+"""Queries to query groups: what can share, shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from catchment.errors import QueryError
+from catchment.expression import disjoint
+from catchment.functions import function_of
+from catchment.model.plan import Answer, Group, Plan
+from catchment.model.query import Query
+from catchment.model.window import Counted, Marked, Periodic, Window
+from catchment.operators import OperatorRef, operator_class
+from catchment.planner.cost import choose_store, slicing_loses
+
+DEFAULT_RATE = 10_000.0
+"""Events per second of event time that a plan assumes when it is told nothing better."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A group while queries are still being added to it."""
+
+    by: tuple[str, ...]
+    measure: Any
+    distinct_on: tuple[str, ...]
+    distinct_within: int
+    selections: list[str | None] = field(default_factory=list)
+    windows: dict[Window, int] = field(default_factory=dict)
+    answers: dict[Answer, int] = field(default_factory=dict)
+    before: Group | None = None
+    """The running group that this one continues."""
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        return self.by, self.measure, self.distinct_on, self.distinct_within
+
+    def fits(self, query: Query) -> bool:
+        """Whether events that meet the query's condition are all, or none, of each selection's."""
+        if self.before is not None and self.before.way == "accumulators":
+            return query.window in self.before.windows and query.where in self.selections
+        where = query.where
+        return where in self.selections or (
+            self.before is None
+            and where is not None
+            and all(other is not None and disjoint(where, other) for other in self.selections)
+        )
+
+    def add(self, query: Query) -> int:
+        if query.where not in self.selections:
+            self.selections.append(query.where)
+        window = self.windows.setdefault(query.window, len(self.windows))
+        answer = Answer(self.selections.index(query.where), window, query.aggregates)
+        return self.answers.setdefault(answer, len(self.answers))
+
+
+def plan(queries: Iterable[Query], *, rate: float = DEFAULT_RATE) -> Plan:
+    """One plan of all queries. `rate` is the expected number of events per second, per group.
+
+    >>> from catchment.functions import avg, sum
+    >>> from catchment.windows import tumbling
+    >>> p = plan([Query("a", avg("v"), window=tumbling("1s")),
+    ...           Query("b", sum("v"), window=tumbling("2s"))])
+    >>> [OperatorRef(*o).id for o in p.groups[0].operators]
+    ['sum(v)', 'count(v)']
+    """
+    return replan(Plan(), queries, rate)[0]
+
+
+def replan(
+    before: Plan, queries: Iterable[Query], rate: float = DEFAULT_RATE
+) -> tuple[Plan, dict[int, int]]:
+    """The next plan, in which queries that stay keep their group, and which group became which.
+
+    A new query joins a group that has its selection already, so that kept slices can serve it;
+    new selections open groups of their own.
+    """
+    drafts = [_draft_of(group) for group in before.groups]
+    sharing: dict[tuple[Any, ...], list[Draft]] = {}
+    for draft in drafts:
+        sharing.setdefault(draft.shared, []).append(draft)
+    placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
+    names: dict[str, tuple[Draft, int]] = {}
+    for query in queries:
+        if not isinstance(query, Query):
+            raise QueryError(
+                "not a query", given=repr(query), hint="try ct.Query(...) or ct.sql(...)"
+            )
+        if query.name in names:
+            raise QueryError(
+                "two queries have one name", given=query.name, hint="give each query its own"
+            )
+        identity = query.identity
+        place = placed.get(identity)
+        if place is None:
+            old = before.names.get(query.name)
+            draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts)
+            place = placed[identity] = (draft, draft.add(query))
+        names[query.name] = place
+    return _finish([draft for draft in drafts if draft.answers], names, rate, before.version + 1)
+
+
+def _draft_of(group: Group) -> Draft:
+    """An empty draft in a group's place."""
+    draft = Draft(group.by, group.measure, group.distinct_on, group.distinct_within)
+    draft.selections.extend(group.selections)
+    draft.before = group
+    return draft
+
+
+def _draft_for(
+    query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft]
+) -> Draft:
+    shared = (query.by, query.measure, query.distinct_on, query.distinct_within)
+    candidates = sharing.setdefault(shared, [])
+    for draft in candidates:
+        if draft.fits(query):
+            return draft
+    candidates.append(Draft(*shared))
+    drafts.append(candidates[-1])
+    return candidates[-1]
+
+
+def _finish(
+    drafts: list[Draft], names: dict[str, tuple[Draft, int]], rate: float, version: int
+) -> tuple[Plan, dict[int, int]]:
+    groups: list[Group] = []
+    moved: dict[tuple[int, int], tuple[int, int]] = {}
+    lineage: dict[int, int] = {}
+    for draft in drafts:
+        answers = list(draft.answers)
+        for windows, why in _ways(draft, rate):
+            chosen = [a for a, answer in enumerate(answers) if answer.window in windows]
+            for place, answer in enumerate(chosen):
+                moved[id(draft), answer] = (len(groups), place)
+            if draft.before is not None:
+                lineage[len(groups)] = draft.before.id
+            kept = [answers[a] for a in chosen]
+            groups.append(_group(len(groups), draft, windows, kept, why))
+    places = {name: moved[id(draft), answer] for name, (draft, answer) in names.items()}
+    return Plan(version, tuple(groups), places), lineage
+
+
+def _ways(draft: Draft, rate: float) -> list[tuple[list[int], str | None]]:
+    """The draft's windows as one sliced group, or each alone where slicing loses, and why."""
+    windows = list(draft.windows)
+    together = list(range(len(windows)))
+    if draft.before is not None:  # a running group goes on as it is
+        return [(together, draft.before.why if draft.before.way == "accumulators" else None)]
+    why = slicing_loses(windows, rate)
+    if why is None or any(_ordered(answer) for answer in draft.answers):
+        return [(together, None)]
+    return [([window], why) for window in together]
+
+
+def _ordered(answer: Answer) -> bool:
+    return any(operator_class(ref.kind).ordered(ref) for ref in operators_of([answer]))
+
+
+def _group(
+    id: int, draft: Draft, windows: list[int], answers: list[Answer], why: str | None
+) -> Group:
+    kept = tuple(window for window, place in draft.windows.items() if place in windows)
+    renumbered = tuple(Answer(a.selection, windows.index(a.window), a.aggregates) for a in answers)
+    operators = operators_of(answers)
+    waits = any(isinstance(window, Marked | Counted) for window in kept) or any(
+        operator_class(ref.kind).ordered(ref) for ref in operators
+    )
+    store, because = choose_store(kept, operators)
+    return Group(
+        id, draft.by, tuple(draft.selections), draft.measure, draft.distinct_on,
+        draft.distinct_within, kept, tuple(tuple(ref) for ref in operators), renumbered,
+        "settled" if waits else "arrival", store,
+        "slices" if why is None else "accumulators", why or because,
+    )  # fmt: skip
+
+
+def operators_of(answers: Iterable[Answer]) -> list[OperatorRef]:
+    """The operators that the answers need, each once, after those it reads, less those derived."""
+    needed: dict[OperatorRef, None] = {}
+
+    def need(ref: OperatorRef) -> None:
+        for other in operator_class(ref.kind).requires(ref):
+            need(other)
+        needed.setdefault(ref)
+
+    for answer in answers:
+        for aggregate in answer.aggregates:
+            for ref in function_of(aggregate).operators(aggregate):
+                need(ref)
+    columns: dict[str | None, set[str]] = {}
+    for ref in needed:
+        columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)
+    kept = [ref for ref in needed if ref.kind not in columns[ref.column]]
+    return sorted(kept, key=lambda ref: not operator_class(ref.kind).derives)
+
+
+def periodic(group: Group) -> list[Periodic]:
+    return [window for window in group.windows if isinstance(window, Periodic)]

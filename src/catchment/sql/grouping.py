@@ -1,0 +1,126 @@
+"""GROUP BY: the key columns and the one window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from catchment import windows
+from catchment.errors import SqlError, did_you_mean
+from catchment.model.window import Window
+from catchment.sql.syntax import text_of
+
+_USAGE = {
+    "window": "window(ts, size[, slide[, start]])",
+    "session_window": "session_window(ts, gap)",
+    "count_window": "count_window(size[, slide])",
+    "event_window": "event_window(start => condition, end => condition) or "
+    "event_window(at => condition)",
+}
+
+
+def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
+    """The key columns and the window's call."""
+    group = select.args.get("group")
+    for key in ("all", "cube", "rollup", "grouping_sets", "totals"):
+        if group and group.args.get(key):
+            what = key.upper().replace("_", " ")
+            raise SqlError(f"GROUP BY {what} is not supported in SQL", hint="name the keys")
+    keys: list[str] = []
+    found: list[exp.Anonymous] = []
+    for part in group.expressions if group else ():
+        if isinstance(part, exp.Anonymous) and part.name.lower() in _USAGE:
+            found.append(part)
+        else:
+            keys.append(_key(part))
+    if len(found) == 1:
+        return keys, found[0]
+    if not found:
+        raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {_USAGE['window']}")
+    given = ", ".join(text_of(call) for call in found)
+    raise SqlError(
+        "the SQL has several windows", given=given, hint="make each window a query of its own"
+    )
+
+
+def _key(part: exp.Expression) -> str:
+    if isinstance(part, exp.Column) and not part.table and isinstance(part.this, exp.Identifier):
+        return part.name
+    if isinstance(part, exp.Anonymous) and part.name.endswith("window"):
+        raise SqlError(
+            "no such window in SQL", given=part.name, hint=did_you_mean(part.name.lower(), _USAGE)
+        )
+    raise SqlError(
+        "a key in GROUP BY must be a column", given=text_of(part),
+        hint="add the computed key to the events before",
+    )  # fmt: skip
+
+
+def window_of(call: exp.Anonymous) -> Window:
+    name = call.name.lower()
+    args = call.expressions
+    if name == "event_window":
+        return _event_window(call)
+    if name == "count_window" and len(args) in (1, 2):
+        sizes = [value_of(a, call) for a in args]
+        return windows.count_sliding(sizes[0], sizes[-1])
+    if name == "session_window" and len(args) == 2:
+        time_of(call)
+        return windows.session(value_of(args[1], call))
+    if name == "window" and len(args) in (2, 3, 4):
+        time_of(call)
+        size, *rest = [value_of(a, call) for a in args[1:]]
+        if not rest:
+            return windows.tumbling(size)
+        return windows.sliding(size, rest[0], offset=rest[1] if len(rest) > 1 else "0s")
+    raise _misused(call)
+
+
+def _misused(call: exp.Anonymous) -> SqlError:
+    name = call.name.lower()
+    return SqlError(
+        f"{name} has the wrong arguments", given=text_of(call), hint=f"write {_USAGE[name]}"
+    )
+
+
+def time_of(call: exp.Anonymous) -> str:
+    column = call.expressions[0] if call.expressions else None
+    if not isinstance(column, exp.Column) or column.table:
+        raise SqlError(
+            f"{call.name.lower()} needs the time column first", given=text_of(call),
+            hint=f"write {_USAGE[call.name.lower()]}",
+        )  # fmt: skip
+    return column.name
+
+
+def _event_window(call: exp.Anonymous) -> Window:
+    given: dict[str, str] = {}
+    for arg in call.expressions:
+        if not isinstance(arg, exp.Kwarg) or arg.this.name.lower() in given:
+            raise _misused(call)
+        given[arg.this.name.lower()] = text_of(arg.expression)
+    if given.keys() == {"at"}:
+        return windows.cut(**given)
+    if given.keys() == {"start", "end"}:
+        return windows.between(**given)
+    raise _misused(call)
+
+
+def value_of(node: exp.Expression, call: exp.Expression) -> Any:
+    """The Python value of a literal or an interval."""
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return -value_of(node.this, call)
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            return node.name
+        return int(node.name) if node.name.isdigit() else float(node.name)
+    if isinstance(node, exp.Interval):
+        unit = node.args.get("unit")
+        return f"{node.this.name} {unit.name.lower() if unit else ''}".strip()
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    raise SqlError(
+        "parameters of functions and windows must be literals", given=text_of(call),
+        hint="write a number, or a duration as in '10 seconds'",
+    )  # fmt: skip

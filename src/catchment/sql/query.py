@@ -1,0 +1,56 @@
+"""SQL text to the one query model."""
+
+from __future__ import annotations
+
+from catchment.errors import SqlError
+from catchment.model.query import Aggregate, Query
+from catchment.sql.grouping import grouping_of, time_of, window_of
+from catchment.sql.selecting import aggregate_of, aggregates_of
+from catchment.sql.syntax import parsed, select_of, text_of
+
+
+def sql(text: str, name: str) -> Query:
+    """The query that SQL text asks for.
+
+    >>> sql("SELECT avg(v) AS mean FROM events GROUP BY window(ts, '10 seconds')", "speed").window
+    Tumbling(length=10000000, slide=10000000, offset=0)
+    """
+    select = select_of(text)
+    keys, window = grouping_of(select)
+    aggregates = aggregates_of(select, keys, window)
+    if not aggregates:
+        raise SqlError(
+            f"query {name!r} computes nothing", hint='add an aggregate, as in ct.avg("v")'
+        )
+    where = select.args.get("where")
+    return Query(
+        name, *aggregates, window=window_of(window), by=keys, where=where and text_of(where.this)
+    )
+
+
+def time_column(text: str) -> str | None:
+    """The time column that the query's window names; None for count and event windows."""
+    _, window = grouping_of(select_of(text))
+    if window.name.lower() not in ("window", "session_window"):
+        return None
+    return time_of(window)
+
+
+def aggregate(text: str) -> Aggregate:
+    """One aggregate as SQL writes it.
+
+    >>> aggregate("avg(v) AS mean").label
+    'mean'
+    """
+    try:
+        select = parsed(f"SELECT {text}")
+    except SqlError as error:
+        raise _not_one(text) from error
+    alone = [key for key, value in select.args.items() if value] == ["expressions"]
+    if len(select.expressions) != 1 or not alone:
+        raise _not_one(text)
+    return aggregate_of(select.expressions[0])
+
+
+def _not_one(text: str) -> SqlError:
+    return SqlError("not one aggregate", given=text, hint="try avg(v) AS mean")

@@ -1,0 +1,295 @@
+"""The brute-force oracle: every window straight from its definition, over plain lists of events.
+
+It shares no code with the engine and keeps every event for ever. `oracle` answers for a whole
+input; `oracle_run` replays pushes and frontier steps and answers for each step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from catchment.errors import QueryError
+from catchment.model.duration import instant, micros
+from catchment.model.query import Query
+from catchment.model.window import Counted, Gap, Marked, Periodic, Window
+from catchment.testing.oracle_expression import holds, order_key, value_of
+from catchment.testing.oracle_functions import aggregate
+
+Row = dict[str, Any]
+Results = dict[str, list[Row]]
+Step = tuple[Any, ...]
+"""("push", events), ("advance", microseconds), ("close",) or ("add", query)."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An accepted event: its time, its place in the order of arrival, its columns."""
+
+    time: int
+    arrival: int
+    row: Row
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete window of one key; `index` is the number of a count window."""
+
+    start: int
+    end: int
+    members: Sequence[Event]
+    index: int | None = None
+
+
+def oracle(queries: Iterable[Query], events: Sequence[Row], time: str = "ts") -> Results:
+    """The rows of every query once the whole input is read and closed; times in microseconds."""
+    return oracle_run(queries, [("push", events), ("close",)], time)[0]
+
+
+def oracle_run(
+    queries: Iterable[Query],
+    steps: Iterable[Step],
+    time: str = "ts",
+    lateness: int | str = 0,
+    late: str = "drop",
+    keep: int | str | None = None,
+) -> list[Results]:
+    """The rows expected from every advance and close, in order.
+
+    An event earlier than the frontier when it arrives is dropped, for all queries alike; with
+    `late="update"` it counts all the same when it is no older than `keep` before the frontier,
+    and rows carry `revision` and `retracted`. A query added on the way answers the windows that
+    begin at or after the frontier of that moment (for windows in time; others ask for more care).
+    """
+    queries, steps = list(queries), _typed(steps)
+    slack = _duration(lateness)
+    horizon = _duration(keep) if keep is not None else _longest(queries)
+    allowed = horizon if late == "update" else 0
+    histories = [_History(query, late == "update") for query in queries]
+    frontier = -math.inf
+    accepted: list[Event] = []
+    results: list[Results] = []
+    for step in steps:
+        if step[0] == "push":
+            for row in step[1]:
+                at = _time(row[time])
+                if at is not None and at >= frontier - allowed:
+                    accepted.append(Event(at, len(accepted), {**row, time: at}))
+            continue
+        if step[0] == "add":
+            histories.append(_History(step[1], late == "update", since=frontier))
+            continue
+        reached = math.inf if step[0] == "close" else instant(step[1]) - slack
+        frontier = max(frontier, reached)
+        results.append({h.query.name: h.rows(accepted, frontier) for h in histories})
+    return results
+
+
+# Windows: the complete ones among one key's events (sorted by time, then arrival).
+
+
+def _periodic(window: Periodic, events: list[Event], frontier: float) -> Iterator[Found]:
+    numbers: set[int] = set()
+    for event in events:
+        newest = (event.time - window.offset) // window.slide
+        oldest = (event.time - window.offset - window.length) // window.slide + 1
+        numbers.update(range(oldest, newest + 1))
+    for k in sorted(numbers & {0} if window.only else numbers):
+        start = window.offset + k * window.slide
+        end = start + window.length
+        if end <= frontier:
+            yield Found(start, end, [e for e in events if start <= e.time < end])
+
+
+def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Found]:
+    sessions: list[list[Event]] = []
+    for event in events:
+        if sessions and event.time - sessions[-1][-1].time <= window.gap:
+            sessions[-1].append(event)
+        else:
+            sessions.append([event])
+    for members in sessions:
+        last = members[-1].time + window.gap
+        # An event exactly `gap` later would still join; nothing comes after a close.
+        if last < frontier:
+            yield Found(members[0].time, last, members)
+
+
+def _cut(window: Marked, events: list[Event], frontier: float) -> Iterator[Found]:
+    settled = [e for e in events if e.time < frontier]
+    members = settled[:1]
+    for event in settled[1:]:
+        if holds(window.opens, event.row):
+            yield Found(members[0].time, event.time, members)
+            members = []
+        members = [*members, event]
+
+
+def _between(window: Marked, events: list[Event], frontier: float) -> Iterator[Found]:
+    members: list[Event] = []
+    for event in events:
+        if event.time >= frontier:
+            return
+        if members:
+            members = [*members, event]
+            if holds(window.closes, event.row):
+                yield Found(members[0].time, event.time, members)
+                members = []
+        elif holds(window.opens, event.row):
+            members = [event]
+
+
+def _count(window: Counted, events: list[Event], frontier: float) -> Iterator[Found]:
+    settled = [e for e in events if e.time < frontier]
+    for first in range(0, len(settled) - window.size + 1, window.step):
+        members = settled[first : first + window.size]
+        yield Found(members[0].time, members[-1].time, members, first // window.step)
+
+
+_WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
+    "tumbling": _periodic,
+    "sliding": _periodic,
+    "fixed": _periodic,
+    "session": _session,
+    "cut": _cut,
+    "between": _between,
+    "count": _count,
+}
+
+
+# One query over the accepted events.
+
+
+def _selected(query: Query, accepted: list[Event]) -> list[Event]:
+    """What meets `where`, without repeats, in order of time, then arrival."""
+    kept: list[Event] = []
+    seen: dict[Any, list[int]] = {}
+    for event in accepted:
+        if not holds(query.where, event.row):
+            continue
+        if query.distinct_on:
+            times = seen.setdefault(_key(query.distinct_on, event.row), [])
+            if any(abs(event.time - t) <= query.distinct_within for t in times):
+                continue
+            times.append(event.time)
+        kept.append(event)
+    return sorted(kept, key=lambda e: (e.time, e.arrival))
+
+
+def _complete(query: Query, accepted: list[Event], frontier: float) -> dict[Any, Found]:
+    """The complete windows by identity: the key and the bounds, or the key and the index.
+
+    Marked windows of equal times are told apart by their number among equals.
+    """
+    by_key: dict[Any, list[Event]] = {}
+    for event in _selected(query, accepted):
+        by_key.setdefault(_key(query.by, event.row), []).append(event)
+    found: dict[Any, Found] = {}
+    for key, events in by_key.items():
+        for window in _WINDOWS[query.window.kind](query.window, events, frontier):
+            identity = (key, window.start, window.end, 0)
+            if window.index is not None:
+                identity = (key, window.index, 0, 0)
+            while identity in found:
+                identity = (*identity[:3], identity[3] + 1)
+            found[identity] = window
+    return found
+
+
+@dataclass
+class _History:
+    """What one query has emitted: by identity, the window, its row and its revision."""
+
+    query: Query
+    updates: bool
+    since: float = -math.inf
+    emitted: dict[Any, tuple[Found | None, Row, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.query.measure != "event":
+            raise QueryError("the oracle has no clock", given=f"measure={self.query.measure!r}")
+
+    def rows(self, accepted: list[Event], frontier: float) -> list[Row]:
+        """The rows due at this frontier: windows that are new, changed or gone."""
+        found = _complete(self.query, accepted, frontier)
+        complete = {i: window for i, window in found.items() if window.start >= self.since}
+        rows = [
+            self._emit(identity, window, _row(self.query, window))
+            for identity, window in complete.items()
+            if identity not in self.emitted or self._changed(identity, window)
+        ]
+        gone = [i for i, (w, _, _) in self.emitted.items() if w is not None and i not in complete]
+        return rows + [self._retract(identity) for identity in gone]
+
+    def _changed(self, identity: Any, window: Found) -> bool:
+        before = self.emitted[identity][0]
+        return before is None or before.members != window.members
+
+    def _emit(self, identity: Any, window: Found | None, row: Row) -> Row:
+        revision = self.emitted[identity][2] + 1 if identity in self.emitted else 0
+        self.emitted[identity] = (window, row, revision)
+        if not self.updates:
+            return row
+        return {**row, "revision": revision, "retracted": window is None}
+
+    def _retract(self, identity: Any) -> Row:
+        _, before, _ = self.emitted[identity]
+        nothing = {a.label: None for a in self.query.aggregates}
+        return self._emit(identity, None, before | nothing)
+
+
+def _row(query: Query, window: Found) -> Row:
+    first = window.members[0].row
+    row = {column: first[column] for column in query.by}
+    row |= {"window_start": window.start, "window_end": window.end}
+    if window.index is not None:
+        row["window_index"] = window.index
+    for a in query.aggregates:
+        if a.column is None:
+            row[a.label] = len(window.members)
+        else:
+            values = [value_of(a.column, event.row) for event in window.members]
+            row[a.label] = aggregate(a.function, values, a.params)
+    return row
+
+
+# Values.
+
+
+def _key(columns: Iterable[str], row: Row) -> tuple[Any, ...]:
+    """Equal for equal keys: NULL is a key, NaN equals NaN, -0.0 equals 0.0."""
+    return tuple(order_key(row[column]) for column in columns)
+
+
+def _time(value: int | datetime | None) -> int | None:
+    return None if value is None else instant(value)
+
+
+def _duration(value: int | str) -> int:
+    return value if isinstance(value, int) else micros(value)
+
+
+def _longest(queries: list[Query]) -> int:
+    """The longest window or gap, the default of `keep`."""
+    return max((_reach(query.window) for query in queries), default=0)
+
+
+def _reach(window: Window) -> int:
+    if isinstance(window, Periodic):
+        return window.length
+    return window.gap if isinstance(window, Gap) else 0
+
+
+def _typed(steps: Iterable[Step]) -> list[Step]:
+    """A column with any float is a float column, as it is in Arrow."""
+    copied = [(s[0], [dict(r) for r in s[1]]) if s[0] == "push" else s for s in steps]
+    rows = [row for step in copied if step[0] == "push" for row in step[1]]
+    floats = {c for row in rows for c, v in row.items() if isinstance(v, float)}
+    for row in rows:
+        for column in floats & row.keys():
+            if type(row[column]) is int:
+                row[column] = float(row[column])
+    return copied

@@ -1,0 +1,261 @@
+"""Hypothesis strategies: random queries of all kinds together, events, batches, frontiers, nodes.
+
+Times and durations are small multiples of one unit, so that edges, gaps and events collide often.
+Numbers are multiples of 1/4 of modest size, so that sums in doubles are exact in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from catchment.model.query import Aggregate, Query
+from catchment.model.window import Window
+from catchment.testing.oracle import Row, Step
+from catchment.windows import (
+    between,
+    count_sliding,
+    count_tumbling,
+    cut,
+    fixed,
+    session,
+    sliding,
+    tumbling,
+)
+
+UNITS = (1, 1_000, 1_000_000)
+SPAN = 40
+"""Events lie within this many units of the base."""
+BASES = (0, -20, 1_000_003)
+"""In units: the epoch, before and after it, a time that no window is aligned to."""
+
+_COLUMNS: dict[str, pa.DataType] = {
+    "ts": pa.timestamp("us", "UTC"),
+    "k": pa.string(),
+    "j": pa.int64(),
+    "v": pa.float64(),
+    "n": pa.int64(),
+    "s": pa.string(),
+    "m": pa.bool_(),
+    "id": pa.int64(),
+}
+SCHEMA = pa.schema(_COLUMNS)
+KINDS = (
+    "tumbling", "sliding", "session", "cut", "between", "count_tumbling", "count_sliding", "fixed",
+)  # fmt: skip
+NUMERIC = (
+    "sum", "avg", "range", "product", "geometric_mean", "variance", "variance_pop", "stddev",
+    "stddev_pop", "median", "quantile",
+)  # fmt: skip
+ORDERED = ("min", "max", "mode", "first", "last", "count", "count_distinct")
+APPROXIMATE = ("approx_median", "approx_quantile", "approx_count_distinct")
+NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END")
+CONDITIONS = (
+    "v > 0", "v <= 0", "k = 'a'", "k = 'b'", "k <> 'a'", "n IN (1, 2)", "n = 4", "m", "NOT m",
+    "v IS NULL", "s LIKE 'x%'", "n % 2 = 0", "v > 1 AND n < 2", "v BETWEEN -1 AND 1 OR k IS NULL",
+)  # fmt: skip
+MARKERS = ("m", "n > 0", "v > 1", "k = 'a' AND m", "s IS NULL", "NOT m")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything one random run needs; `oracle_run(queries, steps, **settings)` is the truth."""
+
+    queries: list[Query]
+    steps: list[Step]
+    lateness: int
+    late: str
+    keep: int | None
+    nodes: list[int]
+    """For each event in order of arrival, the node (0, 1, ...) where it arises."""
+
+    @property
+    def events(self) -> list[Row]:
+        return [row for step in self.steps if step[0] == "push" for row in step[1]]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As the engine and the oracle take them."""
+        kept = {} if self.keep is None else {"keep": f"{self.keep}us"}
+        return {"lateness": f"{self.lateness}us", "late": self.late, **kept}
+
+
+def to_table(events: Sequence[Row]) -> pa.Table:
+    """Generated events as an Arrow table; no events give an empty table of the same columns."""
+    return pa.Table.from_pylist(list(events), schema=SCHEMA)
+
+
+def values(special: bool = False, huge: bool = False) -> st.SearchStrategy[Row]:
+    """An event but its time; `special` adds NaN and infinities, `huge` integers that overflow."""
+    quarters = st.integers(-12, 12).map(lambda i: i / 4)
+    odd = [-0.0, math.nan, math.inf, -math.inf] if special else [0.0]
+    doubles = quarters | st.sampled_from(odd)
+    whole = st.sampled_from([-2, -1, 0, 1, 2, 4])
+    whole = whole | st.sampled_from([2**62, -(2**62), 2**63 - 1]) if huge else whole
+    return st.fixed_dictionaries(
+        {
+            "k": st.sampled_from(["a", "b", "å", None]),
+            "j": st.sampled_from([0, 1, None]),
+            "v": st.none() | doubles,
+            "n": st.none() | whole,
+            "s": st.sampled_from(["x", "xy", "", "z", None]),
+            "m": st.sampled_from([True, False, False, None]),
+            "id": st.integers(0, 5),
+        }
+    )
+
+
+@st.composite
+def events(
+    draw: st.DrawFn,
+    unit: int = 1_000_000,
+    base: int = 0,
+    max_size: int = 40,
+    special: bool = False,
+    huge: bool = False,
+) -> list[Row]:
+    """Events in order of arrival: mostly in order of time, with ties, duplicates and stragglers."""
+    # The size is drawn first: lists left to themselves stay short.
+    size = draw(st.integers(0, max_size))
+    delays = st.sampled_from([0, 0, 0, 2, 6, 12, SPAN])
+    event = st.tuples(st.integers(0, SPAN), delays, values(special, huge))
+    drawn = draw(st.lists(event, min_size=size, max_size=size))
+    drawn.sort(key=lambda e: e[0] + e[1])
+    made = [{"ts": (base + at) * unit, **row} for at, _, row in drawn]
+    for i in draw(st.lists(st.integers(0, max(len(made) - 1, 0)), max_size=3)):
+        if made:
+            made.append(dict(made[i]))
+    return made
+
+
+@st.composite
+def windows(
+    draw: st.DrawFn, unit: int = 1_000_000, base: int = 0, kinds: Sequence[str] = KINDS
+) -> Window:
+    """A window of one of the kinds."""
+    kind = draw(st.sampled_from(list(kinds)))
+    length = draw(st.integers(1, 12))
+    other = draw(st.integers(1, 12))
+    offset = f"{draw(st.sampled_from([0, 0, 1, 5])) * unit}us"
+    if kind == "tumbling":
+        return tumbling(f"{length * unit}us", offset=offset)
+    if kind == "sliding":
+        return sliding(f"{length * unit}us", f"{other * unit}us", offset=offset)
+    if kind == "session":
+        return session(f"{draw(st.integers(1, 5)) * unit}us")
+    if kind == "cut":
+        return cut(draw(st.sampled_from(MARKERS)))
+    if kind == "between":
+        return between(draw(st.sampled_from(MARKERS)), draw(st.sampled_from(MARKERS)))
+    if kind == "count_tumbling":
+        return count_tumbling(min(length, 6))
+    if kind == "count_sliding":
+        return count_sliding(min(length, 6), min(other, 6))
+    start = (base + draw(st.integers(-5, SPAN))) * unit
+    return fixed(start, start + length * unit)
+
+
+@st.composite
+def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
+    """Any function over a column that suits it."""
+    functions = NUMERIC + ORDERED + (APPROXIMATE if approximate else ())
+    function = draw(st.sampled_from(functions))
+    column: str | None
+    if function in NUMERIC or function in ("approx_median", "approx_quantile"):
+        column = draw(st.sampled_from(NUMBERS))
+    elif function == "count":
+        column = draw(st.sampled_from([None, "v", "m", "s"]))
+    elif function in ("min", "max", "mode"):
+        column = draw(st.sampled_from([*NUMBERS, "s"]))
+    else:
+        column = draw(st.sampled_from([*NUMBERS, "s", "m"]))
+    share = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.95, 1.0])
+    params = (draw(share),) if function in ("quantile", "approx_quantile") else ()
+    return Aggregate(function, column, params)
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn,
+    unit: int = 1_000_000,
+    base: int = 0,
+    max_size: int = 5,
+    approximate: bool = False,
+    kinds: Sequence[str] = KINDS,
+) -> list[Query]:
+    """One to `max_size` queries of all window types, named q0, q1, ..."""
+    made = []
+    for number in range(draw(st.integers(1, max_size))):
+        wanted = draw(st.lists(aggregates(approximate), min_size=1, max_size=4))
+        repeats = draw(st.integers(0, 5)) == 0
+        made.append(
+            Query(
+                f"q{number}",
+                *(a.alias(f"a{i}") for i, a in enumerate(wanted)),
+                window=draw(windows(unit, base, kinds)),
+                by=draw(st.sampled_from([(), (), ("k",), ("j",), ("k", "j")])),
+                where=draw(st.none() | st.none() | st.sampled_from(CONDITIONS)),
+                distinct_on=draw(st.sampled_from([("id",), ("k", "n")])) if repeats else (),
+                distinct_within=f"{draw(st.integers(1, 20)) * unit}us",
+            )
+        )
+    return made
+
+
+@st.composite
+def steps(draw: st.DrawFn, rows: list[Row], unit: int, base: int, late: bool) -> list[Step]:
+    """The events cut into batches (some empty), frontier steps between them, a close at the end.
+
+    Frontiers lie around the newest event so far; stragglers are late, unless `late` is False.
+    """
+    count = draw(st.integers(0, 6))
+    cuts = sorted(draw(st.lists(st.integers(0, len(rows)), min_size=count, max_size=count)))
+    made: list[Step] = []
+    for first, last in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        made.append(("push", rows[first:last]))
+        if draw(st.integers(0, 3)):
+            newest = max((row["ts"] for row in rows[:last]), default=base * unit)
+            at = newest + draw(st.integers(-10, 6)) * unit + draw(st.sampled_from([0, 0, 1]))
+            ahead = [row["ts"] for row in rows[last:]]
+            made.append(("advance", at if late else min([at, *ahead])))
+    return [*made, ("close",)]
+
+
+@st.composite
+def scenarios(
+    draw: st.DrawFn,
+    late: str | None = None,
+    max_queries: int = 5,
+    max_events: int = 40,
+    special: bool = False,
+    huge: bool = False,
+    approximate: bool = False,
+    max_nodes: int = 3,
+    kinds: Sequence[str] = KINDS,
+) -> Scenario:
+    """A whole random run: queries, events, batches, frontiers, settings and nodes.
+
+    `late` is "none" (no event is ever late), "drop" or "update"; None draws one of the three.
+    """
+    unit, base = draw(st.sampled_from(UNITS)), draw(st.sampled_from(BASES))
+    mode = late or draw(st.sampled_from(["none", "drop", "update"]))
+    rows = draw(events(unit, base, max_events, special, huge))
+    kept = st.sampled_from([3, 12, 2 * SPAN, 2 * SPAN])
+    return Scenario(
+        queries=draw(queries(unit, base, max_queries, approximate, kinds)),
+        steps=draw(steps(rows, unit, base, mode != "none")),
+        lateness=0 if mode == "none" else draw(st.sampled_from([0, 0, 1, 4])) * unit,
+        late="drop" if mode == "none" else mode,
+        keep=draw(kept) * unit if mode == "update" else None,
+        nodes=draw(node_splits(len(rows), max_nodes)),
+    )
+
+
+def node_splits(size: int, max_nodes: int = 3) -> st.SearchStrategy[list[int]]:
+    """The node at which each of `size` events arises."""
+    return st.lists(st.integers(0, max_nodes - 1), min_size=size, max_size=size)

@@ -1,0 +1,245 @@
+"""Golden transcripts: events, frontiers and the rows expected, in YAML, for every runtime.
+
+A file holds one transcript per YAML document:
+
+    name: door
+    why: what the transcript shows
+    source: where it comes from (optional)
+    differs: why the expected rows are not those of the source (optional)
+    unit: ms                              # of every bare time below; us unless given
+    time: ts                              # the time column; ts unless given
+    columns: {v: int16}                   # Arrow types where they cannot be inferred (optional)
+    settings: {lateness: 2ms, late: drop} # of the engine (optional)
+    queries:
+      - {name: w0, sql: "SELECT sum(v) AS s FROM events GROUP BY window(ts, '10 milliseconds')"}
+      - name: w1                          # what SQL cannot say
+        window: {kind: fixed, start: 0, end: 10}
+        aggregates: [{function: sum, column: v, as: s}]
+        where: v > 0
+    steps:
+      - events: [{ts: 1, v: 1}, {ts: 5, v: 2}]
+      - frontier: 10
+        expect: {w0: [{window_start: 0, window_end: 10, s: 3}]}
+      - add: {name: w2, sql: ...}         # a query that joins the running ones
+      - close: true
+        expect: {}
+
+A query that `expect` does not name must give no rows. Times may also be ISO texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+import yaml
+
+from catchment.errors import JobError, did_you_mean
+from catchment.functions import make
+from catchment.model.duration import instant, micros
+from catchment.model.query import Query
+from catchment.sql import sql
+from catchment.testing.compare import assert_same
+from catchment.windows import BUILDERS
+
+Row = dict[str, Any]
+Results = Mapping[str, pa.Table]
+_TIMES = ("window_start", "window_end")
+_STEPS = ("events", "frontier", "add", "close")
+_FIELDS = (
+    "name", "why", "source", "differs", "unit", "time", "columns", "settings", "queries", "steps",
+)  # fmt: skip
+
+
+class Runtime(Protocol):
+    """What a transcript runs on: an engine, or anything wrapped to look like one."""
+
+    def push(self, table: pa.Table, /) -> object: ...
+
+    def advance(self, t: int, /) -> Results: ...
+
+    def close(self) -> Results: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: `value` is rows, microseconds, a query or None; `expect` the rows by query."""
+
+    kind: str
+    value: Any
+    expect: dict[str, list[Row]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A transcript read and checked, times in microseconds."""
+
+    name: str
+    queries: list[Query]
+    steps: list[Step]
+    why: str = ""
+    source: str = ""
+    differs: str = ""
+    time: str = "ts"
+    settings: dict[str, Any] = field(default_factory=dict)
+    schema: pa.Schema | None = None
+
+    @property
+    def adds(self) -> bool:
+        """True when queries join while it runs."""
+        return any(step.kind == "add" for step in self.steps)
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        return pa.Table.from_pylist(list(rows), schema=self.schema)
+
+
+def load(path: str | Path) -> list[Transcript]:
+    """The transcripts of one file."""
+    text = Path(path).read_text(encoding="utf-8")
+    return [_read(document) for document in yaml.load_all(text, _Loader) if document]
+
+
+def load_folder(folder: str | Path) -> list[Transcript]:
+    """All transcripts of a folder, but for `not_applicable.yaml`."""
+    paths = sorted(Path(folder).glob("*.yaml"))
+    return [t for path in paths if path.stem != "not_applicable" for t in load(path)]
+
+
+def run(transcript: Transcript, make_engine: Callable[..., Any]) -> None:
+    """Replays a transcript on `make_engine(queries, time=..., **settings)`; fails on a difference.
+
+    The engine needs `push`, `advance` and `close`, and `add` where `transcript.adds`.
+    """
+    engine: Any = make_engine(transcript.queries, time=transcript.time, **transcript.settings)
+    queries = {query.name: query for query in transcript.queries}
+    for number, step in enumerate(transcript.steps, 1):
+        if step.kind == "events":
+            engine.push(transcript.table(step.value))
+        elif step.kind == "add":
+            engine.add(step.value)
+            queries[step.value.name] = step.value
+        else:
+            results = engine.close() if step.kind == "close" else engine.advance(step.value)
+            _check(f"{transcript.name}, step {number} ({step.kind})", queries, step, results)
+
+
+def _check(context: str, queries: dict[str, Query], step: Step, results: Results) -> None:
+    for name, query in queries.items():
+        given = results[name] if name in results else pa.table({})
+        assert_same(step.expect.get(name, []), given, f"{context}, query {name}", keys=query.by)
+    strangers = [name for name in results if name not in queries]
+    assert not strangers, f"{context}: results of queries that are not there: {strangers}"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without dates of its own: a time stays the text it is, for `instant` to read."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _read(data: dict[str, Any]) -> Transcript:
+    _known(data, _FIELDS, "transcript field")
+    unit = micros(f"1{data.get('unit', 'us')}", "unit")
+    time = data.get("time", "ts")
+    steps = [_step(step, unit, time) for step in data["steps"]]
+    rows = [row for step in steps if step.kind == "events" for row in step.value]
+    schema = _schema(rows, time, data.get("columns", {}))
+    queries = [_query(query, unit) for query in data["queries"]]
+    names = {query.name for query in queries}
+    for number, step in enumerate(steps):
+        names |= {step.value.name} if step.kind == "add" else set()
+        _known(step.expect, names, "query to expect rows of")
+        if step.kind == "events":
+            steps[number] = replace(step, value=_complete(step.value, schema))
+    texts = {part: data.get(part, "") for part in ("why", "source", "differs")}
+    settings = {k: _setting(v, unit) for k, v in data.get("settings", {}).items()}
+    return Transcript(data["name"], queries, steps, **texts, time=time, settings=settings,
+                      schema=schema)  # fmt: skip
+
+
+def _step(data: dict[str, Any], unit: int, time: str) -> Step:
+    _known(data, (*_STEPS, "expect"), "step")
+    kind = next(k for k in _STEPS if k in data)
+    if kind == "events":
+        return Step(kind, [_timed(row, (time,), unit) for row in data[kind]])
+    if kind == "add":
+        return Step(kind, _query(data[kind], unit))
+    rows = data.get("expect") or {}
+    expect = {name: [_timed(r, _TIMES, unit) for r in given] for name, given in rows.items()}
+    return Step(kind, _instant(data[kind], unit) if kind == "frontier" else None, expect)
+
+
+def _query(data: dict[str, Any], unit: int) -> Query:
+    if "sql" in data:
+        return sql(data["sql"], name=data["name"])
+    rest = dict(data)
+    window = dict(rest.pop("window"))
+    build = BUILDERS[window.pop("kind")]
+    bounds = {k: _instant(window.pop(k), unit) for k in ("start", "end") if _is_time(window, k)}
+    aggregates = [
+        make(a["function"], a.get("column"), tuple(a.get("params", ()))).alias(a["as"])
+        for a in rest.pop("aggregates")
+    ]
+    return Query(rest.pop("name"), *aggregates, window=build(**bounds, **window), **rest)
+
+
+def _is_time(window: dict[str, Any], name: str) -> bool:
+    """True for the bounds of a fixed window; those of `between` are conditions."""
+    return isinstance(window.get(name), int)
+
+
+def _timed(row: Row, columns: Sequence[str], unit: int) -> Row:
+    return {c: _instant(v, unit) if c in columns else v for c, v in row.items()}
+
+
+def _instant(value: Any, unit: int) -> Any:
+    """Microseconds of a bare number in units, or of an ISO text; None stays."""
+    if value is None:
+        return None
+    return value * unit if isinstance(value, int) else instant(value)
+
+
+def _setting(value: Any, unit: int) -> Any:
+    """A duration given as a bare number becomes a text with its unit, as the engine takes it."""
+    return f"{value * unit}us" if isinstance(value, int) else value
+
+
+def _schema(rows: list[Row], time: str, types: dict[str, str]) -> pa.Schema:
+    """Types as given, else inferred from all the events at once."""
+    names = list(dict.fromkeys(column for row in rows for column in row))
+    return pa.schema([pa.field(n, t) for n, t in _types(rows, names, time, types)])
+
+
+def _types(
+    rows: list[Row], names: list[str], time: str, types: dict[str, str]
+) -> Iterator[tuple[str, pa.DataType]]:
+    for name in names:
+        if name == time:
+            yield name, pa.timestamp("us", "UTC")
+        elif name in types:
+            yield name, _alias(types[name])
+        else:
+            yield name, pa.array([row.get(name) for row in rows]).type
+
+
+def _alias(name: str) -> pa.DataType:
+    alias: Any = pa.type_for_alias
+    return cast(pa.DataType, alias(name))
+
+
+def _complete(rows: list[Row], schema: pa.Schema) -> list[Row]:
+    """Rows with every column, null where it was left out."""
+    return [{name: row.get(name) for name in schema.names} for row in rows]
+
+
+def _known(given: Mapping[str, Any], known: Sequence[str] | set[str], what: str) -> None:
+    for name in given:
+        if name not in known:
+            raise JobError(f"no such {what}", given=name, hint=did_you_mean(name, known))

@@ -1,0 +1,26 @@
+"""Windows from a starting event to an ending event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.expression import canonical
+from catchment.model.window import Marked, register
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Between(Marked):
+    kind = "between"
+
+
+def between(start: str, end: str) -> Between:
+    """Opens at a key's event where `start` holds when none is open, ends with the next where `end` holds.
+
+    Both events belong to the window and their times are its bounds. An event that meets both
+    conditions opens a window when none is open and ends it when one is.
+
+    >>> between(start="door = 'open'", end="door = 'shut'")
+    Between(opens="door = 'open'", closes="door = 'shut'")
+    """
+    return Between(canonical(start, "start condition"), canonical(end, "end condition"))

@@ -1,0 +1,22 @@
+"""The checks that several window types share."""
+
+from __future__ import annotations
+
+from catchment.errors import QueryError
+
+
+def positive(value: int, what: str, given: object) -> int:
+    if value <= 0:
+        raise QueryError(
+            f"the {what} must be positive", given=repr(given), hint='try "10s" or longer than zero'
+        )
+    return value
+
+
+def count(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise QueryError(
+            f"the {what} must be a positive whole number of events", given=repr(value),
+            hint="try 1000",
+        )  # fmt: skip
+    return value

@@ -1,0 +1,32 @@
+"""Windows of a number of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.model.window import Counted, register
+from catchment.windows.checks import count
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Count(Counted):
+    kind = "count"
+
+
+def count_tumbling(size: int) -> Count:
+    """A key's events number `i * size` to `(i + 1) * size - 1`, by time, then arrival.
+
+    >>> count_tumbling(100)
+    Count(size=100, step=100)
+    """
+    return count_sliding(size, size)
+
+
+def count_sliding(size: int, step: int) -> Count:
+    """`size` events, one window every `step` events; a larger step leaves events out.
+
+    >>> count_sliding(100, 10)
+    Count(size=100, step=10)
+    """
+    return Count(count(size, "count window"), count(step, "count window's step"))

@@ -1,0 +1,34 @@
+"""One window, from one instant to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.errors import QueryError
+from catchment.model.duration import Instant, instant
+from catchment.model.window import Periodic, register
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Fixed(Periodic):
+    kind = "fixed"
+
+    @property
+    def only(self) -> bool:
+        return True
+
+
+def fixed(start: Instant, end: Instant) -> Fixed:
+    """The single window `[start, end)`.
+
+    >>> fixed(0, 10)
+    Fixed(length=10, slide=10, offset=0)
+    """
+    first, last = instant(start, "window start"), instant(end, "window end")
+    if last <= first:
+        raise QueryError(
+            "a fixed window must end after it starts", given=f"{start} to {end}",
+            hint="swap the two instants",
+        )  # fmt: skip
+    return Fixed(last - first, last - first, first)

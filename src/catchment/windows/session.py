@@ -1,0 +1,24 @@
+"""Windows that end when a key has been quiet for a while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.model.duration import Duration, micros
+from catchment.model.window import Gap, register
+from catchment.windows.checks import positive
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Session(Gap):
+    kind = "session"
+
+
+def session(gap: Duration) -> Session:
+    """Events of a key at most `gap` apart share the window `[first, last + gap)`.
+
+    >>> session("30 minutes")
+    Session(gap=1800000000)
+    """
+    return Session(positive(micros(gap, "session gap"), "session gap", gap))

@@ -1,0 +1,31 @@
+"""Windows of one length, one beginning every slide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.model.duration import Duration, micros
+from catchment.model.window import Periodic, register
+from catchment.windows.checks import positive
+from catchment.windows.tumbling import Tumbling
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Sliding(Periodic):
+    kind = "sliding"
+
+
+def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> Periodic:
+    """Windows `[k * slide + offset, k * slide + offset + length)`.
+
+    A slide longer than the length leaves gaps whose events are in no window; a slide equal to the
+    length is a tumbling window, and is the same window to the planner.
+
+    >>> sliding("10s", "5s")
+    Sliding(length=10000000, slide=5000000, offset=0)
+    """
+    size = positive(micros(length, "window length"), "window length", length)
+    step = positive(micros(slide, "window slide"), "window slide", slide)
+    shift = micros(offset, "window offset") % step
+    return Tumbling(size, step, shift) if size == step else Sliding(size, step, shift)

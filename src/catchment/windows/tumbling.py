@@ -1,0 +1,25 @@
+"""Windows of one length, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.model.duration import Duration, micros
+from catchment.model.window import Periodic, register
+from catchment.windows.checks import positive
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Tumbling(Periodic):
+    kind = "tumbling"
+
+
+def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
+    """Windows `[k * length + offset, (k + 1) * length + offset)`.
+
+    >>> tumbling("10s", offset="2s")
+    Tumbling(length=10000000, slide=10000000, offset=2000000)
+    """
+    size = positive(micros(length, "window length"), "window length", length)
+    return Tumbling(size, size, micros(offset, "window offset") % size)

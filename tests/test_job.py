@@ -1,0 +1,200 @@
+"""Job files: the same queries as Python writes, and errors that name the place in the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from catchment import functions as f
+from catchment import windows as w
+from catchment.errors import JobError, QueryError, SqlError
+from catchment.job import Job, job_schema, load_job
+from catchment.model.query import Query
+from catchment.model.window import Window
+
+TEXT = """
+name: soccer
+time: at
+lateness: 2s
+late: update
+keep: 1m
+queries:
+  - name: speed
+    select:
+      - avg(v) AS mean
+      - {function: quantile, column: v, params: [0.95], alias: p95}
+    by: [player]
+    where: v > 0
+    window: sliding(10s, 5s)
+    distinct_on: id
+    distinct_within: 5m
+    measure: processing
+  - name: total
+    sql: SELECT sum(v) FROM events GROUP BY window(at, '1 minute')
+"""
+SPEED = Query(
+    "speed", f.avg("v").alias("mean"), f.quantile("v", 0.95).alias("p95"),
+    by="player", where="v > 0", window=w.sliding("10s", "5s"),
+    distinct_on="id", distinct_within="5m", measure="processing",
+)  # fmt: skip
+TOTAL = Query("total", f.sum("v"), window=w.tumbling("1m"))
+
+
+def job(**parts: Any) -> Job:
+    query = {"name": "q", "select": ["sum(v)"], "window": "tumbling(10s)"} | parts
+    return load_job({"queries": [{k: v for k, v in query.items() if v is not None}]})
+
+
+def test_a_job_from_text_file_and_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(TEXT)
+    as_json = tmp_path / "job.json"
+    as_json.write_text(json.dumps(yaml.safe_load(TEXT)))
+    for source in (TEXT, path, str(path), as_json, yaml.safe_load(TEXT)):
+        loaded = load_job(source)
+        assert loaded.name == "soccer"
+        assert loaded.build() == [SPEED, TOTAL]
+
+
+def test_what_the_engine_is_told() -> None:
+    told = {"time": "at", "lateness": "2s", "late": "update", "keep": "1m"}
+    assert load_job(TEXT).engine_options() == told
+    assert job().engine_options() == {"time": "ts", "lateness": "0s", "late": "drop"}
+
+
+@pytest.mark.parametrize(
+    ("written", "window"),
+    [
+        ("tumbling(10s)", w.tumbling("10s")),
+        ("tumbling('10 seconds', offset=2s)", w.tumbling("10s", offset="2s")),
+        ("sliding(10s, slide=5s)", w.sliding("10s", "5s")),
+        ("{sliding: {length: 10s, slide: 5s}}", w.sliding("10s", "5s")),
+        ("{tumbling: 10s}", w.tumbling("10s")),
+        ("session(5 minutes)", w.session("5m")),
+        ("cut(kind = 'a, (b')", w.cut("kind = 'a, (b'")),
+        ("cut(\"kind = 'lap'\")", w.cut("kind = 'lap'")),
+        ("between(start=a = 1, end=b IN (1, 2))", w.between("a = 1", "b IN (1, 2)")),
+        ("{between: {start: a = 1, end: b}}", w.between("a = 1", "b")),
+        ("count_tumbling(100)", w.count_tumbling(100)),
+        ("{count_sliding: {size: 100, step: 10}}", w.count_sliding(100, 10)),
+        ("fixed(2026-01-01, 2026-01-02 12:00:00)", w.fixed("2026-01-01", "2026-01-02 12:00:00")),
+        ("{fixed: {start: 2026-01-01, end: 2026-01-02}}", w.fixed("2026-01-01", "2026-01-02")),
+    ],
+)
+def test_windows(written: str, window: Window) -> None:
+    text = f"queries:\n  - name: q\n    select: [sum(v)]\n    window: {written}\n"
+    assert load_job(text).build()[0].window == window
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queries:\n  - {name: q, windw: x}",
+         "no such key in the job file (given: queries[0].windw); did you mean 'window'?"),
+        ("quries: []", "no such key in the job file (given: quries); did you mean 'queries'?"),
+        ("queries: []\nxyz: 1", "no such key in the job file (given: xyz); known: name, time, lat"),
+        ("queries: [{name: q, select: [{functon: avg}]}]",
+         "no such key in the job file (given: queries[0].select[0].functon); did you mean 'functi"),
+        ("name: x", "a key is missing in the job file (given: queries); add it"),
+        ("queries: [{select: [sum(v)]}]", "a key is missing in the job file (given: queries[0].n"),
+        ("queries: 5", "a wrong value in the job file (given: queries is 5); it should be a list"),
+        ("queries: [5]", "a wrong value in the job file (given: queries[0] is 5); it should be a"),
+        ("queries: [{name: q, select: sum(v)}]",
+         "a wrong value in the job file (given: queries[0].select is 'sum(v)'); it should be a l"),
+        ("queries: [{name: q}]", "queries[0] has neither sql nor select"),
+        ("queries:\n  - name: q\n   foo: b", "the job file is not YAML (given: line 3, column 4);"),
+        ("queries: [1", "the job file is not YAML (given: line 1, column 12)"),
+        ("queries: []\nname: a\nname: b", "a key stands twice in the job file (given: name, line"),
+        ("- a", "the job file must be a mapping (given: list)"),
+        ("", "the job file must be a mapping (given: nothing)"),
+        ("nowhere.yaml", "the job file cannot be read (given: nowhere.yaml); no such file or dir"),
+    ],
+)  # fmt: skip
+def test_a_job_file_that_is_not_well_formed(text: str, message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        load_job(text)
+    assert str(caught.value).startswith(message)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ("tumbling", "not a window in the job file (given: queries[0].window: tumbling); try slid"),
+        ("sliding(10s)", "the window sliding has the wrong arguments (given: queries[0].window: l"),
+        ("session(1s, 2s)", "the window session has the wrong arguments"),
+        ({"sliding": {"lenght": "10s"}},
+         "no such key in the job file (given: queries[0].window.sliding.lenght); did you mean 'l"),
+        ({"sliding": {"length": "10s"}}, "the window sliding has the wrong arguments"),
+        ({"cut": "a", "session": "1s"}, "a window in the job file has one name"),
+    ],
+)  # fmt: skip
+def test_a_window_that_is_not_well_formed(window: Any, message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        job(window=window)
+    assert str(caught.value).startswith(message)
+
+
+def test_sql_says_it_all() -> None:
+    text = "SELECT sum(v) FROM e GROUP BY window(ts, '1s')"
+    made = job(sql=text, select=None, window=None, distinct_on=["id"]).build()[0]
+    assert made == Query("q", f.sum("v"), window=w.tumbling("1s"), distinct_on=["id"])
+    with pytest.raises(JobError, match=r"queries\[0\] has both sql and by"):
+        job(sql=text, select=None, window=None, by="k")
+
+
+@pytest.mark.parametrize(
+    ("parts", "python"),
+    [
+        ({"window": "tumbling(0s)"}, lambda: w.tumbling("0s")),
+        ({"window": {"tumbling": 10}}, lambda: w.tumbling(10)),  # type: ignore[arg-type]
+        ({"window": "sliding(10s, 0s)"}, lambda: w.sliding("10s", "0s")),
+        ({"window": "count_tumbling(0)"}, lambda: w.count_tumbling(0)),
+        ({"window": None}, lambda: Query("q", f.sum("v"), window=None)),  # type: ignore[arg-type]
+        ({"select": []}, lambda: Query("q", window=w.tumbling("10s"))),
+        ({"select": ["quantile(v, 2)"]}, lambda: f.quantile("v", 2)),
+        ({"select": [{"function": "quantile", "column": "v", "params": [2]}]},
+         lambda: f.quantile("v", 2)),
+        ({"select": ["sums(v)"]}, lambda: f.make("sums", "v")),
+        ({"where": "v >"}, lambda: Query("q", f.sum("v"), window=w.tumbling("1s"), where="v >")),
+        ({"by": ["k", "k"]}, lambda: Query(
+            "q", f.sum("v"), window=w.tumbling("1s"), by=["k", "k"])),
+        ({"name": ""}, lambda: Query("", f.sum("v"), window=w.tumbling("1s"))),
+        ({"measure": "procesing"}, lambda: Query(
+            "q", f.sum("v"), window=w.tumbling("1s"), measure="procesing")),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_the_same_mistake_gives_the_same_error(parts: dict[str, Any], python: Any) -> None:
+    with pytest.raises(QueryError) as from_job:
+        job(**parts)
+    with pytest.raises(QueryError) as from_python:
+        python()
+    assert type(from_job.value) is type(from_python.value)
+    assert str(from_job.value) == str(from_python.value)
+    assert from_job.value.__notes__ == ["in the job file: queries[0]"]
+
+
+def test_an_unknown_window_is_named() -> None:
+    with pytest.raises(
+        QueryError, match=r"no such window \(given: slidng\); did you mean 'sliding'"
+    ):
+        job(window="slidng(10s, 5s)")
+
+
+def test_select_takes_aggregates_only() -> None:
+    with pytest.raises(SqlError, match="not one aggregate"):
+        job(select=["avg(v) FROM x"])
+
+
+def test_the_schema_names_every_key() -> None:
+    schema = job_schema()
+    assert set(schema["properties"]) == {"name", "time", "lateness", "late", "keep", "queries"}
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["late"]["enum"] == ["drop", "update", "collect"]
+    windows = schema["$defs"]["QuerySection"]["properties"]["window"]["anyOf"]
+    assert {name for form in windows for name in form.get("properties", {})} == set(w.BUILDERS)
+    json.dumps(schema)

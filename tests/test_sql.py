@@ -1,0 +1,232 @@
+"""SQL text to queries: the same query as Python writes, the same error for the same mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from catchment import functions as f
+from catchment import windows as w
+from catchment.errors import QueryError, SqlError
+from catchment.model.query import Query
+from catchment.model.window import Window
+from catchment.sql import aggregate, sql, time_column
+
+TAIL = "FROM events GROUP BY window(ts, '10s')"
+
+
+def test_the_query_of_the_readme() -> None:
+    text = (
+        "SELECT player, avg(v) AS mean, percentile(v, 0.95) p95 FROM events WHERE v > 0 "
+        "GROUP BY player, window(ts, '10 seconds', '5 seconds')"
+    )
+    assert sql(text, name="speed") == Query(
+        "speed", f.avg("v").alias("mean"), f.quantile("v", 0.95).alias("p95"),
+        by=["player"], where="v > 0", window=w.sliding("10s", "5s"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "window"),
+    [
+        ("window(ts, '10 seconds')", w.tumbling("10s")),
+        ("WINDOW(ts, INTERVAL 10 SECONDS)", w.tumbling("10s")),
+        ("window(ts, interval '10' second, interval '5' second)", w.sliding("10s", "5s")),
+        ("window(ts, '10s', '10s', '2s')", w.tumbling("10s", offset="2s")),
+        ("window(ts, '10s', '5s', '1s')", w.sliding("10s", "5s", offset="1s")),
+        ("window(ts, '5s', '10s')", w.sliding("5s", "10s")),
+        ("session_window(ts, '5 minutes')", w.session("5m")),
+        ("count_window(100)", w.count_tumbling(100)),
+        ("count_window(100, 10)", w.count_sliding(100, 10)),
+        ("event_window(start => a = 1, end => b > 2)", w.between(start="a = 1", end="b > 2")),
+        ("event_window(end => b, start => a)", w.between(start="a", end="b")),
+        ("event_window(at => kind = 'lap')", w.cut(at="kind = 'lap'")),
+    ],
+)
+def test_windows(call: str, window: Window) -> None:
+    for group in (call, f"k, {call}", f"{call}, k"):
+        query = sql(f"SELECT count(*) FROM events GROUP BY {group}", "q")
+        assert query.window == window
+        assert query.by == (("k",) if "k" in group.split(", ") else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("sum(v)", f.sum("v")),
+        ("SUM(a * b)", f.sum("a * b")),
+        ("count(*)", f.count()),
+        ("count(1)", f.count()),
+        ("count(v)", f.count("v")),
+        ("count(DISTINCT v)", f.count_distinct("v")),
+        ("avg(v)", f.avg("v")),
+        ("mean(v)", f.avg("v")),
+        ("min(v)", f.min("v")),
+        ("max(v)", f.max("v")),
+        ("percentile(v, 0.5)", f.quantile("v", 0.5)),
+        ("quantile(v, 0)", f.quantile("v", 0)),
+        ("median(v)", f.median("v")),
+        ("approx_percentile(v, 0.5)", f.approx_quantile("v", 0.5)),
+        ("percentile_approx(v, 0.5)", f.approx_quantile("v", 0.5)),
+        ("approx_count_distinct(v)", f.approx_count_distinct("v")),
+        ("var_samp(v)", f.variance("v")),
+        ("variance(v)", f.variance("v")),
+        ("var_pop(v)", f.variance_pop("v")),
+        ("stddev(v)", f.stddev("v")),
+        ("stddev_samp(v)", f.stddev("v")),
+        ("std(v)", f.stddev("v")),
+        ("stddev_pop(v)", f.stddev_pop("v")),
+        ("first(v)", f.first("v")),
+        ("first(v) IGNORE NULLS", f.first("v")),
+        ("first(v, true)", f.first("v")),
+        ("first_value(v)", f.first("v")),
+        ("last(v)", f.last("v")),
+        ("last_value(v)", f.last("v")),
+        ("mode(v)", f.mode("v")),
+        ("product(v)", f.product("v")),
+        ("geometric_mean(v)", f.geometric_mean("v")),
+        ("range(v)", f.range("v")),
+        ("sum(CASE WHEN ok THEN v END)", f.sum("CASE WHEN ok THEN v END")),
+        ("sum(coalesce(v, 0) % 2)", f.sum("coalesce(v, 0) % 2")),
+        ("sum(`heart rate`)", f.sum("`heart rate`")),
+        ("max(events.v)", f.max("v")),
+    ],
+)
+def test_functions(text: str, made: Any) -> None:
+    assert sql(f"SELECT {text} AS x {TAIL}", "q").aggregates == (made.alias("x"),)
+    assert sql(f"SELECT {text} {TAIL}", "q").aggregates == (made,)
+
+
+def test_a_function_of_the_user_goes_by_its_name() -> None:
+    norm = f.function(
+        "sql_test_norm", lift=lambda v: v * v, combine=lambda a, b: a + b, lower=lambda a: a
+    )
+    assert sql(f"SELECT sql_test_norm(v) {TAIL}", "q").aggregates == (norm("v"),)
+
+
+def test_keys_and_bounds_in_select_are_what_results_carry_anyway() -> None:
+    text = (
+        "SELECT k, window, window.start, window.end AS window_end, window_start, window_index, "
+        "window(ts, '10s'), sum(v) FROM s.events e GROUP BY e.k, `my key`, window(e.ts, '10s')"
+    )
+    query = sql(text, "q")
+    assert query.by == ("k", "my key")
+    assert query.aggregates == (f.sum("v"),)
+
+
+def test_time_column() -> None:
+    assert time_column(f"SELECT sum(v) {TAIL}") == "ts"
+    assert time_column("SELECT sum(v) FROM e GROUP BY session_window(`my time`, '1s')") == "my time"
+    assert time_column("SELECT sum(v) FROM e GROUP BY count_window(5)") is None
+
+
+def test_aggregate() -> None:
+    assert aggregate("avg(a * b) AS mean") == f.avg("a * b").alias("mean")
+    for text in ("avg(v) FROM x", "avg(v), sum(v)", "avg(v", "", "avg(v); sum(v)"):
+        with pytest.raises(SqlError, match="not one aggregate"):
+            aggregate(text)
+
+
+G = "GROUP BY window(ts, '10s')"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the SQL is empty (given: '')"),
+        ("DELETE FROM e", "only SELECT is supported in SQL (given: DELETE)"),
+        ("SELECT sum(v FROM e", "the SQL does not parse (given: SELECT sum(v FROM e, line 1, col"),
+        (f"SELECT sum(v) {TAIL}; SELECT 1", "more than one statement in SQL (given: 2 statements)"),
+        (f"(SELECT sum(v) {TAIL})", "only SELECT is supported in SQL"),
+        (f"SELECT sum(v) {TAIL} UNION SELECT 1", "UNION is not supported in SQL; make each SELECT"),
+        (f"WITH x AS (SELECT 1) SELECT sum(v) {TAIL}", "WITH is not supported in SQL"),
+        (f"SELECT sum(v) FROM a JOIN b ON a.x = b.x {G}",
+         "JOIN is not supported in SQL (given: JOIN b ON a.x = b.x); join the streams before"),
+        (f"SELECT sum(v) FROM a, b {G}", "JOIN is not supported in SQL"),
+        (f"SELECT sum(v) FROM (SELECT 1) {G}", "a subquery is not supported in SQL"),
+        (f"SELECT sum(v) FROM a WHERE x IN (SELECT 1) {G}", "a subquery is not supported in SQL"),
+        (f"SELECT (SELECT 1) {TAIL}", "a subquery is not supported in SQL (given: (SELECT 1))"),
+        (f"SELECT sum(v) {TAIL} HAVING sum(v) > 1",
+         "HAVING is not supported in SQL (given: HAVING sum(v) > 1); filter the results instead"),
+        (f"SELECT sum(v) {TAIL} ORDER BY 1", "ORDER BY is not supported in SQL"),
+        (f"SELECT sum(v) {TAIL} LIMIT 3", "LIMIT is not supported in SQL (given: LIMIT 3)"),
+        (f"SELECT DISTINCT sum(v) {TAIL}", "DISTINCT is not supported in SQL"),
+        (f"SELECT sum(v) {TAIL} QUALIFY x", "QUALIFY is not supported in SQL"),
+        (f"SELECT sum(v) FROM e TABLESAMPLE (3 ROWS) {G}", "TABLESAMPLE is not supported in SQL"),
+        (f"SELECT sum(v) FROM range(3) {G}", "FROM takes one table (given: range(3))"),
+        ("SELECT sum(v)", "the SQL has no FROM"),
+        ("SELECT sum(v) FROM e", "the SQL has no window; add one to GROUP BY: window(ts, size"),
+        ("SELECT sum(v) FROM e GROUP BY k", "the SQL has no window"),
+        ("SELECT sum(v) FROM e GROUP BY window(ts, '1s'), window(ts, '2s')",
+         "the SQL has several windows (given: window(ts, '1s'), window(ts, '2s')); make each"),
+        ("SELECT sum(v) FROM e GROUP BY k + 1, window(ts, '1s')",
+         "a key in GROUP BY must be a column (given: k + 1)"),
+        ("SELECT sum(v) FROM e GROUP BY ALL", "GROUP BY ALL is not supported in SQL"),
+        ("SELECT sum(v) FROM e GROUP BY sesion_window(ts, '1s')",
+         "no such window in SQL (given: sesion_window); did you mean 'session_window'?"),
+        (f"SELECT k, sum(v) {TAIL}", "SQL selects a column that is not a key (given: k); add it"),
+        (f"SELECT 1 {TAIL}", "SQL selects what is neither a key nor an aggregate (given: 1)"),
+        (f"SELECT * {TAIL}", "SELECT * is not supported in SQL (given: *)"),
+        (f"SELECT window.start AS s, sum(v) {TAIL}",
+         "window.start cannot be renamed in SQL (given: AS s); results carry it as window_start"),
+        ("SELECT k AS x, sum(v) FROM e GROUP BY k, window(ts, '1s')",
+         "k cannot be renamed in SQL (given: AS x); results carry it as k; leave out AS"),
+        (f"SELECT avg(v) / 2 {TAIL}",
+         "an expression over aggregates is not supported in SQL (given: avg(v) / 2); select the"),
+        (f"SELECT sqrt(avg(v)) {TAIL}", "an expression over aggregates is not supported in SQL"),
+        (f"SELECT sum(v) OVER (PARTITION BY k) {TAIL}", "OVER is not supported in SQL"),
+        (f"SELECT sum(v) FILTER (WHERE ok) {TAIL}",
+         "FILTER is not supported in SQL (given: sum(v) FILTER(WHERE ok)); write sum(CASE WHEN"),
+        (f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v) {TAIL}",
+         "WITHIN GROUP is not supported in SQL"),
+        (f"SELECT sum(DISTINCT v) {TAIL}", "DISTINCT is supported only in count(DISTINCT column)"),
+        (f"SELECT count(DISTINCT a, b) {TAIL}", "DISTINCT is supported only in count(DISTINCT col"),
+        (f"SELECT window {TAIL}", "query 'q' computes nothing"),
+        (f"SELECT quantile(v, w) {TAIL}", "parameters of functions and windows must be literals"),
+        ("SELECT sum(v) FROM e GROUP BY window(ts)",
+         "window has the wrong arguments (given: window(ts)); write window(ts, size[, slide[, st"),
+        ("SELECT sum(v) FROM e GROUP BY window('10s', '5s')", "window needs the time column first"),
+        ("SELECT sum(v) FROM e GROUP BY event_window(begin => a, end => b)",
+         "event_window has the wrong arguments (given: event_window(begin => a, end => b))"),
+    ],
+)  # fmt: skip
+def test_what_sql_does_not_do(text: str, message: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        sql(text, "q")
+    assert str(caught.value).startswith(message)
+    assert caught.value.hint
+
+
+def query(*aggregates: Any, **options: Any) -> Query:
+    return Query("q", *aggregates, **({"window": w.tumbling("10s")} | options))
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("SELECT sum(v) FROM e GROUP BY window(ts, '0s')", lambda: w.tumbling("0s")),
+        ("SELECT sum(v) FROM e GROUP BY window(ts, 10)", lambda: w.tumbling(10)),  # type: ignore[arg-type]
+        ("SELECT sum(v) FROM e GROUP BY window(ts, '9s', '0s')", lambda: w.sliding("9s", "0s")),
+        ("SELECT sum(v) FROM e GROUP BY window(ts, 'soon')", lambda: w.tumbling("soon")),
+        ("SELECT sum(v) FROM e GROUP BY session_window(ts, '-1s')", lambda: w.session("-1s")),
+        ("SELECT sum(v) FROM e GROUP BY count_window(0)", lambda: w.count_tumbling(0)),
+        ("SELECT sum(v) FROM e GROUP BY event_window(at => avg(v))", lambda: w.cut("avg(v)")),
+        (f"SELECT quantile(v, 2) {TAIL}", lambda: f.quantile("v", 2)),
+        (f"SELECT sums(v) {TAIL}", lambda: f.make("sums", "v")),
+        (f"SELECT avg() {TAIL}", lambda: f.avg()),
+        (f"SELECT avg(sum(v)) {TAIL}", lambda: f.avg("sum(v)")),
+        (f"SELECT avg(v div 2) {TAIL}", lambda: f.avg("v div 2")),
+        (f"SELECT avg(v) FROM e WHERE foo(v) {G}", lambda: query(f.avg("v"), where="foo(v)")),
+        (f"SELECT avg(v), avg(v) {TAIL}", lambda: query(f.avg("v"), f.avg("v"))),
+        (f"SELECT avg(v) AS window_end {TAIL}", lambda: query(f.avg("v").alias("window_end"))),
+    ],
+)  # fmt: skip
+def test_the_same_mistake_gives_the_same_error(text: str, python: Callable[[], Any]) -> None:
+    with pytest.raises(QueryError) as from_sql:
+        sql(text, "q")
+    with pytest.raises(QueryError) as from_python:
+        python()
+    assert type(from_sql.value) is type(from_python.value)
+    assert str(from_sql.value) == str(from_python.value)
