@@ -16,7 +16,7 @@ from catchment.model.query import Query
 
 RATE = 50_000  # events per second of event time
 BATCH = 50_000
-SAMPLE = 5.0  # seconds of event time for the comparison with separate engines
+SAMPLE = 10.0  # seconds of event time for the comparison with separate engines
 LATE_BY = "2s"
 SHOWN = ("speed", "sprints", "possession", "top_speed", "laps", "thousand")
 """The queries whose last windows the demo prints."""
@@ -154,7 +154,9 @@ def _keep(outcome: Outcome, results: Any) -> None:
     for name, table in results.items():
         outcome.results[name] += table.num_rows
         if name in SHOWN and table.num_rows:
-            outcome.last[name] = table.slice(max(0, table.num_rows - 3))
+            order = ["window_end", *(["player"] if "player" in table.column_names else [])]
+            ordered = table.sort_by([(column, "ascending") for column in order])
+            outcome.last[name] = ordered.slice(max(0, table.num_rows - 3))
 
 
 def _compare(outcome: Outcome, asked: Sequence[Query], seconds: float) -> None:

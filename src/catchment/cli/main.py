@@ -45,9 +45,9 @@ class Suite(StrEnum):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        import catchment as ct
 
-        typer.echo(f"catchment {version('catchment')}")
+        typer.echo(f"catchment {ct.__version__}")
         raise typer.Exit
 
 
@@ -84,7 +84,7 @@ def explain(job: JobFile) -> None:
     """Print the shared plan of a job's queries as a tree."""
     import catchment as ct
 
-    typer.echo(ct.plan(_queries(job)).explain())
+    typer.echo(ct.explain(ct.plan(_queries(job))))
 
 
 @app.command()

@@ -42,7 +42,7 @@ def progress(seconds: float) -> Iterator[Report]:
 def outcome(found: Outcome) -> None:
     """The demo's results and what was shared."""
     console = Console()
-    for name, table in found.last.items():
+    for name, table in sorted(found.last.items()):
         console.print(_windows(f"{name}: last of {found.results[name]:,} results", table))
     console.print(_sharing(found))
     rate = found.events / found.seconds / 1e6

@@ -240,7 +240,7 @@ class GroupState:
         starts = np.concatenate([self.store.starts, rest.start])
         kind, number = due(self.series, self.frontier, frontier, starts)
         if self.late:
-            again = touched(self.series, np.concatenate(self.late), horizon, self.frontier)
+            again = touched(self.series, np.concatenate(self.late), EARLIEST, self.frontier)
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
             self.late = []
         exact = self.group.way == "accumulators"

@@ -51,7 +51,8 @@ def _holding(series: Series, starts: Ints, low: Ints, high: Ints) -> Windows:
 
 def touched(series: Series, starts: Ints, after: int, upto: int) -> Windows:
     """The windows with `after < end <= upto` that hold a slice with one of these starts."""
-    low, high = series.ending_after(after), series.ending_after(upto) - 1
+    low = series.ending_after(after)
+    high = np.minimum(series.ending_after(upto) - 1, series.last)
     return _holding(series, np.unique(starts), low, high)
 
 

@@ -14,6 +14,7 @@ from catchment.engine.rows import Operators, computed
 from catchment.functions import function_of
 from catchment.model.plan import Answer, Plan
 from catchment.model.query import Aggregate
+from catchment.operators.base import QUIET
 from catchment.operators import Computed
 from catchment.operators.ragged import Field, Ints
 from catchment.operators.values import Mask
@@ -75,6 +76,7 @@ class Block:
         assert not isinstance(made, list)
         return made.slice(low, high - low)
 
+    @QUIET
     def _lower(self, aggregate: Aggregate, type: pa.DataType | None, low: int, high: int) -> pa.Array:
         if low == 0 and high == len(self):
             rows = self._cache.get("computed")

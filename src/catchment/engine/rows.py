@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.operators import Computed, Grouping, Input, Operator
-from catchment.operators.base import is_float, value_type
+from catchment.operators.base import QUIET, is_float, value_type
 from catchment.operators.ragged import Array, Field, Fields, Ints, concat, nbytes, take
 
 Operators = Mapping[str, Operator]
@@ -70,7 +70,7 @@ def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
         levels = np.empty(0, object) if values.dtype == object else None
         events = Input(none if levels is not None else values, nothing, none, lambda: none, levels)
         out[operator.ref.id] = operator.lift(events, Computed(operators, out))
-    return flat(out)
+    return flat({id: out[id] for id in operators})  # without those derived on the way
 
 
 def empty_type(operator: Operator) -> type:
@@ -111,6 +111,7 @@ def empty_names(operators: Operators) -> list[str]:
     return [f"{id}.{name}" for id, operator in operators.items() for name in operator.fields]
 
 
+@QUIET
 def merge_fields(
     fields: Mapping[str, Field], groups: Grouping, operators: Operators
 ) -> dict[str, Field]:

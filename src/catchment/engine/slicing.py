@@ -12,6 +12,7 @@ from catchment.engine.keys import LocalKeys
 from catchment.engine.rows import Rows, flat
 from catchment.model.plan import Group
 from catchment.model.window import Gap, Periodic
+from catchment.operators.base import QUIET
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
 from catchment.operators.ragged import Fields, Ints, take
 from catchment.operators.values import Column
@@ -180,6 +181,7 @@ def _grouping(codes: Ints, cells: int) -> tuple[Grouping, Ints]:
     return grouped(codes, cells)
 
 
+@QUIET
 def lift(
     batch: Batch, kept: Chosen, times: Ints, groups: Grouping, operators: Mapping[str, Operator]
 ) -> dict[str, Fields]:

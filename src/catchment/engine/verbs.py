@@ -67,6 +67,8 @@ def _slice_group(batch: Batch, group: Group, types: Types, node: int, seq: int) 
         code = codec.ints(table, settled.KEY)
         selection, columns = state.keys.selections[code], state.keys.take(code)
         table = table.drop_columns([settled.KEY])
+    if not table.num_rows:
+        columns = [column.slice(0, 0) for column in batch.keys(group.by).parts]
     return _stamped(table, group, types, selection, columns, node, seq)
 
 
@@ -88,7 +90,7 @@ def _stamped(
         "seq": pa.array(np.full(rows, seq, np.int64)),
         "selection": pa.array(selection),
     }
-    columns = {f"key {name}": column for name, column in zip(group.by, keys, strict=bool(rows))}
+    columns = {f"key {name}": column for name, column in zip(group.by, keys, strict=True)}
     whole = pa.table(stamp | columns | dict(zip(table.schema.names, table.columns, strict=True)))
     known = pa.schema([pa.field(text, kind) for text, kind in types.items() if text and kind])
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})

@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from catchment.errors import QueryError, did_you_mean
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields, Ints
+
+
+QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore")
+"""NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
 
 
 class OperatorRef(NamedTuple):

@@ -72,7 +72,9 @@ class Hll(Operator):
 
 def _hashable(value: Any) -> int | float | str:
     if isinstance(value, bytes):
-        return value.decode("latin-1")
+        value = value.decode("latin-1")
+    if value == "":
+        return "\0"  # a sketch passes over the empty text, but it is a value
     return value if isinstance(value, int | float | str) else str(value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from catchment.model.plan import StoreKind
 from catchment.model.window import Counted, Gap, Periodic, Window
@@ -31,6 +32,11 @@ def session_grid(windows: Sequence[Window]) -> int | None:
 
 
 def edges_of(windows: Sequence[Window]) -> Edges:
+    return _edges_of(tuple(windows))
+
+
+@lru_cache(maxsize=64)
+def _edges_of(windows: tuple[Window, ...]) -> Edges:
     periodic = [window for window in windows if isinstance(window, Periodic)]
     return Edges(periodic, session_grid(windows))
 
@@ -46,7 +52,7 @@ def slicing_loses(windows: Sequence[Window], rate: float) -> str | None:
         return None
     series = [window for window in windows if isinstance(window, Periodic)]
     updates = sum(overlap(window) for window in series)
-    edges = edges_of(windows).rate()
+    edges = edges_of(windows).rate
     if updates < 2 or edges == 0 or rate / edges >= FEW_EVENTS:
         return None
     sliced = 1 + updates * min(1.0, edges / rate)
@@ -60,7 +66,7 @@ def slicing_loses(windows: Sequence[Window], rate: float) -> str | None:
 
 def slices_per_window(windows: Sequence[Window]) -> float:
     """The largest number of slices that one window is assembled from."""
-    rate = edges_of(windows).rate()
+    rate = edges_of(windows).rate
     most = 1.0
     for window in windows:
         if isinstance(window, Periodic):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -49,12 +50,13 @@ class Edges:
         end = int(np.searchsorted(edges, high, side="right")) + 1
         return edges[begin:end]
 
+    @cached_property
     def rate(self) -> float:
         """Distinct edges per second, counted over a while long enough to be typical."""
         if not len(self.slides):
             return 0.0
         per_second = float((1e6 / self.slides).sum())
-        span = int(min(3_600e6, max(60e6, float(self.slides.max())), 2e5 / per_second * 1e6))
+        span = int(min(3_600e6, max(60e6, float(self.slides.max())), 2e4 / per_second * 1e6))
         span = max(span, int(self.slides.min()))
         inside = self.between(0, span - 1)
         return float(len(inside) - 1) / (span / 1e6)

@@ -71,7 +71,7 @@ def _alone(group: Group, plan: Plan) -> str:
 def _slices(group: Group) -> str:
     if group.way == "accumulators":
         return "one accumulator per window and key, no slices"
-    rate = edges_of(group.windows).rate() * 60
+    rate = edges_of(group.windows).rate * 60
     text = f"slices a minute: {rate:,.4g} from edges known ahead" if rate else "no edges known ahead"
     grid = session_grid(group.windows)
     if grid is not None:

@@ -117,14 +117,19 @@ def _like(text: str, pattern: str) -> bool:
     return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
+def _fitting(a: Any) -> Any:
+    """NULL for an integer that int64 cannot hold."""
+    return None if isinstance(a, int) and not -(2**63) <= a < 2**63 else a
+
+
 def _whole(rounding: Callable[[float], int]) -> Callable[[float], Any]:
     return lambda a: rounding(a) if math.isfinite(a) else None  # no integer is infinite
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    exp.Add: lambda a, b: a + b,
-    exp.Sub: lambda a, b: a - b,
-    exp.Mul: lambda a, b: a * b,
+    exp.Add: lambda a, b: _fitting(a + b),
+    exp.Sub: lambda a, b: _fitting(a - b),
+    exp.Mul: lambda a, b: _fitting(a * b),
     exp.Div: _divide,
     exp.Mod: _remainder,
     exp.Pow: _power,

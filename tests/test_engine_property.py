@@ -1,0 +1,142 @@
+"""Random queries of all types together, on random streams, against brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import catchment as ct
+from catchment.engine import engine as engines
+from catchment.model.plan import Plan
+from catchment.testing.compare import assert_same
+from catchment.testing.oracle import oracle, oracle_run
+from catchment.testing.strategies import Scenario, scenarios, to_table
+
+Change = Callable[[ct.Engine], ct.Engine]
+
+
+def check(scenario: Scenario, between_steps: Change = lambda engine: engine) -> ct.Engine:
+    """Runs a scenario and compares every step with the oracle's."""
+    engine = ct.Engine(scenario.queries, **scenario.settings)
+    expected = iter(oracle_run(scenario.queries, scenario.steps, **scenario.settings))
+    for number, step in enumerate(scenario.steps):
+        if step[0] == "push":
+            engine.push(to_table(step[1]))
+        else:
+            out = engine.close() if step[0] == "close" else engine.advance(step[1])
+            for name, rows in next(expected).items():
+                assert_same(rows, out[name], f"step {number} {step}, query {name}")
+        engine = between_steps(engine)
+    stats = engine.stats
+    assert stats.accepted + stats.late + stats.bad + stats.duplicates == stats.events
+    return engine
+
+
+@given(scenarios())
+def test_any(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@given(scenarios(late="update"))
+def test_updates(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@pytest.mark.parametrize("kind", ["session", "cut", "between", "count_sliding", "sliding"])
+@given(data=st.data())
+def test_updates_of_one_kind(kind: str, data: st.DataObject) -> None:
+    check(data.draw(scenarios(late="update", max_queries=2, kinds=[kind])))
+
+
+@given(scenarios(special=True))
+def test_nan_and_infinity(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@given(scenarios(huge=True))
+def test_overflow(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@given(scenarios(approximate=True))
+def test_approximate(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@given(scenarios())
+def test_a_snapshot_between_any_two_steps_changes_nothing(scenario: Scenario) -> None:
+    check(scenario, lambda engine: ct.Engine.restore(engine.snapshot()))
+
+
+@pytest.mark.parametrize("store", ["lazy", "eager"])
+@given(scenario=scenarios())
+def test_both_stores(store: str, scenario: Scenario) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "replan", forced(store=store))
+        check(scenario)
+
+
+@given(scenarios(kinds=["tumbling", "sliding", "fixed"]))
+def test_accumulators(scenario: Scenario) -> None:
+    """At next to no events a second, every window gets an accumulator of its own."""
+    engine = ct.Engine(scenario.queries, **scenario.settings, rate=1e-6)
+    expected = iter(oracle_run(scenario.queries, scenario.steps, **scenario.settings))
+    for step in scenario.steps:
+        if step[0] == "push":
+            engine.push(to_table(step[1]))
+        else:
+            out = engine.close() if step[0] == "close" else engine.advance(step[1])
+            for name, rows in next(expected).items():
+                assert_same(rows, out[name], name)
+
+
+def forced(**changes: Any) -> Callable[..., tuple[Plan, dict[int, int]]]:
+    """A planner that overrules the store of every group that may have either."""
+    honest = engines.replan
+
+    def plan(before: Plan, queries: Iterable[ct.Query], rate: float) -> tuple[Plan, dict[int, int]]:
+        made, lineage = honest(before, queries, rate)
+        groups = [
+            group if "order of time" in group.why else replace(group, **changes)
+            for group in made.groups
+        ]
+        return replace(made, groups=tuple(groups)), lineage
+
+    return plan
+
+
+@given(scenario=scenarios(late="none"), data=st.data())
+def test_nodes_and_merge_orders(scenario: Scenario, data: st.DataObject) -> None:
+    """Events split over nodes, sliced there, merged in any tree, give what one engine gives."""
+    queries = [query for query in scenario.queries if not query.distinct_on]
+    if not queries or not scenario.events:
+        return
+    plan = ct.Plan.from_bytes(ct.plan(queries).to_bytes())
+    events = scenario.events
+    nodes = max(scenario.nodes) + 1
+    parts, ordered = [], []
+    for node in range(nodes):
+        mine = [row for row, place in zip(events, scenario.nodes, strict=True) if place == node]
+        ordered += mine
+        cut = data.draw(st.integers(0, len(mine)))
+        for seq, rows in enumerate((mine[:cut], mine[cut:])):
+            arrival = 0 if seq == 0 else cut
+            parts.append(ct.slice(to_table(rows), plan, node=node, seq=seq, arrival=arrival))
+    parts = data.draw(st.permutations(parts + parts[: data.draw(st.integers(0, len(parts)))]))
+    middle = data.draw(st.integers(0, len(parts)))
+    whole = [parts] if middle in (0, len(parts)) else [parts[:middle], parts[middle:]]
+    if len(whole) == 2 and _overlap(*whole):
+        whole = [parts]  # what was merged has a new identity: a copy must come before that
+    merged = [ct.merge(some, plan, node=9, seq=n) for n, some in enumerate(whole)]
+    results = ct.assemble(ct.merge(merged, plan), None, plan)
+    for name, rows in oracle(queries, ordered).items():
+        assert_same(rows, results[name], name)
+
+
+def _overlap(one: list[Any], two: list[Any]) -> bool:
+    return any(a is b for a in one for b in two)
