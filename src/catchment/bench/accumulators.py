@@ -41,9 +41,17 @@ class Moments(Accumulator):
         self.count: Ints = np.zeros(0, np.int64)
 
     def update(self, keys: Ints, values: Floats) -> None:
-        self.count = _plus(self.count, np.bincount(keys))
-        if self.function != "count":
-            self.total = _plus(self.total, np.bincount(keys, weights=values))
+        if self.function == "count":
+            self.count = _plus(self.count, np.bincount(keys))
+            return
+        total = np.bincount(keys, weights=values)
+        self.total = _plus(self.total, total)
+        if self.function == "avg":
+            self.count = _plus(self.count, np.bincount(keys))
+            return
+        seen = np.zeros(len(total), np.int64)  # a sum need not count, only know that it has events
+        seen[keys] = 1
+        self.count = _plus(self.count, seen)
 
     def merged(self, others: Sequence[Self]) -> Self:
         out = type(self)(self.function)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,7 +204,8 @@ def _tumble(query: Query) -> Tumble:
     )
 
 
-def _numpy(column: pa.ChunkedArray) -> Any:
+def _numpy(column: Any) -> Any:
+    """A column as an array, without a copy if it is one piece."""
     return column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
 
 
@@ -223,7 +225,7 @@ def _pieces(batch: Columns, edges: Ints) -> Iterator[tuple[int, Rows]]:
         return
     if batch.in_order:
         bounds = [0, *np.searchsorted(batch.times, edges[1:]).tolist(), len(batch.times)]
-        for place, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for place, (low, high) in enumerate(pairwise(bounds)):
             if low < high:
                 yield place, slice(low, high)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ def workload(
         arrival = times + np.where(behind, random.integers(1, LATE_BY + 1, events), 0)
         order = np.argsort(arrival, kind="stable")
         times, arrival = times[order], arrival[order]
-    columns = {"ts": pa.array(times).view(pa.timestamp("us", "UTC"))}
+    columns: dict[str, Any] = {"ts": pa.array(times).view(pa.timestamp("us", "UTC"))}
     if keys:
         columns["k"] = _keys(random.integers(0, keys, events), keys, strings)
     columns["v"] = pa.array(random.random(events))
@@ -72,11 +72,11 @@ def workload(
     return Workload(tuple(steps), events, _words(events, rate, batch, keys, late, pauses))
 
 
-def _keys(codes: Ints, keys: int, strings: bool) -> pa.Array:
+def _keys(codes: Ints, keys: int, strings: bool) -> Any:
     if not strings:
         return pa.array(codes)
     names = pa.array([f"sensor-{number:06d}" for number in range(keys)])
-    return names.take(pa.array(codes))
+    return names.take(codes)
 
 
 def _part(table: pa.Table, at: int, size: int) -> pa.Table:
@@ -120,10 +120,8 @@ def ours(queries: Sequence[ct.Query], load: Workload) -> Callable[[], Callable[[
 
 def tumbling(lengths: Sequence[int], *aggregates: ct.Aggregate, by: str = "") -> list[ct.Query]:
     """A query of each length (in microseconds); the aggregates take turns."""
+    turns = [aggregates[n % len(aggregates)] for n in range(len(lengths))]
     return [
-        ct.Query(
-            f"q{n}", aggregates[n % len(aggregates)],
-            by=by or (), window=ct.tumbling(f"{length}us"),
-        )  # fmt: skip
-        for n, length in enumerate(lengths)
+        ct.Query(f"q{n}", aggregate, by=by or (), window=ct.tumbling(f"{length}us"))
+        for n, (length, aggregate) in enumerate(zip(lengths, turns, strict=True))
     ]

@@ -22,7 +22,7 @@ class Chosen(NamedTuple):
     selection: Ints | None
 
     def of(self, values: Array) -> Array:
-        return values if self.rows is None else values[self.rows]
+        return values if self.rows is None else values.take(self.rows)
 
     def where(self, keep: Mask) -> Chosen:
         """The chosen events kept."""
@@ -53,6 +53,25 @@ class Batch:
     @cached_property
     def in_order(self) -> bool:
         return bool((self.times[1:] >= self.times[:-1]).all())
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The earliest and the latest time."""
+        if self.in_order:
+            return int(self.times[0]), int(self.times[-1])
+        return int(self.times.min()), int(self.times.max())
+
+    def where(self, keep: Mask) -> Batch:
+        """The events kept."""
+        kept = Batch(self.table.filter(pa.array(keep)), self.times[keep], self.arrival)
+        kept.arrivals = self.arrivals[keep]
+        return kept
+
+    def at(self, time: int) -> Batch:
+        """The same events, all at one time."""
+        moved = Batch(self.table, np.full(len(self), time, np.int64), self.arrival)
+        moved.arrivals = self.arrivals
+        return moved
 
     def array(self, expression: str) -> pa.Array:
         """The values of an SQL expression."""

@@ -17,10 +17,10 @@ from catchment.engine.complete import to_block
 from catchment.engine.group import GroupState
 from catchment.engine.results import NamesOf, Results, Shape
 from catchment.engine.stats import Stats
-from catchment.engine.times import times_of
+from catchment.engine.times import out_of_range, times_of
 from catchment.errors import DataError, QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
-from catchment.model.plan import Plan
+from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
 from catchment.model.window import Gap, Periodic
 from catchment.operators.ragged import Ints
@@ -31,6 +31,8 @@ from catchment.planner.group import DEFAULT_RATE
 
 Late = Literal["drop", "update", "collect"]
 LATE: tuple[Late, ...] = ("drop", "update", "collect")
+_PIECE = 1 << 20
+"""Rows worked on at once: what lies between two steps should not leave the cache by far."""
 T = TypeVar("T", bound=str)
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
@@ -89,9 +91,13 @@ class Engine:
     def _replanned(self) -> None:
         self._names = NamesOf(self.plan)
         self._needed = set().union(*(columns_of(group) for group in self.plan.groups))
-        self._shapes: dict[int, Shape] = {
-            group.id: Shape({}, {}, self.late == "update") for group in self.plan.groups
-        }
+        self._shapes = {group.id: self._shape(group, {None: None}, {}) for group in self.plan.groups}
+
+    def _shape(self, group: Group, types: Types, keys: dict[str, pa.DataType]) -> Shape:
+        return Shape(group, types, keys, self._updates(group))
+
+    def _updates(self, group: Group) -> bool:
+        return self.late == "update" and group.measure == "event"
 
     @property
     def keep(self) -> int:
@@ -116,15 +122,23 @@ class Engine:
             )  # fmt: skip
         if self.schema is None:
             self._bind(table.schema)
+        for begin in range(0, max(table.num_rows, 1), _PIECE):
+            self._push(table.slice(begin, _PIECE))
+
+    def _push(self, table: pa.Table) -> None:
         assert self.schema is not None
         read = conform(table, self.schema, self._needed | {self.time})
         times, good = times_of(read.column(self.time))
         arrival = self.counts["events"]
         self.counts["events"] += len(times)
+        batch = Batch(read, times, arrival)
+        if len(batch) and not EARLIEST < batch.span[0] <= batch.span[1] < LATEST:
+            far = out_of_range(times)
+            good = ~far if good is None else good & ~far
         if good is not None:
             self._set_aside(table, good)
-        fit = self._on_time(table, times, good)
-        self._push_groups(read, times, fit, arrival)
+        fit = self._on_time(table, batch, good)
+        self._push_groups(batch if fit is None else batch.where(fit))
 
     def _set_aside(self, table: pa.Table, good: Mask) -> None:
         bad = table.filter(pa.array(~good))
@@ -136,40 +150,33 @@ class Engine:
             )  # fmt: skip
         self._bad_rows.append(bad)
 
-    def _on_time(self, table: pa.Table, times: Ints, good: Mask | None) -> Mask | None:
+    def _on_time(self, table: pa.Table, batch: Batch, good: Mask | None) -> Mask | None:
         """Which events take part (None: all); the late are counted, and collected if so asked."""
-        if not len(times):
-            return good
         oldest = self.frontier - self.keep
         fit = good
-        if int(times.min()) < oldest:
-            late = times < oldest if good is None else good & (times < oldest)
+        if len(batch) and batch.span[0] < oldest:
+            late = batch.times < oldest if good is None else good & (batch.times < oldest)
             fit = ~late if good is None else good & ~late
             self.counts["late"] += int(late.sum())
             if self.late == "collect" and late.any():
                 self._late_rows.append(table.filter(pa.array(late)))
-        if self.late == "update":
-            behind = times < self.frontier
-            self.counts["updates"] += int((behind if fit is None else behind & fit).sum())
         return fit
 
-    def _push_groups(self, read: pa.Table, times: Ints, fit: Mask | None, arrival: int) -> None:
-        kept, moments = read, times
-        if fit is not None:
-            kept, moments = read.filter(pa.array(fit)), times[fit]
-        batch = Batch(kept, moments, arrival)
-        if fit is not None:
-            batch.arrivals = arrival + np.flatnonzero(fit)
-        if len(moments):
-            self.newest = max(self.newest, int(moments.max()))
-        repeated = np.ones(len(batch), np.bool_)
+    def _push_groups(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        low, high = batch.span
+        if self.late == "update" and low < self.frontier:
+            self.counts["updates"] += int((batch.times < self.frontier).sum())
+        self.newest = max(self.newest, high)
+        dropped: list[Mask | None] = []
         for group in self.plan.groups:
-            events = batch
-            if group.measure == "processing":
-                events = Batch(kept, np.full(len(batch), self.clock(), np.int64), arrival)
-            dropped = self.states[group.id].push(events)
-            repeated &= np.zeros(1, np.bool_) if dropped is None else dropped
-        duplicates = int(repeated.sum()) if self.plan.groups else 0
+            events = batch if group.measure == "event" else batch.at(self.clock())
+            dropped.append(self.states[group.id].push(events))
+        # A duplicate is an event that every group dropped.
+        masks = [mask for mask in dropped if mask is not None]
+        repeats = bool(masks) and len(masks) == len(dropped)
+        duplicates = int(np.logical_and.reduce(masks).sum()) if repeats else 0
         self.counts["duplicates"] += duplicates
         self.counts["accepted"] += len(batch) - duplicates
 
@@ -261,27 +268,18 @@ class Engine:
         types = bind_types(self.plan, schema, self.time)
         self.schema = schema
         for group in self.plan.groups:
-            updates = self.late == "update" and group.measure == "event"
-            self.states[group.id] = GroupState(group, types[group.id], updates)
-            shape = self._shapes[group.id]
-            shape.types = types[group.id]
-            shape.updates = updates
-            shape.key_types = {name: _key_type(schema.field(name).type) for name in group.by}
+            self.states[group.id] = GroupState(group, types[group.id], self._updates(group))
+            keys = {name: _key_type(schema.field(name).type) for name in group.by}
+            self._shapes[group.id] = self._shape(group, types[group.id], keys)
 
-    def adopt(self, plan: Plan, types: Mapping[int, Types]) -> None:
-        """Runs a plan made elsewhere, over partials made elsewhere."""
+    def adopt(self, plan: Plan, partials: Mapping[int, tuple[Types, dict[str, pa.DataType]]]) -> None:
+        """Runs a plan made elsewhere over partials, given the types of their values and keys."""
         self.plan = plan
         self._replanned()
         for group in plan.groups:
-            bound = types.get(group.id, {})
-            self.states[group.id] = GroupState(group, bound, updates=False)
-            self._shapes[group.id].types = bound
-
-    def set_keys(self, group: int, table: pa.Table) -> None:
-        """Tells the types of a group's keys, from a table of its partials."""
-        names = self.plan.groups[group].by
-        kinds = {name: table.schema.field(f"key {name}").type for name in names}
-        self._shapes[group].key_types = kinds
+            types, keys = partials.get(group.id, ({None: None}, {}))
+            self.states[group.id] = GroupState(group, types, updates=False)
+            self._shapes[group.id] = self._shape(group, types, keys)
 
     # -- state -----------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Operators, computed
 from catchment.functions import function_of
-from catchment.model.plan import Answer, Plan
+from catchment.model.plan import Group, Plan
 from catchment.model.query import Aggregate
+from catchment.model.window import Counted
 from catchment.operators.base import QUIET
-from catchment.operators import Computed
 from catchment.operators.ragged import Field, Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
@@ -39,93 +39,121 @@ class Block:
     index: Ints | None = None
     revision: Ints | None = None
     retracted: Mask | None = None
-    _cache: dict[object, pa.Array | list[pa.Array]] = field(default_factory=dict)
+    _tables: dict[int, pa.Table] = field(default_factory=dict)
+    _lowered: dict[Text, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.key)
 
-    def bounds(self, low: int, high: int) -> list[pa.Array]:
-        """The columns that every answer has: keys, start, end, and index where there is one."""
-        made = self._cache.get("bounds")
-        if made is None:
-            made = [
-                *self.keys.take(self.key), _times(self.start), _times(self.end),
-                *([] if self.index is None else [pa.array(self.index)]),
-            ]  # fmt: skip
-            self._cache["bounds"] = made
-        return [column.slice(low, high - low) for column in made]
+    def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table:
+        """The rows `[low, high)` as an answer's results.
 
-    def marks(self, low: int, high: int) -> list[pa.Array]:
-        if self.revision is None or self.retracted is None:
-            return []
-        return [pa.array(self.revision[low:high]), pa.array(self.retracted[low:high])]
+        Where most windows of the group have the same aggregates, all are made at once and cut.
+        """
+        form = shape.forms[answer]
+        if not form.common:
+            return self._make(shape, form, low, high)
+        if form.number not in self._tables:
+            self._tables[form.number] = self._make(shape, form, 0, len(self))
+        return self._tables[form.number].slice(low, high - low)
 
-    def lowered(self, aggregate: Aggregate, type: pa.DataType | None, low: int, high: int) -> pa.Array:
-        """An aggregate's results: of the whole block at once where much of it is asked for."""
-        key = (aggregate.function, aggregate.column, aggregate.params)
-        made = self._cache.get(key)
-        if made is None and (high - low) * 2 < len(self):
-            # Other windows' rows may have no use for this function: lower only what is asked for.
-            parts = self._cache.setdefault((key, "asked"), [])
-            assert isinstance(parts, list)
-            parts.extend([pa.nulls(0)] * (high - low))
-            if len(parts) * 2 < len(self):
-                return self._lower(aggregate, type, low, high)
-        if made is None:
-            made = self._cache[key] = self._lower(aggregate, type, 0, len(self))
-        assert not isinstance(made, list)
-        return made.slice(low, high - low)
+    def _make(self, shape: Shape, form: Form, low: int, high: int) -> pa.Table:
+        columns = [*self.keys.take(self.key[low:high])]
+        columns += [_times(self.start[low:high]), _times(self.end[low:high])]
+        if self.index is not None:
+            columns.append(pa.array(self.index[low:high]))
+        columns += self._lower(shape, form, low, high)
+        if self.revision is not None and self.retracted is not None:
+            columns += [pa.array(self.revision[low:high]), pa.array(self.retracted[low:high])]
+        return pa.Table.from_arrays(columns, schema=shape.schema(form, self.index is not None))
 
     @QUIET
-    def _lower(self, aggregate: Aggregate, type: pa.DataType | None, low: int, high: int) -> pa.Array:
-        if low == 0 and high == len(self):
-            rows = self._cache.get("computed")
-            if rows is None:
-                rows = computed(self.operators, self.fields)  # type: ignore[assignment]
-                self._cache["computed"] = rows  # type: ignore[assignment]
-        else:
-            part = {name: column[low:high] for name, column in self.fields.items()}
-            rows = computed(self.operators, part)  # type: ignore[assignment]
-        assert isinstance(rows, Computed)
-        result = function_of(aggregate).lower(aggregate, rows, type)
-        if self.retracted is not None and self.retracted[low:high].any():
-            gone = pa.array(self.retracted[low:high])
-            result = pc.if_else(gone, pa.scalar(None, result.type), result)
-        return result
+    def _lower(self, shape: Shape, form: Form, low: int, high: int) -> list[pa.Array]:
+        whole = low == 0 and high == len(self)
+        fields = self.fields if whole else {n: c[low:high] for n, c in self.fields.items()}
+        rows = computed(self.operators, fields)
+        columns = []
+        for aggregate in form.aggregates:
+            text = (aggregate.function, aggregate.column, aggregate.params)
+            made = self._lowered.get(text) if whole else None
+            if made is None:
+                made = function_of(aggregate).lower(aggregate, rows, shape.types[aggregate.column])
+                made = self._blank(made, low, high)
+                if whole:
+                    self._lowered[text] = made
+            columns.append(made)
+        return columns
+
+    def _blank(self, values: pa.Array, low: int, high: int) -> pa.Array:
+        """Nulls in the rows of windows that are no more."""
+        if self.retracted is None or not self.retracted[low:high].any():
+            return values
+        return pc.if_else(
+            pa.array(self.retracted[low:high]), pa.scalar(None, values.type), values
+        )
 
 
 def _times(values: Ints) -> pa.Array:
     return pa.array(values, pa.int64()).view(TIME)
 
 
-@dataclass(slots=True)
+Text = tuple[str, str | None, tuple[object, ...]]
+
+
+class Form(NamedTuple):
+    """Aggregates that some answers of a group have in common, and whether most windows do."""
+
+    number: int
+    aggregates: tuple[Aggregate, ...]
+    common: bool
+
+
 class Shape:
-    """What the results of a group look like: types by column, and whether they carry revisions."""
+    """What the results of a group look like."""
 
-    key_types: dict[str, pa.DataType]
-    types: Mapping[str | None, pa.DataType | None]
-    updates: bool
-    _schemas: dict[tuple[Answer, bool], pa.Schema] = field(default_factory=dict)
+    def __init__(
+        self, group: Group, types: Mapping[str | None, pa.DataType | None],
+        key_types: Mapping[str, pa.DataType], updates: bool,
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.types = types
+        self.key_types = key_types
+        self.updates = updates
+        self.forms = _forms(group)
+        self._schemas: dict[tuple[int, bool], pa.Schema] = {}
 
-    def schema(self, answer: Answer, by: tuple[str, ...], counted: bool) -> pa.Schema:
-        key = (answer, counted)
+    def schema(self, form: Form, counted: bool) -> pa.Schema:
+        key = (form.number, counted)
         if key not in self._schemas:
-            fields = [pa.field(name, self.key_types.get(name, pa.null())) for name in by]
-            fields += [pa.field("window_start", TIME), pa.field("window_end", TIME)]
-            if counted:
-                fields.append(pa.field("window_index", pa.int64()))
-            for aggregate in answer.aggregates:
-                kind = self.types.get(aggregate.column)
-                fields.append(pa.field(aggregate.label, self._result(aggregate, kind)))
-            if self.updates:
-                fields += [pa.field("revision", pa.int64()), pa.field("retracted", pa.bool_())]
-            self._schemas[key] = pa.schema(fields)
+            self._schemas[key] = self._schema(form, counted)
         return self._schemas[key]
 
-    def _result(self, aggregate: Aggregate, kind: pa.DataType | None) -> pa.DataType:
-        if aggregate.column is not None and kind is None:
-            return pa.null()  # nothing was pushed yet
-        return function_of(aggregate).result(aggregate, kind)
+    def _schema(self, form: Form, counted: bool) -> pa.Schema:
+        fields = [pa.field(name, self.key_types.get(name, pa.null())) for name in self.group.by]
+        fields += [pa.field("window_start", TIME), pa.field("window_end", TIME)]
+        if counted:
+            fields.append(pa.field("window_index", pa.int64()))
+        for aggregate in form.aggregates:
+            unknown = aggregate.column is not None and aggregate.column not in self.types
+            kind = self.types.get(aggregate.column)
+            result = pa.null() if unknown else function_of(aggregate).result(aggregate, kind)
+            fields.append(pa.field(aggregate.label, result))
+        if self.updates:
+            fields += [pa.field("revision", pa.int64()), pa.field("retracted", pa.bool_())]
+        return pa.schema(fields)
+
+    def empty(self, answer: int) -> pa.Table:
+        window = self.group.windows[self.group.answers[answer].window]
+        return self.schema(self.forms[answer], isinstance(window, Counted)).empty_table()
+
+
+def _forms(group: Group) -> list[Form]:
+    windows: dict[tuple[Aggregate, ...], set[int]] = {}
+    for answer in group.answers:
+        windows.setdefault(answer.aggregates, set()).add(answer.window)
+    numbers = {aggregates: number for number, aggregates in enumerate(windows)}
+    most = {aggregates: 2 * len(w) >= len(group.windows) for aggregates, w in windows.items()}
+    return [Form(numbers[a.aggregates], a.aggregates, most[a.aggregates]) for a in group.answers]
 
 
 class Limit(NamedTuple):
@@ -160,7 +188,7 @@ class Results(Mapping[str, pa.Table]):
         self._shapes = shapes
         self._names = names
         self._parts: dict[Place, list[tuple[Block, int, int]]] = {}
-        self._made: dict[str, pa.Table] = {}
+        self._made: dict[tuple[int, int], pa.Table] = {}
 
     def add(self, group: int, block: Block, spans: list[tuple[int, int, int, int]]) -> None:
         """Adds a block whose rows `[low, high)` are of a window and selection."""
@@ -168,34 +196,25 @@ class Results(Mapping[str, pa.Table]):
             if high > low:
                 self._parts.setdefault((group, window, selection), []).append((block, low, high))
 
-    def _place(self, name: str) -> tuple[Place, Answer]:
+    def _place(self, name: str) -> tuple[Place, int]:
         group, number = self._plan.names[name]
         answer = self._plan.groups[group].answers[number]
-        return (group, answer.window, answer.selection), answer
+        return (group, answer.window, answer.selection), number
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._made:
-            self._made[name] = self._table(name)
-        return self._made[name]
-
-    def _table(self, name: str) -> pa.Table:
         place, answer = self._place(name)
-        group = self._plan.groups[place[0]]
+        table = self._made.get((place[0], answer))
+        if table is None:
+            table = self._made[place[0], answer] = self._table(place, answer)
+        return self._limits[name].within(table) if name in self._limits else table
+
+    def _table(self, place: Place, answer: int) -> pa.Table:
         shape = self._shapes[place[0]]
-        counted = hasattr(group.windows[answer.window], "step")
-        schema = shape.schema(answer, group.by, counted)
-        tables = []
-        for block, low, high in self._parts.get(place, ()):
-            columns = block.bounds(low, high)
-            for aggregate in answer.aggregates:
-                kind = shape.types.get(aggregate.column)
-                columns.append(block.lowered(aggregate, kind, low, high))
-            tables.append(pa.Table.from_arrays(columns + block.marks(low, high), schema=schema))
+        parts = self._parts.get(place, ())
+        tables = [block.table(shape, answer, low, high) for block, low, high in parts]
         if not tables:
-            return schema.empty_table()
-        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        limit = self._limits.get(name)
-        return table if limit is None else limit.within(table)
+            return shape.empty(answer)
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
     def __iter__(self) -> Iterator[str]:
         for place in self._parts:

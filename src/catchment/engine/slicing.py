@@ -9,7 +9,7 @@ import numpy as np
 
 from catchment.engine.batch import Batch, Chosen
 from catchment.engine.keys import LocalKeys
-from catchment.engine.rows import Rows, flat
+from catchment.engine.rows import Rows, concat_rows, flat, no_rows
 from catchment.model.plan import Group
 from catchment.model.window import Gap, Periodic
 from catchment.operators.base import QUIET
@@ -44,48 +44,67 @@ class Slicer:
         self.operators = operators
         self.edges = edges_of(group.windows)
         self.gap = session_grid(group.windows)
-        self.with_ends = any(isinstance(window, Gap) for window in group.windows)
+        gaps = [window.gap for window in group.windows if isinstance(window, Gap)]
+        self.smallest_gap = min(gaps, default=0)
         coarse = [w for w in group.windows if isinstance(w, Periodic)]
         self.coarse = Edges(coarse) if self.gap else self.edges
 
     def slice(self, batch: Batch, kept: Chosen) -> Sliced:
-        """The partials of a batch, one row per slice and key."""
-        times = kept.of(batch.times)
+        """The partials of a batch, one row per slice and key, or a few."""
         keys = batch.keys(self.group.by)
+        parts = [self._part(batch, some, order, keys) for some, order in self._split(batch, kept)]
+        rows = concat_rows([part for part, _ in parts], self.operators)
+        return Sliced(rows, keys, sum(calls for _, calls in parts))
+
+    def _split(self, batch: Batch, kept: Chosen) -> list[tuple[Chosen, bool]]:
+        """The events, and whether they are in order.
+
+        Without keys, events in order need no scatter: where most are, those that came late are
+        sliced apart. To merge their partials costs nothing against that.
+        """
+        if batch.in_order or self.group.by or len(self.group.selections) > 1:
+            return [(kept, batch.in_order)]
+        times = kept.of(batch.times)
+        in_time = times == np.maximum.accumulate(times)
+        if 2 * np.count_nonzero(in_time) < len(times) or self.group.way == "accumulators":
+            return [(kept, False)]
+        rows = np.flatnonzero(in_time), np.flatnonzero(~in_time)
+        if kept.rows is not None:
+            rows = kept.rows[rows[0]], kept.rows[rows[1]]
+        return [(Chosen(rows[0], None), True), (Chosen(rows[1], None), False)]
+
+    def _part(
+        self, batch: Batch, kept: Chosen, in_order: bool, keys: LocalKeys
+    ) -> tuple[Rows, int]:
+        times = kept.of(batch.times)
+        if not len(times):
+            return no_rows(self.operators), 0
         code = None if keys.codes is None else kept.of(keys.codes)
         if kept.selection is not None:
             base = kept.selection * keys.count
             code = base if code is None else base + code
-        calls = len(times) * len(self.operators)
-        if not len(times):
-            code, groups, start, end = times, Grouping(times, 0), times, times
-            present = times
-        elif self.group.way == "accumulators":
-            batch, kept, times, groups, start, end, present = self._by_window(
-                batch, kept, times, code, keys.count
-            )
-            calls = len(times) * len(self.operators)
+        if self.group.way == "accumulators":
+            kept, groups, start, end, present = self._by_window(kept, times, code, keys.count)
+            times = kept.of(batch.times)
         else:
-            groups, start, end, present = self._by_slice(batch, times, code, keys.count)
-        rows = self._rows(batch, kept, times, groups, start, end, present)
-        return Sliced(rows, keys, calls)
+            groups, start, end, present = self._by_slice(times, code, keys.count, in_order)
+        rows = self._rows(batch, kept, times, in_order, groups, start, end, present)
+        return rows, len(times) * len(self.operators)
 
     def _by_slice(
-        self, batch: Batch, times: Ints, code: Ints | None, keys: int
+        self, times: Ints, code: Ints | None, keys: int, in_order: bool
     ) -> tuple[Grouping, Ints, Ints, Ints]:
         """Groups events by slice and key: the grouping, and each group's bounds and key."""
         width = keys * len(self.group.selections)
-        in_order = batch.in_order
-        low, high = (
-            (int(times[0]), int(times[-1])) if in_order else (int(times.min()), int(times.max()))
-        )
+        low, high = int(times[0]), int(times[-1])
+        if not in_order:
+            low, high = int(times.min()), int(times.max())
         if self.gap and (high - low) // self.gap > _FINEST * len(times):
             return self._by_gap(times, code)
         edges = self.edges.between(low, high)
         slices = len(edges) - 1
         if in_order:
-            bounds = np.searchsorted(times, edges[1:-1])
-            starts = np.concatenate([[0], bounds])
+            starts = np.concatenate([[0], np.searchsorted(times, edges[1:-1])])
             lengths = np.diff(starts, append=len(times))
             if code is None:
                 filled = np.flatnonzero(lengths)
@@ -108,7 +127,8 @@ class Slicer:
         if cells > max(2 * len(times), 1 << 16):
             return np.searchsorted(inner, times, side="right").astype(np.int64, copy=False)
         table = np.searchsorted(inner, origin + np.arange(cells) * unit, side="right")
-        return table[(times - origin) // unit]
+        cell = (times - origin).view(np.uint64) // np.uint64(unit)  # faster than signed
+        return table.take(cell.view(np.int64))
 
     def _by_gap(self, times: Ints, code: Ints | None) -> tuple[Grouping, Ints, Ints, Ints]:
         """Groups events that no break and no edge parts: sessions with gaps too fine for a grid."""
@@ -130,8 +150,8 @@ class Slicer:
         return groups, ordered[heads], edges[place[heads] + 1], owner[heads]
 
     def _by_window(
-        self, batch: Batch, kept: Chosen, times: Ints, code: Ints | None, keys: int
-    ) -> tuple[Batch, Chosen, Ints, Grouping, Ints, Ints, Ints]:
+        self, kept: Chosen, times: Ints, code: Ints | None, keys: int
+    ) -> tuple[Chosen, Grouping, Ints, Ints, Ints]:
         """Groups events by window and key, once for every window that holds them."""
         (window,) = (w for w in self.group.windows if isinstance(w, Periodic))
         width = keys * len(self.group.selections)
@@ -155,22 +175,51 @@ class Slicer:
         groups, present = _grouping((number - lowest) * width + key, span * width)
         place, owner = np.divmod(present, width)
         start = window.offset + (place + lowest) * window.slide
-        return batch, chosen, chosen.of(batch.times), groups, start, start + window.length, owner
+        return chosen, groups, start, start + window.length, owner
 
     def _rows(
-        self, batch: Batch, kept: Chosen, times: Ints, groups: Grouping,
+        self, batch: Batch, kept: Chosen, times: Ints, in_order: bool, groups: Grouping,
         start: Ints, end: Ints, key: Ints,
     ) -> Rows:  # fmt: skip
         fields = flat(lift(batch, kept, times, groups, self.operators))
-        first = last = start
-        if self.with_ends and len(times):
-            first, last = groups.min(times), groups.max(times)
+        present = None
         if groups.n > len(start):  # some groups of a dense grouping are empty
             present = np.flatnonzero(groups.count)
             fields = {name: take(column, present) for name, column in fields.items()}
-            if self.with_ends:
-                first, last = first[present], last[present]
+        first = last = start
+        if self.smallest_gap and len(times):
+            first, last = self._ends(times, in_order, groups, present, start, end, key)
         return Rows(start, end, key, first, last, fields)
+
+    def _ends(
+        self, times: Ints, in_order: bool, groups: Grouping, present: Ints | None,
+        start: Ints, end: Ints, key: Ints,
+    ) -> tuple[Ints, Ints]:  # fmt: skip
+        """The first and last times, of those slices where a session may begin or end.
+
+        Of two neighbours so close that no break fits between them, neither the last of the one
+        nor the first of the other can matter: the slice's start stands in for both.
+        """
+        if groups.starts is not None and in_order:
+            return times[groups.starts], times[np.append(groups.starts[1:], len(times)) - 1]
+        order = np.lexsort((start, key))
+        close = np.zeros(len(order) + 1, np.bool_)
+        close[1:-1] = (key[order][1:] == key[order][:-1]) & (
+            end[order][1:] - start[order][:-1] <= self.smallest_gap
+        )
+        matters = np.empty(len(order), np.bool_)
+        matters[order] = ~(close[:-1] & close[1:])
+        if 2 * int(matters.sum()) > len(matters):
+            first, last = groups.min(times), groups.max(times)
+            return (first, last) if present is None else (first[present], last[present])
+        wanted = np.zeros(groups.n, np.bool_)
+        wanted[matters if present is None else present[matters]] = True
+        events = np.flatnonzero(wanted.take(groups.codes))
+        some = Grouping(groups.codes[events], groups.n)
+        first, last = some.min(times[events]), some.max(times[events])
+        if present is not None:
+            first, last = first[present], last[present]
+        return np.where(matters, first, start), np.where(matters, last, start)
 
 
 def _grouping(codes: Ints, cells: int) -> tuple[Grouping, Ints]:

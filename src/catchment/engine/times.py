@@ -14,7 +14,7 @@ _DAY = 86_400_000_000
 
 
 def times_of(column: pa.ChunkedArray) -> tuple[Ints, Mask | None]:
-    """The times, and where they are good: not null, and within some 146,000 years of 1970."""
+    """The times, and where they are good (None: everywhere): not null, and not too far to convert."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     kind = array.type
     good: Mask | None = None
@@ -39,7 +39,9 @@ def times_of(column: pa.ChunkedArray) -> tuple[Ints, Mask | None]:
         return values * numerator, good
     if denominator > 1:
         return values // denominator, good
-    if len(values) and (int(values.min()) <= EARLIEST or int(values.max()) >= LATEST):
-        fits = (values > EARLIEST) & (values < LATEST)
-        good = fits if good is None else good & fits
     return values, good
+
+
+def out_of_range(values: Ints) -> Mask:
+    """Microseconds too far from 1970 to reckon with."""
+    return (values <= EARLIEST) | (values >= LATEST)

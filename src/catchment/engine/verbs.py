@@ -21,7 +21,7 @@ from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Results
 from catchment.engine.rows import Rows, compact
 from catchment.engine.slicing import Slicer
-from catchment.engine.times import times_of
+from catchment.engine.times import out_of_range, times_of
 from catchment.model.duration import Instant
 from catchment.model.plan import Group, Plan
 from catchment.operators.ragged import Ints
@@ -44,6 +44,9 @@ def slice(
     needed = set().union({time}, *(columns_of(group) for group in plan.groups))
     read = conform(events, events.schema, needed)
     times, good = times_of(read.column(time))
+    far = out_of_range(times)
+    if far.any():
+        good = ~far if good is None else good & ~far
     if good is not None:
         read, times = read.filter(pa.array(good)), times[good]
     batch = Batch(read, times, (node << _NODE_BITS) + arrival)
@@ -156,11 +159,15 @@ def types_of(table: pa.Table) -> Types:
 def assemble(partials: Partials, frontier: Instant | None, plan: Plan) -> Results:
     """The windows complete at the frontier (None: at the end of input) of these partials."""
     engine = Engine([])
-    engine.adopt(plan, {id: types_of(table) for id, table in partials.items()})
-    for id, table in merge([partials], plan).items():
+    merged = merge([partials], plan)
+    engine.adopt(plan, {id: (types_of(t), _key_types(t, plan.groups[id])) for id, t in merged.items()})
+    for id, table in merged.items():
         absorb(engine.states[id], table)
-        engine.set_keys(id, table)
     return engine.close() if frontier is None else engine.advance(frontier)
+
+
+def _key_types(table: pa.Table, group: Group) -> dict[str, pa.DataType]:
+    return {name: table.schema.field(f"key {name}").type for name in group.by}
 
 
 def absorb(state: GroupState, table: pa.Table) -> None:
