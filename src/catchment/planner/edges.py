@@ -9,11 +9,17 @@ from functools import cached_property
 import numpy as np
 
 from catchment.model.window import Periodic
+from catchment.operators.grouping import runs
 from catchment.operators.ragged import Array, Ints
 
 EARLIEST = -(1 << 62)
 LATEST = 1 << 62
 """Beyond any time of an event: a slice that no edge bounds ends here."""
+
+
+_AHEAD = 3_600_000_000
+_MANY = 1 << 16
+"""How far to look ahead for edges, and how many to make at most."""
 
 
 class Edges:
@@ -35,17 +41,29 @@ class Edges:
         self.points = np.array(sorted(points), np.int64)
         self.unit = math.gcd(*self.slides.tolist(), *self.offsets.tolist(), *points) or 1
         """Every edge is a multiple of this."""
+        self._known: Ints = np.array([LATEST, EARLIEST], np.int64)
 
     def between(self, low: int, high: int) -> Ints:
         """Sorted edges around `[low, high]`: the first is at most `low`, the last above `high`."""
+        edges = self._known
+        if not (edges[0] <= low and high < edges[-1]):
+            # Streams go on: look ahead, so that the next batches find their edges made.
+            ahead = high + min(8 * (high - low), _AHEAD)
+            edges = self._known = self._between(low, ahead if self._few(low, ahead) else high)
+        begin = int(np.searchsorted(edges, low, side="right")) - 1
+        end = int(np.searchsorted(edges, high, side="right")) + 1
+        return edges[begin:end]
+
+    def _few(self, low: int, high: int) -> bool:
+        return float(((high - low) / self.slides).sum()) < _MANY
+
+    def _between(self, low: int, high: int) -> Ints:
         first = np.floor_divide(low - self.offsets, self.slides)
         last = np.floor_divide(high - self.offsets, self.slides) + 1
-        counts = last - first + 1
-        which = np.repeat(np.arange(len(counts)), counts)
-        steps = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        edges = self.offsets[which] + (first[which] + steps) * self.slides[which]
-        sentinels = np.array([EARLIEST, LATEST], np.int64)
-        edges = np.unique(np.concatenate([edges, self.points, sentinels]))
+        numbers, which = runs(first, last + 1)
+        edges = self.offsets[which] + numbers * self.slides[which]
+        edges = np.sort(np.concatenate([edges, self.points, [EARLIEST, LATEST]]))
+        edges = edges[np.append(True, edges[1:] != edges[:-1])]
         begin = int(np.searchsorted(edges, low, side="right")) - 1
         end = int(np.searchsorted(edges, high, side="right")) + 1
         return edges[begin:end]
@@ -58,7 +76,7 @@ class Edges:
         per_second = float((1e6 / self.slides).sum())
         span = int(min(3_600e6, max(60e6, float(self.slides.max())), 2e4 / per_second * 1e6))
         span = max(span, int(self.slides.min()))
-        inside = self.between(0, span - 1)
+        inside = self._between(0, span - 1)
         return float(len(inside) - 1) / (span / 1e6)
 
 

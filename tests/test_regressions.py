@@ -1,0 +1,69 @@
+"""What property tests found once, in the smallest form they found it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+import catchment as ct
+from catchment.engine.rows import identity_fields
+from catchment.operators import OperatorRef, operator_class
+
+
+def events(*rows: tuple[int, float | None], **more: list[object]) -> pa.Table:
+    times, values = zip(*rows, strict=True) if rows else ((), ())
+    columns: dict[str, object] = {
+        "ts": pa.array(times, pa.timestamp("us", "UTC")),
+        "v": pa.array(values, pa.float64()),
+    }
+    return pa.table(columns | more)
+
+
+def test_a_late_event_corrects_at_the_end_of_input_too() -> None:
+    """The horizon moves with the frontier, past the window, before the late event was seen."""
+    query = ct.Query("q", ct.sum("v"), window=ct.tumbling("1us"))
+    engine = ct.Engine([query], late="update", keep="3us")
+    engine.push(events())
+    engine.advance(1)
+    engine.push(events((0, 5.0)))
+    assert engine.close()["q"].column("sum(v)").to_pylist() == [5.0]
+
+
+def test_a_fixed_window_has_no_successor() -> None:
+    """A late event after the one window must not bring up the window that would follow it."""
+    query = ct.Query("q", ct.count(), window=ct.fixed(5, 8))
+    engine = ct.Engine([query], late="update", keep="100us")
+    engine.push(events((5, 1.0)))
+    engine.advance(20)
+    engine.push(events((9, 1.0)))
+    assert engine.advance(30)["q"].num_rows == 0
+
+
+def test_the_empty_text_is_a_distinct_value() -> None:
+    """A sketch passes over the empty text unless it is told otherwise."""
+    query = ct.Query("q", ct.approx_count_distinct("s"), window=ct.tumbling("10us"))
+    engine = ct.Engine([query])
+    engine.push(events((1, 1.0), (2, 1.0), s=["", "x"]))
+    assert engine.close()["q"].column(2).to_pylist() == [2]
+
+
+def test_identity_fields_hold_only_the_operators_of_the_group() -> None:
+    """A count that the sort stands in for is read on the way, and must not be kept."""
+    refs = [OperatorRef("sort", "v"), OperatorRef("sum", "v"), OperatorRef("squares", "v")]
+    operators = {ref.id: operator_class(ref.kind)(ref, pa.float64()) for ref in refs}
+    names = {"sort(v).run", "sum(v).total", "squares(v).squares"}
+    assert set(identity_fields(operators, 2)) == names
+
+
+def test_partials_without_rows_keep_their_key_columns() -> None:
+    query = ct.Query("q", ct.count(), by=["s"], where="v > 9", window=ct.count_tumbling(2))
+    plan = ct.plan([query])
+    table = ct.slice(events((1, 1.0), s=["x"]), plan)[0]
+    assert table.num_rows == 0 and table.schema.field("key s").type == pa.string()
+
+
+def test_sorting_no_values_at_all() -> None:
+    ref = OperatorRef("sort", "v")
+    operators = {ref.id: operator_class("sort")(ref, pa.float64())}
+    assert len(identity_fields(operators, 0)["sort(v).run"]) == 0
+    assert np.array_equal(identity_fields(operators, 2)["sort(v).run"].offsets, [0, 0, 0])  # type: ignore[union-attr]
