@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.engine import engine as engines
+from catchment.engine import store as stores
 from catchment.model.plan import Plan
 from catchment.testing.compare import assert_same
 from catchment.testing.oracle import oracle, oracle_run
@@ -78,6 +79,15 @@ def test_a_snapshot_between_any_two_steps_changes_nothing(scenario: Scenario) ->
 def test_both_stores(store: str, scenario: Scenario) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "replan", forced(store=store))
+        check(scenario)
+
+
+@given(scenarios(kinds=["tumbling", "sliding", "fixed", "session"]))
+def test_slices_added_as_wholes(scenario: Scenario) -> None:
+    """What is done only for very many keys, done for any."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "MANY_KEYS", 0)
+        patch.setattr(stores, "FULL", 0.0)
         check(scenario)
 
 

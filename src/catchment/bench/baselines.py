@@ -181,7 +181,8 @@ class _Slices:
             first = query.number(int(starts[0]))
             if self.frontier is not None:
                 first = max(first, query.number(self.frontier))
-            for number in range(first, query.number(frontier)):
+            last = min(query.number(frontier) - 1, query.number(int(starts[-1])))
+            for number in range(first, last + 1):
                 bounds = query.start(number), query.start(number + 1)
                 inside = slice(*np.searchsorted(starts, bounds).tolist())
                 parts = [self.slices[start] for start in starts[inside].tolist()]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine.keys import LocalKeys, encode
+from catchment.engine.keys import Encoder, LocalKeys
 from catchment.expression import evaluate
 from catchment.model.plan import Group
 from catchment.operators.ragged import Array, Ints
@@ -33,10 +33,13 @@ class Chosen(NamedTuple):
 class Batch:
     """Events whose times are known; `arrival` is the number of the first in order of arrival."""
 
-    def __init__(self, table: pa.Table, times: Ints, arrival: int) -> None:
+    def __init__(
+        self, table: pa.Table, times: Ints, arrival: int, encoder: Encoder | None = None
+    ) -> None:
         self.table = table
         self.times = times
         self.arrival = arrival
+        self.encoder = encoder or Encoder()
         self._arrays: dict[str, pa.Array] = {}
         self._columns: dict[str, Column] = {}
         self._masks: dict[str, Mask] = {}
@@ -63,13 +66,13 @@ class Batch:
 
     def where(self, keep: Mask) -> Batch:
         """The events kept."""
-        kept = Batch(self.table.filter(pa.array(keep)), self.times[keep], self.arrival)
+        kept = Batch(self.table.filter(pa.array(keep)), self.times[keep], self.arrival, self.encoder)
         kept.arrivals = self.arrivals[keep]
         return kept
 
     def at(self, time: int) -> Batch:
         """The same events, all at one time."""
-        moved = Batch(self.table, np.full(len(self), time, np.int64), self.arrival)
+        moved = Batch(self.table, np.full(len(self), time, np.int64), self.arrival, self.encoder)
         moved.arrivals = self.arrivals
         return moved
 
@@ -102,7 +105,7 @@ class Batch:
 
     def keys(self, by: tuple[str, ...]) -> LocalKeys:
         if by not in self._keys:
-            self._keys[by] = encode([self.read(name) for name in by])
+            self._keys[by] = self.encoder.encode(by, [self.read(name) for name in by])
         return self._keys[by]
 
     def chosen(self, group: Group) -> Chosen:

@@ -15,6 +15,7 @@ from catchment.engine.binding import Types, bind_types, columns_of, conform
 from catchment.engine.changes import Limit, answer_limit, drained, move
 from catchment.engine.complete import to_block
 from catchment.engine.group import GroupState
+from catchment.engine.keys import Encoder
 from catchment.engine.results import NamesOf, Results, Shape
 from catchment.engine.stats import Stats
 from catchment.engine.times import out_of_range, times_of
@@ -82,6 +83,7 @@ class Engine:
         self.counts = dict.fromkeys(_COUNTS, 0)
         self.limits: dict[str, Limit] = {}
         self.states: dict[int, GroupState] = {}
+        self._encoder = Encoder()
         self._late_rows: list[pa.Table] = []
         self._bad_rows: list[pa.Table] = []
         self._replanned()
@@ -131,7 +133,7 @@ class Engine:
         times, good = times_of(read.column(self.time))
         arrival = self.counts["events"]
         self.counts["events"] += len(times)
-        batch = Batch(read, times, arrival)
+        batch = Batch(read, times, arrival, self._encoder)
         if len(batch) and not EARLIEST < batch.span[0] <= batch.span[1] < LATEST:
             far = out_of_range(times)
             good = ~far if good is None else good & ~far

@@ -103,9 +103,7 @@ class GroupState:
             sliced = self.slicer.slice(batch, kept)
             self.calls += sliced.calls
             rows = sliced.rows
-            local, place = np.unique(rows.key, return_inverse=True)
-            selection, code = sliced.selections(local)
-            rows.key = self.keys.lookup(selection, sliced.keys.take(code))[place]
+            rows.key = self.keys.translate(sliced.keys, rows.key)
             self.absorb(rows)
         elif len(batch):
             self._wait(batch, kept)
@@ -116,8 +114,7 @@ class GroupState:
         code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
         if kept.selection is not None:
             code = kept.selection * keys.count + code
-        local, place = np.unique(code, return_inverse=True)
-        lasting = self.keys.lookup(local // keys.count, keys.take(local % keys.count))[place]
+        lasting = self.keys.translate(keys, code)
         table = settled.waiting(batch, kept, lasting, self.columns, self.conditions)
         if table.num_rows:
             self.waiting.append(table)
@@ -230,9 +227,9 @@ class GroupState:
         if len(self.store) and done and pending.start[0] <= self.store.starts[-1]:
             done = 0  # a slice that was settled got more: it stays loose until all are forgotten
         before = len(self.store)
-        self.store.append(pending.take(np.arange(done)))
+        self.store.append(pending[:done])
         self.slices += len(self.store) - before
-        rest = pending.take(np.arange(done, len(pending)))
+        rest = pending[done:]
         self.pending = [rest] if len(rest) else []
         self._tidy = 0
         if len(loose):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catchment.engine.texts import Texts
 from catchment.operators.ragged import Ints
 
 _NAN = object()
@@ -15,11 +16,17 @@ _NAN = object()
 
 
 class LocalKeys:
-    """The keys of a batch's events, as codes in `0..count`; not every code need occur."""
+    """The keys of a batch's events, as codes in `0..count`; not every code need occur.
 
-    def __init__(self, codes: Ints | None, parts: list[pa.Array]) -> None:
+    Codes with the same `origin` mean the same in every batch.
+    """
+
+    def __init__(
+        self, codes: Ints | None, parts: list[pa.Array], origin: object | None = None
+    ) -> None:
         self.codes = codes
         self.parts = parts
+        self.origin = origin
         self.count = int(np.prod([len(part) for part in parts], dtype=object)) if parts else 1
 
     def take(self, codes: Ints) -> list[pa.Array]:
@@ -29,6 +36,22 @@ class LocalKeys:
             codes, place = np.divmod(codes, len(part))
             columns.append(part.take(pa.array(place)))
         return columns[::-1]
+
+
+class Encoder:
+    """Encodes the key columns of batch after batch, remembering texts it has seen."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, Texts] = {}
+
+    def encode(self, names: Sequence[str], arrays: Sequence[pa.Array]) -> LocalKeys:
+        if len(names) == 1 and Texts.takes(arrays[0]):
+            texts = self._texts.get(names[0])
+            if texts is None or texts.crowded:
+                texts = self._texts[names[0]] = Texts()
+            codes = texts.encode(arrays[0])
+            return LocalKeys(codes, [texts.values], texts)
+        return encode(arrays)
 
 
 def encode(arrays: Sequence[pa.Array]) -> LocalKeys:
@@ -125,9 +148,30 @@ class KeyIndex:
         self._codes: dict[Any, int] = {}
         self._selections: list[Ints] = []
         self._columns: list[list[pa.Array]] = []
+        self._origin: object | None = None
+        self._known = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._codes)
+
+    def translate(self, keys: LocalKeys, codes: Ints) -> Ints:
+        """The lasting codes of a batch's (`selection * count + key`), one look-up for each key."""
+        if keys.origin is None or len(codes) and int(codes.max()) >= keys.count:
+            local, place = np.unique(codes, return_inverse=True)
+            columns = keys.take(local % keys.count)
+            return self.lookup(local // keys.count, columns)[place]
+        if self._origin is not keys.origin:
+            self._origin, self._known = keys.origin, np.empty(0, np.int64)
+        if len(self._known) < keys.count:
+            more = np.full(keys.count + len(self._known), -1, np.int64)
+            more[: len(self._known)] = self._known
+            self._known = more
+        lasting = self._known[codes]
+        if (lasting < 0).any():
+            fresh = np.unique(codes[lasting < 0])
+            self._known[fresh] = self.lookup(np.zeros(len(fresh), np.int64), keys.take(fresh))
+            lasting = self._known[codes]
+        return lasting
 
     def lookup(self, selections: Ints, columns: list[pa.Array]) -> Ints:
         """The codes of these keys, new ones where they are new."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.engine.rows import Operators, Rows, concat_rows, merge_fields
+from catchment.engine.rows import Operators, Rows, concat_rows, fieldwise, merge_fields
 from catchment.engine.store import Store
 from catchment.operators.grouping import grouped, runs
-from catchment.operators.ragged import Field, Ints, take
+from catchment.operators.ragged import Field, Ints, concat, take
 from catchment.planner.edges import Series
 
 Windows = tuple[Ints, Ints]
@@ -102,7 +102,11 @@ def _reduce(
 ) -> tuple[Ints, Ints, dict[str, Field]]:
     """Merges the slices that start in `[low, high)` of each window, by key, in order of window."""
     slices = np.searchsorted(store.starts, low), np.searchsorted(store.starts, high)
-    rows, owner = store.gather(*slices)
+    ways = fieldwise(operators)
+    settled = not len(loose) or int(loose.start[0]) >= int(high.max())
+    if ways is not None and settled and store.full(*slices):
+        return _reduce_full(*slices, store, ways)
+    rows, owner = store.gather(*slices, lean=True)
     if len(loose):
         spans = np.searchsorted(loose.start, low), np.searchsorted(loose.start, high)
         index, more = runs(*spans)
@@ -114,3 +118,20 @@ def _reduce(
     groups, present = grouped(owner * keys + rows.key, len(low) * keys)
     window, key = np.divmod(present, keys)
     return key, window, merge_fields(rows.fields, groups, operators)
+
+
+def _reduce_full(
+    low: Ints, high: Ints, store: Store, ways: dict[str, np.ufunc]
+) -> tuple[Ints, Ints, dict[str, Field]]:
+    """The same where nearly every key is in every slice: whole slices are added, key by key."""
+    first = int(low.min())
+    columns, present = store.matrix(first, int(high.max()), ways)
+    fields: dict[str, list[Field]] = {name: [] for name in ways}
+    keys, windows = [], []
+    for window, (begin, end) in enumerate(zip(low - first, high - first, strict=True)):
+        there = np.flatnonzero(present[begin:end].any(axis=0))
+        keys.append(there)
+        windows.append(np.full(len(there), window, np.int64))
+        for name, way in ways.items():
+            fields[name].append(way.reduce(columns[name][begin:end], axis=0)[there])
+    return np.concatenate(keys), np.concatenate(windows), {n: concat(c) for n, c in fields.items()}

@@ -38,6 +38,10 @@ class Rows:
             self.last[index], {name: take(column, index) for name, column in self.fields.items()},
         )  # fmt: skip
 
+    def __getitem__(self, part: slice) -> Rows:
+        fields = {name: column[part] for name, column in self.fields.items()}
+        return Rows(*(column[part] for column in self.columns()), fields)
+
     def where(self, keep: Array) -> Rows:
         return self if keep.all() else self.take(np.flatnonzero(keep))
 
@@ -149,3 +153,14 @@ def compact(rows: Rows, operators: Operators) -> Rows:
     return merge_rows(rows.take(order), Grouping(None, len(starts), starts=starts, rows=len(rows)), operators)
 
 
+
+
+def fieldwise(operators: Operators) -> dict[str, np.ufunc] | None:
+    """How each field merges, where all merge field by field with one NumPy function."""
+    ways: dict[str, np.ufunc] = {}
+    for id, operator in operators.items():
+        own = operator.fieldwise()
+        if own is None:
+            return None
+        ways |= {f"{id}.{name}": way for name, way in own.items()}
+    return ways

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.engine.rows import (
+    Operators,
+    Rows,
+    concat_rows,
+    identity_fields,
+    merge_rows,
+    no_rows,
+)
 from catchment.model.plan import StoreKind
 from catchment.operators.grouping import Grouping, runs
-from catchment.operators.ragged import Field, Ints, Ragged, nbytes, take
+from catchment.operators.ragged import Array, Field, Ints, Ragged, nbytes, take
+from catchment.operators.values import Mask
+
+
+MANY_KEYS = 1024
+FULL = 0.5
+"""From this many keys per slice, and this share of all keys in it, slices are added as wholes."""
 
 
 class Growing:
@@ -100,8 +115,12 @@ class Level:
             return np.zeros(len(node), np.int64)
         return np.where(place < 0, self._dropped, ends[np.maximum(place, 0)]) - self._dropped
 
-    def rows(self, index: Ints) -> Rows:
-        columns = [self._view(column)[index] for column in self._columns.values()]
+    def rows(self, index: Ints, lean: bool = False) -> Rows:
+        """Some rows; with `lean`, the key stands in for all that is not a field."""
+        if lean:
+            columns = [self._view(self._columns["key"]).take(index)] * 5
+        else:
+            columns = [self._view(column).take(index) for column in self._columns.values()]
         fields = {name: take(field.view(), index) for name, field in self._fields.items()}
         return Rows(*columns, fields)
 
@@ -195,7 +214,7 @@ class Store:
         upper.append(merged, np.bincount(owner[heads], minlength=len(nodes)))
         self._grow(below + 1)
 
-    def gather(self, low: Ints, high: Ints) -> tuple[Rows, Ints]:
+    def gather(self, low: Ints, high: Ints, lean: bool = False) -> tuple[Rows, Ints]:
         """Rows that together are the slices `[low, high)`, counted from the first kept, of each window.
 
         Gives the rows and the number of the window each is for.
@@ -204,7 +223,7 @@ class Store:
         low, high = low + base, high + base
         if self.kind == "lazy":
             index, owner = runs(*self.levels[0].span(low, np.maximum(low, high)))
-            return self.levels[0].rows(index), owner
+            return self.levels[0].rows(index, lean), owner
         parts: list[Rows] = []
         owners: list[Ints] = []
         window = np.arange(len(low), dtype=np.int64)
@@ -215,12 +234,50 @@ class Store:
             low, high, window = low[alive], high[alive], window[alive]
             for nodes, chosen in (self._left(low, high), self._right(low, high)):
                 index, owner = runs(*level.span(nodes, nodes + 1))
-                parts.append(level.rows(index))
+                parts.append(level.rows(index, lean))
                 owners.append(window[chosen][owner])
             low, high = (low + 1) >> 1, high >> 1
         if not parts:
             return no_rows(self.operators), np.empty(0, np.int64)
         return concat_rows(parts, self.operators), np.concatenate(owners)
+
+    def full(self, low: Ints, high: Ints) -> bool:
+        """Whether many keys are in most of the slices from the first of these to the last."""
+        if self.kind == "eager" or not len(low):
+            return False
+        level = self.levels[0]
+        first, last = int(low.min()), int(high.max())
+        if last <= first:
+            return False
+        begin, end = level.span(*(np.array([node + level.base]) for node in (first, last)))
+        rows = int(end[0] - begin[0])
+        if rows < MANY_KEYS * (last - first):
+            return False
+        keys = level.rows(np.arange(begin[0], end[0]), lean=True).key
+        return rows >= int(FULL * (int(keys.max()) + 1) * (last - first))
+
+    def matrix(
+        self, low: int, high: int, names: Iterable[str]
+    ) -> tuple[dict[str, Array], Mask]:
+        """Fields by slice and key, the identity where a slice lacks a key, and where none lacks."""
+        level = self.levels[0]
+        nodes = np.arange(low, high + 1) + level.base
+        bounds = level.span(nodes, nodes)[0]
+        part = level.rows(np.arange(bounds[0], bounds[-1]), lean=True)
+        keys = int(part.key.max()) + 1
+        shape = (high - low, keys)
+        place = np.repeat(np.arange(high - low) * keys, np.diff(bounds)) + part.key
+        present = np.zeros(shape, np.bool_)
+        present.ravel()[place] = True
+        nothing = identity_fields(self.operators, 1)
+        columns = {}
+        for name in names:
+            column, empty = part.fields[name], nothing[name]
+            assert isinstance(column, np.ndarray) and isinstance(empty, np.ndarray)
+            whole = np.full(shape, empty[0], column.dtype)
+            whole.ravel()[place] = column
+            columns[name] = whole
+        return columns, present
 
     @staticmethod
     def _left(low: Ints, high: Ints) -> tuple[Ints, Ints]:

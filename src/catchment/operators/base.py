@@ -111,6 +111,10 @@ class Operator(ABC):
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         """The partial of each group of partials."""
 
+    def fieldwise(self) -> dict[str, np.ufunc] | None:
+        """The NumPy function that merges each field by itself, for operators where one does."""
+        return None
+
     def derive(self, kind: str, fields: Fields) -> Fields:
         raise KeyError(kind)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
@@ -24,3 +25,6 @@ class Count(Operator):
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"count": groups.add(rows[self.ref]["count"])}  # type: ignore[arg-type]
+
+    def fieldwise(self) -> dict[str, np.ufunc]:
+        return {"count": np.add}

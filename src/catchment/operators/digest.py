@@ -28,3 +28,6 @@ class Digest(Operator):
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"digest": groups.add(rows[self.ref]["digest"])}  # type: ignore[arg-type]
+
+    def fieldwise(self) -> dict[str, np.ufunc]:
+        return {"digest": np.add}

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from catchment.operators.base import Computed, Input, Operator, register_operator, value_type
+from catchment.operators.base import (
+    Computed,
+    Input,
+    Operator,
+    is_numeric,
+    register_operator,
+    value_type,
+)
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields
 
@@ -26,6 +33,9 @@ class Min(Operator):
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"value": merge_values(rows[self.ref], groups, least=True)}
 
+    def fieldwise(self) -> dict[str, np.ufunc] | None:
+        return {"value": np.fmin} if is_numeric(self.type) else None
+
 
 @register_operator
 class Max(Operator):
@@ -42,6 +52,9 @@ class Max(Operator):
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"value": merge_values(rows[self.ref], groups, least=False)}
+
+    def fieldwise(self) -> dict[str, np.ufunc] | None:
+        return {"value": np.maximum} if is_numeric(self.type) else None
 
 
 def decoded(events: Input, ranks: Array) -> Array:

@@ -65,7 +65,7 @@ Fields = dict[str, Field]
 
 
 def take(field: Field, index: Ints) -> Field:
-    return field.take(index) if isinstance(field, Ragged) else field[index]
+    return field.take(index)
 
 
 def concat(parts: Sequence[Field]) -> Field:

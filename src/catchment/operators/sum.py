@@ -39,6 +39,9 @@ class Sum(Operator):
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {name: groups.add(field) for name, field in rows[self.ref].items()}  # type: ignore[arg-type]
 
+    def fieldwise(self) -> dict[str, np.ufunc]:
+        return dict.fromkeys(self.fields, np.add)
+
 
 def as_float(fields: Fields) -> Array:
     """A sum as double: from the exact integer where it fits."""
