@@ -126,9 +126,10 @@ def _reduce_full(
     """The same where nearly every key is in every slice: whole slices are added, key by key."""
     first = int(low.min())
     columns, present = store.matrix(first, int(high.max()), ways)
-    fields: dict[str, list[Field]] = {name: [] for name in ways}
-    keys, windows = [], []
-    for window, (begin, end) in enumerate(zip(low - first, high - first, strict=True)):
+    fields: dict[str, list[Field]] = {name: [column[0, :0]] for name, column in columns.items()}
+    keys, windows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for window in np.flatnonzero(low < high):
+        begin, end = low[window] - first, high[window] - first
         there = np.flatnonzero(present[begin:end].any(axis=0))
         keys.append(there)
         windows.append(np.full(len(there), window, np.int64))
