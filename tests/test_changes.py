@@ -93,7 +93,9 @@ def drawn(data: st.DataObject, scenario: Scenario, kind: str) -> ct.Query:
     """A query that often shares its keys, selection or functions with one that is there."""
     times = sorted(row["ts"] for row in scenario.events)
     assume(len(times) > 2)
-    made = data.draw(queries(unit=max(1, (times[-1] - times[0]) // 20), max_size=1, kinds=[kind]))[0]
+    made = data.draw(queries(unit=max(1, (times[-1] - times[0]) // 20), max_size=1, kinds=[kind]))[
+        0
+    ]
     like = data.draw(st.sampled_from(scenario.queries))
     aggregates = like.aggregates if data.draw(st.booleans()) else made.aggregates
     shared = like if data.draw(st.integers(0, 3)) else made

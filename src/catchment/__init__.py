@@ -1,9 +1,9 @@
 """Catchment: thousands of windowed aggregations for the price of one pass over the events.
 
-    import catchment as ct
-    q = ct.Query("speed", ct.avg("v").alias("mean"), by=["player"], window=ct.sliding("10s", "5s"))
-    engine = ct.Engine([q], time="ts")
-    engine.push(table); engine.advance(t)["speed"]
+import catchment as ct
+q = ct.Query("speed", ct.avg("v").alias("mean"), by=["player"], window=ct.sliding("10s", "5s"))
+engine = ct.Engine([q], time="ts")
+engine.push(table); engine.advance(t)["speed"]
 """
 
 from importlib.metadata import PackageNotFoundError, version

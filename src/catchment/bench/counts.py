@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import catchment as ct
-from catchment.bench.events import SECOND, drive, tumbling, workload
+from catchment.bench.events import SECOND, Workload, drive, tumbling, workload
 from catchment.bench.figure import Figure, exactly
 from catchment.engine.stats import Stats
 
@@ -16,7 +16,7 @@ MINUTES = 2
 def figures(quick: bool = False) -> Iterator[Figure]:
     """Operator calls per event, and slices per minute."""
     del quick  # counts are exact on any number of events
-    detail = workload(MINUTES * 60 * RATE, RATE, keys=10).detail
+    detail = _load().detail
     lengths = [(1 + number % 50) * SECOND for number in range(100)]
     stats = _stats(tumbling(lengths, ct.avg("v"), ct.sum("v"), by="k"))
     yield exactly(
@@ -31,9 +31,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     )  # fmt: skip
 
 
+def _load() -> Workload:
+    return workload(MINUTES * 60 * RATE, RATE, batch=10 * RATE, keys=10)
+
+
 def _stats(queries: Sequence[ct.Query]) -> Stats:
-    load = workload(MINUTES * 60 * RATE, RATE, batch=10 * RATE, keys=10)
     engine = ct.Engine(queries)
-    drive(engine, load.steps)
+    drive(engine, _load().steps)
     engine.advance(MINUTES * 60 * SECOND)
     return engine.stats

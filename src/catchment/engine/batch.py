@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ class Batch:
         self.times = times
         self.arrival = arrival
         self.encoder = encoder or Encoder()
-        self._arrays: dict[str, pa.Array] = {}
+        self._arrays: dict[str, pa.Array[Any]] = {}
         self._columns: dict[str, Column] = {}
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
@@ -66,7 +66,9 @@ class Batch:
 
     def where(self, keep: Mask) -> Batch:
         """The events kept."""
-        kept = Batch(self.table.filter(pa.array(keep)), self.times[keep], self.arrival, self.encoder)
+        kept = Batch(
+            self.table.filter(pa.array(keep)), self.times[keep], self.arrival, self.encoder
+        )
         kept.arrivals = self.arrivals[keep]
         return kept
 
@@ -76,13 +78,13 @@ class Batch:
         moved.arrivals = self.arrivals
         return moved
 
-    def array(self, expression: str) -> pa.Array:
+    def array(self, expression: str) -> pa.Array[Any]:
         """The values of an SQL expression."""
         if expression not in self._arrays:
             self._arrays[expression] = evaluate(expression, self.read, len(self))
         return self._arrays[expression]
 
-    def read(self, name: str) -> pa.Array:
+    def read(self, name: str) -> pa.Array[Any]:
         """A column of the events."""
         column = self.table.column(name)
         if isinstance(column, pa.ChunkedArray):

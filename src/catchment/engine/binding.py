@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from catchment import expression
@@ -96,7 +98,7 @@ def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
     return pa.table(columns)
 
 
-def _cast(column: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray[Any], name: str, wanted: pa.DataType) -> pa.ChunkedArray[Any]:
     try:
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -104,5 +106,3 @@ def _cast(column: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.Chunked
             f"column {name!r} changed its type", given=f"{column.type}, before {wanted}",
             hint="push events of one schema, or cast them",
         ) from error  # fmt: skip
-
-

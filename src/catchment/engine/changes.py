@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-
 from catchment.engine import counted
 from catchment.engine.group import GroupState
 from catchment.engine.results import Limit
@@ -154,7 +153,9 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
     window = plan.groups[group].windows[place]
     waits = any((t.column("#time").to_numpy() <= until).any() for t in state.waiting)
     if isinstance(window, Periodic):
-        return until + window.length <= state.frontier - 1 or (window.only and window.offset > until)
+        return until + window.length <= state.frontier - 1 or (
+            window.only and window.offset > until
+        )
     if place in state.sessions:
         rows = [state.sessions[place].open, *state.fresh]
         return not waits and not any((part.first <= until).any() for part in rows)
@@ -162,5 +163,3 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
         return not waits and not (state.marks[place].open.start <= until).any()
     rows = [tally.kept for kinds, tally in state.ranks if place in kinds]
     return not waits and not any((part.first <= until).any() for part in rows)
-
-

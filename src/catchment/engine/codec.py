@@ -25,13 +25,13 @@ BOUNDS = ("slice_start", "slice_end", "key", "slice_first", "slice_last")
 
 def rows_to_table(rows: Rows, operators: Operators) -> pa.Table:
     """Rows with their key codes as they are."""
-    columns: dict[str, pa.Array] = {
+    columns: dict[str, pa.Array[Any]] = {
         name: pa.array(column) for name, column in zip(BOUNDS, rows.columns(), strict=True)
     }
     return pa.table(columns | fields_to_arrow(rows.fields, operators))
 
 
-def fields_to_arrow(fields: Mapping[str, Field], operators: Operators) -> dict[str, pa.Array]:
+def fields_to_arrow(fields: Mapping[str, Field], operators: Operators) -> dict[str, pa.Array[Any]]:
     return {
         f"{id}.{name}": to_arrow(fields[f"{id}.{name}"], kind)
         for id, operator in operators.items()
@@ -49,7 +49,7 @@ def fields_from_arrow(table: pa.Table, operators: Operators) -> dict[str, Field]
     return {name: from_arrow(whole(table, name)) for name in names}
 
 
-def whole(table: pa.Table, name: str) -> pa.Array:
+def whole(table: pa.Table, name: str) -> pa.Array[Any]:
     column = table.column(name)
     if not column.num_chunks:
         return pa.nulls(0, column.type)

@@ -79,4 +79,6 @@ def _spans(kind: Ints, selection: Ints) -> Spans:
     new[1:] = (kind[1:] != kind[:-1]) | (selection[1:] != selection[:-1])
     heads = np.flatnonzero(new)
     tails = [*heads[1:].tolist(), len(kind)]
-    return list(zip(kind[heads].tolist(), selection[heads].tolist(), heads.tolist(), tails, strict=True))
+    return list(
+        zip(kind[heads].tolist(), selection[heads].tolist(), heads.tolist(), tails, strict=True)
+    )

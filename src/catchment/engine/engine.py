@@ -24,7 +24,6 @@ from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
 from catchment.model.window import Gap, Periodic
-from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner import explain, replan
 from catchment.planner.edges import EARLIEST, LATEST
@@ -93,7 +92,9 @@ class Engine:
     def _replanned(self) -> None:
         self._names = NamesOf(self.plan)
         self._needed = set().union(*(columns_of(group) for group in self.plan.groups))
-        self._shapes = {group.id: self._shape(group, {None: None}, {}) for group in self.plan.groups}
+        self._shapes = {
+            group.id: self._shape(group, {None: None}, {}) for group in self.plan.groups
+        }
 
     def _shape(self, group: Group, types: Types, keys: dict[str, pa.DataType]) -> Shape:
         return Shape(group, types, keys, self._updates(group))
@@ -212,7 +213,9 @@ class Engine:
             if state is None:
                 continue
             at = wall if group.measure == "processing" else frontier
-            horizon = at if closing or group.measure == "processing" else max(at - self.keep, EARLIEST)
+            horizon = (
+                at if closing or group.measure == "processing" else max(at - self.keep, EARLIEST)
+            )
             for windows in state.advance(at, horizon):
                 self.counts["results"] += len(windows)
                 results.add(group.id, *to_block(windows, state.keys, state.operators))
@@ -274,7 +277,9 @@ class Engine:
             keys = {name: _key_type(schema.field(name).type) for name in group.by}
             self._shapes[group.id] = self._shape(group, types[group.id], keys)
 
-    def adopt(self, plan: Plan, partials: Mapping[int, tuple[Types, dict[str, pa.DataType]]]) -> None:
+    def adopt(
+        self, plan: Plan, partials: Mapping[int, tuple[Types, dict[str, pa.DataType]]]
+    ) -> None:
         """Runs a plan made elsewhere over partials, given the types of their values and keys."""
         self.plan = plan
         self._replanned()

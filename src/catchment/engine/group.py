@@ -258,7 +258,6 @@ class GroupState:
         self.store.trim(needed)
         self.pending = [rows.where(rows.start >= needed) for rows in self.pending]
 
-
     # -- housekeeping ----------------------------------------------------------------------------
 
     def begin(self, frontier: int, newest: int) -> None:

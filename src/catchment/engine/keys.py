@@ -22,14 +22,14 @@ class LocalKeys:
     """
 
     def __init__(
-        self, codes: Ints | None, parts: list[pa.Array], origin: object | None = None
+        self, codes: Ints | None, parts: list[pa.Array[Any]], origin: object | None = None
     ) -> None:
         self.codes = codes
         self.parts = parts
         self.origin = origin
         self.count = int(np.prod([len(part) for part in parts], dtype=object)) if parts else 1
 
-    def take(self, codes: Ints) -> list[pa.Array]:
+    def take(self, codes: Ints) -> list[pa.Array[Any]]:
         """The key columns of these codes."""
         columns = []
         for part in reversed(self.parts):
@@ -44,7 +44,7 @@ class Encoder:
     def __init__(self) -> None:
         self._texts: dict[str, Texts] = {}
 
-    def encode(self, names: Sequence[str], arrays: Sequence[pa.Array]) -> LocalKeys:
+    def encode(self, names: Sequence[str], arrays: Sequence[pa.Array[Any]]) -> LocalKeys:
         if len(names) == 1 and Texts.takes(arrays[0]):
             texts = self._texts.get(names[0])
             if texts is None or texts.crowded:
@@ -54,7 +54,7 @@ class Encoder:
         return encode(arrays)
 
 
-def encode(arrays: Sequence[pa.Array]) -> LocalKeys:
+def encode(arrays: Sequence[pa.Array[Any]]) -> LocalKeys:
     """Codes of the rows of one or more key columns; null is a key like any other."""
     if not arrays:
         return LocalKeys(None, [])
@@ -67,7 +67,7 @@ def encode(arrays: Sequence[pa.Array]) -> LocalKeys:
     return LocalKeys(codes, parts)
 
 
-def _encode(array: pa.Array) -> tuple[Ints, pa.Array]:
+def _encode(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
     kind = array.type
     if pa.types.is_integer(kind) and not array.null_count and len(array):
         dense = _encode_dense(array)
@@ -86,7 +86,7 @@ def _encode(array: pa.Array) -> tuple[Ints, pa.Array]:
         return _encode_objects(array)
 
 
-def _encode_dense(array: pa.Array) -> tuple[Ints, pa.Array] | None:
+def _encode_dense(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]] | None:
     """Integers in a range about as small as their number are their own codes."""
     values = array.to_numpy()
     low, high = int(values.min()), int(values.max())
@@ -98,14 +98,14 @@ def _encode_dense(array: pa.Array) -> tuple[Ints, pa.Array] | None:
     return codes, pa.array(np.arange(low, high + 1), array.type)
 
 
-def _one_nan_one_zero(array: pa.Array) -> pa.Array:
+def _one_nan_one_zero(array: pa.Array[Any]) -> pa.Array[Any]:
     valid = array.is_valid()
     values = array.fill_null(0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 + 0.0 is 0.0
     values[np.isnan(values)] = np.nan
     return pa.array(values, array.type, mask=~valid.to_numpy(zero_copy_only=False))
 
 
-def _recode(array: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
+def _recode(array: pa.DictionaryArray[Any, Any]) -> tuple[Ints, pa.Array[Any]]:
     """A dictionary column: its indices, unless its dictionary repeats a value."""
     place, values = _encode(array.dictionary)
     missing = len(values)
@@ -120,7 +120,7 @@ def _recode(array: pa.DictionaryArray) -> tuple[Ints, pa.Array]:
     return place[indices.to_numpy().astype(np.int64)], values
 
 
-def _encode_objects(array: pa.Array) -> tuple[Ints, pa.Array]:
+def _encode_objects(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
     seen: dict[Any, int] = {}
     first: list[int] = []
     codes = np.empty(len(array), np.int64)
@@ -147,7 +147,7 @@ class KeyIndex:
     def __init__(self) -> None:
         self._codes: dict[Any, int] = {}
         self._selections: list[Ints] = []
-        self._columns: list[list[pa.Array]] = []
+        self._columns: list[list[pa.Array[Any]]] = []
         self._origin: object | None = None
         self._known = np.empty(0, np.int64)
 
@@ -156,7 +156,7 @@ class KeyIndex:
 
     def translate(self, keys: LocalKeys, codes: Ints) -> Ints:
         """The lasting codes of a batch's (`selection * count + key`), one look-up for each key."""
-        if keys.origin is None or len(codes) and int(codes.max()) >= keys.count:
+        if keys.origin is None or (len(codes) and int(codes.max()) >= keys.count):
             local, place = np.unique(codes, return_inverse=True)
             columns = keys.take(local % keys.count)
             return self.lookup(local // keys.count, columns)[place]
@@ -173,7 +173,7 @@ class KeyIndex:
             lasting = self._known[codes]
         return lasting
 
-    def lookup(self, selections: Ints, columns: list[pa.Array]) -> Ints:
+    def lookup(self, selections: Ints, columns: list[pa.Array[Any]]) -> Ints:
         """The codes of these keys, new ones where they are new."""
         known = self._codes
         out = np.empty(len(selections), np.int64)
@@ -196,7 +196,7 @@ class KeyIndex:
             self._selections = [np.concatenate(self._selections)]
         return self._selections[0] if self._selections else np.empty(0, np.int64)
 
-    def take(self, codes: Ints) -> list[pa.Array]:
+    def take(self, codes: Ints) -> list[pa.Array[Any]]:
         """The key columns of these codes."""
         if len(self._columns) > 1:
             self._columns = [[pa.concat_arrays(c) for c in zip(*self._columns, strict=True)]]
@@ -213,7 +213,7 @@ class KeyIndex:
         return kept
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(column: pa.Array[Any]) -> list[Any]:
     """A key column as Python values that compare as keys do."""
     kind = column.type
     if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
@@ -222,5 +222,3 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_floating(kind) or pa.types.is_nested(kind):
         return [_frozen(value) for value in values]
     return values
-
-

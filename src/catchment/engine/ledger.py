@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-
 import numpy as np
 
 from catchment.engine.complete import Complete
@@ -68,12 +67,12 @@ class Ledger:
     def _retract(self, gone: list[Identity], operators: Operators) -> Complete:
         for identity in gone:
             self.said[identity] = (self.said[identity][0] + 1, None)
-        kind, key, start, end, _ = (np.array(column, np.int64) for column in zip(*gone, strict=True))
+        kind, key, start, end, _ = (
+            np.array(column, np.int64) for column in zip(*gone, strict=True)
+        )
         revision = np.array([self.said[identity][0] for identity in gone], np.int64)
         fields = identity_fields(operators, len(gone))
-        return Complete(
-            kind, key, start, end, fields, None, revision, np.ones(len(gone), np.bool_)
-        )
+        return Complete(kind, key, start, end, fields, None, revision, np.ones(len(gone), np.bool_))
 
     def _forget(self, horizon: int) -> None:
         """Windows that ended before the horizon are final."""

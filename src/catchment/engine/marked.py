@@ -74,7 +74,9 @@ def track(state: Marks, events: Ordered) -> Track:
     def put(values: Ints | Mask, fill: Ints | Mask | bool) -> Ints | Mask:
         return np.insert(values, at, fill)
 
-    starts_before = np.concatenate([state.open.start[known], np.zeros(len(strange), np.int64)])[order]
+    starts_before = np.concatenate([state.open.start[known], np.zeros(len(strange), np.int64)])[
+        order
+    ]
     time = put(events.time, starts_before)
     segment = put(events.segment, np.searchsorted(keys, virtual))
     real = put(np.ones(len(events), np.bool_), False).astype(np.bool_)
@@ -155,7 +157,10 @@ def step(
     # A window whose beginning nobody saw may hold no event yet, but is open all the same.
     stays = ~closed
     bare = np.setdiff1d(np.flatnonzero(~followed.closed), present)
-    still = concat_rows([state.open.where(untouched), merged.where(stays), _bare(followed, bare, operators)], operators)
+    still = concat_rows(
+        [state.open.where(untouched), merged.where(stays), _bare(followed, bare, operators)],
+        operators,
+    )
     flags = np.concatenate([state.unknown[untouched], unknown[stays], followed.unknown[bare]])
     seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
     return state._replace(open=still, unknown=flags, seen=seen), result
@@ -163,7 +168,9 @@ def step(
 
 def _bare(followed: Track, bare: Ints, operators: Operators) -> Rows:
     start = followed.start[bare]
-    return Rows(start, start, followed.key[bare], start, start, identity_fields(operators, len(bare)))
+    return Rows(
+        start, start, followed.key[bare], start, start, identity_fields(operators, len(bare))
+    )
 
 
 def boundaries(followed: Track) -> Mask:
@@ -171,5 +178,3 @@ def boundaries(followed: Track) -> Mask:
     new = np.zeros(len(followed.member), np.bool_)
     new[1:] = followed.member[1:] != followed.member[:-1]
     return new
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,7 @@ class Block:
     revision: Ints | None = None
     retracted: Mask | None = None
     _tables: dict[int, pa.Table] = field(default_factory=dict)
-    _lowered: dict[Text, pa.Array] = field(default_factory=dict)
+    _lowered: dict[Text, pa.Array[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.key)
@@ -68,7 +68,7 @@ class Block:
         return pa.Table.from_arrays(columns, schema=shape.schema(form, self.index is not None))
 
     @QUIET
-    def _lower(self, shape: Shape, form: Form, low: int, high: int) -> list[pa.Array]:
+    def _lower(self, shape: Shape, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
         whole = low == 0 and high == len(self)
         fields = self.fields if whole else {n: c[low:high] for n, c in self.fields.items()}
         rows = computed(self.operators, fields)
@@ -84,16 +84,14 @@ class Block:
             columns.append(made)
         return columns
 
-    def _blank(self, values: pa.Array, low: int, high: int) -> pa.Array:
+    def _blank(self, values: pa.Array[Any], low: int, high: int) -> pa.Array[Any]:
         """Nulls in the rows of windows that are no more."""
         if self.retracted is None or not self.retracted[low:high].any():
             return values
-        return pc.if_else(
-            pa.array(self.retracted[low:high]), pa.scalar(None, values.type), values
-        )
+        return pc.if_else(pa.array(self.retracted[low:high]), pa.scalar(None, values.type), values)
 
 
-def _times(values: Ints) -> pa.Array:
+def _times(values: Ints) -> pa.Array[Any]:
     return pa.array(values, pa.int64()).view(TIME)
 
 
@@ -255,5 +253,3 @@ class NamesOf:
                 key = (group, answer.window, answer.selection)
                 self._names.setdefault(key, []).append(name)
         return self._names.get(place, [])
-
-

@@ -150,9 +150,9 @@ def compact(rows: Rows, operators: Operators) -> Rows:
     if new.all():
         return rows.take(order)
     starts = np.flatnonzero(new)
-    return merge_rows(rows.take(order), Grouping(None, len(starts), starts=starts, rows=len(rows)), operators)
-
-
+    return merge_rows(
+        rows.take(order), Grouping(None, len(starts), starts=starts, rows=len(rows)), operators
+    )
 
 
 def fieldwise(operators: Operators) -> dict[str, np.ufunc] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +35,12 @@ def conditions_of(group: Group) -> list[str]:
     return list(found)
 
 
-def waiting(batch: Batch, kept: Chosen, keys: Ints, columns: list[str], conditions: list[str]) -> pa.Table:
+def waiting(
+    batch: Batch, kept: Chosen, keys: Ints, columns: list[str], conditions: list[str]
+) -> pa.Table:
     """What must be kept of events until they settle: time, arrival, key, values and marks."""
     rows = None if kept.rows is None else pa.array(kept.rows)
-    data: dict[str, pa.Array] = {
+    data: dict[str, pa.Array[Any]] = {
         KEY: pa.array(keys),
         TIME: pa.array(kept.of(batch.times)),
         ARRIVAL: pa.array(kept.of(batch.arrivals)),
@@ -131,5 +134,5 @@ class _Read(Batch):
         super().__init__(events.table, events.time, 0)
         self.arrivals = _ints(events.table, ARRIVAL)
 
-    def array(self, expression: str) -> pa.Array:
+    def array(self, expression: str) -> pa.Array[Any]:
         return self.read(expression)

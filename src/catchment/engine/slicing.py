@@ -12,8 +12,8 @@ from catchment.engine.keys import LocalKeys
 from catchment.engine.rows import Rows, concat_rows, flat, no_rows
 from catchment.model.plan import Group
 from catchment.model.window import Gap, Periodic
-from catchment.operators.base import QUIET
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
+from catchment.operators.base import QUIET
 from catchment.operators.ragged import Fields, Ints, take
 from catchment.operators.values import Column
 from catchment.planner.cost import edges_of, overlap, session_grid

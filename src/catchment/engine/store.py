@@ -19,7 +19,6 @@ from catchment.operators.grouping import Grouping, runs
 from catchment.operators.ragged import Array, Field, Ints, Ragged, nbytes, take
 from catchment.operators.values import Mask
 
-
 MANY_KEYS = 1024
 FULL = 0.5
 """From this many keys per slice, and this share of all keys in it, slices are added as wholes."""
@@ -256,9 +255,7 @@ class Store:
         keys = level.rows(np.arange(begin[0], end[0]), lean=True).key
         return rows >= int(FULL * (int(keys.max()) + 1) * (last - first))
 
-    def matrix(
-        self, low: int, high: int, names: Iterable[str]
-    ) -> tuple[dict[str, Array], Mask]:
+    def matrix(self, low: int, high: int, names: Iterable[str]) -> tuple[dict[str, Array], Mask]:
         """Fields by slice and key, the identity where a slice lacks a key, and where none lacks."""
         level = self.levels[0]
         nodes = np.arange(low, high + 1) + level.base

@@ -7,6 +7,8 @@ up in one table that stays.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -39,7 +41,7 @@ class Texts:
         self._tags: Hashes = np.zeros(1 << bits, np.uint64)
 
     @staticmethod
-    def takes(array: pa.Array) -> bool:
+    def takes(array: pa.Array[Any]) -> bool:
         kind = array.type
         return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
@@ -47,7 +49,7 @@ class Texts:
     def crowded(self) -> bool:
         return len(self.values) > _MOST
 
-    def encode(self, array: pa.Array) -> Ints:
+    def encode(self, array: pa.Array[Any]) -> Ints:
         """The code of every text; null is a text of its own."""
         texts = pl.Series(pl.from_arrow(array))
         first = texts.hash(1).to_numpy()
@@ -84,7 +86,7 @@ class Texts:
             rows, slot = rows[other], slot[other]
         return codes
 
-    def _learn(self, array: pa.Array, rows: Ints, first: Hashes, second: Hashes) -> None:
+    def _learn(self, array: pa.Array[Any], rows: Ints, first: Hashes, second: Hashes) -> None:
         """Adds the texts of these rows."""
         _, at = np.unique(first, return_index=True)
         new = array.take(pa.array(rows[at]))

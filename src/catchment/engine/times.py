@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,7 +15,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400_000_000
 
 
-def times_of(column: pa.ChunkedArray) -> tuple[Ints, Mask | None]:
+def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
     """The times, and where they are good (None: everywhere): not null, and not too far to convert."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     kind = array.type

@@ -8,6 +8,7 @@ Groups that wait for their events to settle have events as partials until the ro
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +85,7 @@ def _no_events(state: GroupState) -> pa.Table:
 
 
 def _stamped(
-    table: pa.Table, group: Group, types: Types, selection: Ints, keys: list[pa.Array],
+    table: pa.Table, group: Group, types: Types, selection: Ints, keys: list[pa.Array[Any]],
     node: int, seq: int,
 ) -> pa.Table:  # fmt: skip
     rows = table.num_rows
@@ -108,7 +109,9 @@ def merge(parts: Iterable[Partials], plan: Plan, *, node: int = 0, seq: int = 0)
     for partials in parts:
         for id, table in partials.items():
             collected.setdefault(id, []).append(table)
-    return {id: _merge_group(tables, plan.groups[id], node, seq) for id, tables in collected.items()}
+    return {
+        id: _merge_group(tables, plan.groups[id], node, seq) for id, tables in collected.items()
+    }
 
 
 def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int) -> pa.Table:
@@ -136,7 +139,7 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int) -> p
     return _stamped(plain, group, types, selection, columns, node, seq)
 
 
-def _key_columns(table: pa.Table, group: Group) -> list[pa.Array]:
+def _key_columns(table: pa.Table, group: Group) -> list[pa.Array[Any]]:
     return [codec.whole(table, f"key {name}") for name in group.by]
 
 
@@ -160,7 +163,9 @@ def assemble(partials: Partials, frontier: Instant | None, plan: Plan) -> Result
     """The windows complete at the frontier (None: at the end of input) of these partials."""
     engine = Engine([])
     merged = merge([partials], plan)
-    engine.adopt(plan, {id: (types_of(t), _key_types(t, plan.groups[id])) for id, t in merged.items()})
+    engine.adopt(
+        plan, {id: (types_of(t), _key_types(t, plan.groups[id])) for id, t in merged.items()}
+    )
     for id, table in merged.items():
         absorb(engine.states[id], table)
     return engine.close() if frontier is None else engine.advance(frontier)
@@ -186,5 +191,3 @@ def absorb(state: GroupState, table: pa.Table) -> None:
 
 def _payload(state: GroupState) -> list[str]:
     return state.columns + ["?" + text for text in state.conditions]
-
-

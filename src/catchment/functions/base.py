@@ -31,7 +31,9 @@ class Function(ABC):
         """The operators that the result is made of."""
 
     @abstractmethod
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         """The results, one per row of the operators' fields."""
 
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:

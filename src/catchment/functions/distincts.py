@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import datasketches as ds
 import numpy as np
 import pyarrow as pa
@@ -29,7 +31,9 @@ class CountDistinct(Function):
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         return pa.int64()
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         values = computed[OperatorRef("distinct", aggregate.column)]["set"]
         assert isinstance(values, Ragged)
         return to_arrow(values.lengths, pa.int64())
@@ -44,7 +48,9 @@ class ApproxCountDistinct(CountDistinct):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("hll", aggregate.column),)
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         sketches = computed[OperatorRef("hll", aggregate.column)]["sketch"]
         assert isinstance(sketches, np.ndarray)
         values = [_estimate(sketch) for sketch in sketches.tolist()]
@@ -70,7 +76,9 @@ class ApproxQuantile(Function):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("kll", aggregate.column),)
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         sketches: Array = computed[OperatorRef("kll", aggregate.column)]["sketch"]  # type: ignore[assignment]
         q = self.q(aggregate)
         values = [

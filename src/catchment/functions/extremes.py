@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -29,7 +31,9 @@ class _OneOf(Function):
             return value_type(type)
         return type
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         values = computed[OperatorRef(self.name, aggregate.column)]["value"]
         return to_arrow(values, self.result(aggregate, type), some(computed, aggregate.column))
 
@@ -75,7 +79,9 @@ class Range(Function):
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         return value_type(type)
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         most = computed[OperatorRef("max", aggregate.column)]["value"]
         least = computed[OperatorRef("min", aggregate.column)]["value"]
         valid = some(computed, aggregate.column)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -19,7 +21,9 @@ class Product(Function):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "product")
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         fields = computed[OperatorRef("product", aggregate.column)]
         exponent = np.clip(counts(fields["exponent"]), -(1 << 20), 1 << 20).astype(np.int32)
         with np.errstate(over="ignore", under="ignore"):
@@ -36,7 +40,9 @@ class GeometricMean(Function):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "product")
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         fields = computed[OperatorRef("product", aggregate.column)]
         n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

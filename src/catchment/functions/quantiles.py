@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -40,7 +42,9 @@ class Quantile(Function):
     def q(self, aggregate: Aggregate) -> float:
         return float(aggregate.params[0])
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         run = computed[OperatorRef("sort", aggregate.column)]["run"]
         assert isinstance(run, Ragged)
         filled = run.lengths > 0
@@ -87,7 +91,9 @@ class Mode(First):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("sort", aggregate.column),)
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         run = computed[OperatorRef("sort", aggregate.column)]["run"]
         assert isinstance(run, Ragged)
         filled = run.lengths > 0
@@ -119,4 +125,3 @@ def _most_frequent(run: Ragged) -> Array:
 
 for _function in (Quantile(), Median(), Mode()):
     register_function(_function)
-

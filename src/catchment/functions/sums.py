@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -24,7 +26,9 @@ class Sum(Function):
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         return pa.float64() if is_float(type) else pa.int64()
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         fields = computed[OperatorRef("sum", aggregate.column)]
         valid = some(computed, aggregate.column)
         if "approx" in fields:
@@ -47,7 +51,9 @@ class Count(Function):
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         return pa.int64()
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         return to_arrow(computed[OperatorRef("count", aggregate.column)]["count"], pa.int64())
 
 
@@ -60,7 +66,9 @@ class Avg(Function):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "sum")
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         total = as_float(computed[OperatorRef("sum", aggregate.column)])
         n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
         return to_arrow(total / np.maximum(n, 1), pa.float64(), n > 0)

@@ -32,7 +32,9 @@ class UserFunction(Function):
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         return monoid_of(self.name).result
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         states: Array = computed[self.operators(aggregate)[0]]["state"]  # type: ignore[assignment]
         monoid = monoid_of(self.name)
         values = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,9 @@ class Variance(Function):
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "sum", "squares")
 
-    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
         squares = computed[OperatorRef("squares", aggregate.column)]["squares"]
         n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
         values = squares / np.maximum(n - self.less, 1)  # type: ignore[operator]

@@ -58,7 +58,9 @@ def _parse(text: str, what: str) -> int:
         raise QueryError(f"the {what} is empty", given=repr(text), hint=_EXAMPLE)
     result = exact + round(total)
     if abs(result) > _LONGEST:
-        raise QueryError(f"the {what} is too long", given=repr(text), hint="the most is 36,000 years")
+        raise QueryError(
+            f"the {what} is too long", given=repr(text), hint="the most is 36,000 years"
+        )
     return result
 
 

@@ -1,6 +1,17 @@
 """The operators. A new one is one file here and one line below."""
 
-from catchment.operators import count, digest, ends, extreme, moments, product, sketches, sort, sum, user
+from catchment.operators import (
+    count,
+    digest,
+    ends,
+    extreme,
+    moments,
+    product,
+    sketches,
+    sort,
+    sum,
+    user,
+)
 from catchment.operators.base import (
     Computed,
     Input,

@@ -14,7 +14,6 @@ from catchment.errors import QueryError, did_you_mean
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields, Ints
 
-
 QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore")
 """NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
 

@@ -50,5 +50,3 @@ def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
     out = np.ones(groups.n, np.float64)
     out[present] = factors
     return {"mantissa": out, "exponent": exponents}
-
-

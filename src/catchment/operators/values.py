@@ -23,7 +23,7 @@ class Column(NamedTuple):
     levels: Array | None
 
 
-def column_of(array: pa.Array) -> Column:
+def column_of(array: pa.Array[Any]) -> Column:
     """Reads a column, without a copy where its type and nulls allow."""
     valid = None
     if array.null_count:
@@ -46,7 +46,7 @@ def _whole(bits: int) -> pa.DataType:
     return pa.int32() if bits == 32 else pa.int64()
 
 
-def _plain(array: pa.Array, type: pa.DataType) -> Array:
+def _plain(array: pa.Array[Any], type: pa.DataType) -> Array:
     if array.type != type:
         array = array.cast(type, safe=False)
     if array.null_count:
@@ -54,7 +54,7 @@ def _plain(array: pa.Array, type: pa.DataType) -> Array:
     return array.to_numpy(zero_copy_only=False)
 
 
-def _ranked(array: pa.Array, valid: Mask | None) -> Column:
+def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
     """Values that are not numbers, as ranks into their sorted distinct values."""
     try:
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -78,7 +78,7 @@ def objects(values: list[Any]) -> Array:
     return out
 
 
-def to_arrow(values: Field, type: pa.DataType, valid: Mask | None = None) -> pa.Array:
+def to_arrow(values: Field, type: pa.DataType, valid: Mask | None = None) -> pa.Array[Any]:
     """Values back in their Arrow type; null where not valid."""
     if isinstance(values, Ragged):
         offsets = pa.array(values.offsets, pa.int32())
@@ -99,7 +99,7 @@ def _masked(values: Array, mask: Mask) -> list[Any]:
     return [None if gone else value for value, gone in zip(values.tolist(), mask, strict=True)]
 
 
-def from_arrow(array: pa.Array) -> Field:
+def from_arrow(array: pa.Array[Any]) -> Field:
     """A partial's column as operators hold it: the inverse of `to_arrow` for what has no nulls."""
     kind = array.type
     if pa.types.is_list(kind):

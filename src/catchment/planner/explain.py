@@ -37,7 +37,9 @@ def _title(group: Group) -> str:
     by = ", ".join(group.by) or "all events together"
     extra = "" if group.measure == "event" else ", processing time"
     if group.distinct_on:
-        extra += f", distinct on {', '.join(group.distinct_on)} within {show(group.distinct_within)}"
+        extra += (
+            f", distinct on {', '.join(group.distinct_on)} within {show(group.distinct_within)}"
+        )
     return f"group {group.id}: by {by}{extra}"
 
 
@@ -65,14 +67,18 @@ def _some(items: list[str]) -> str:
 def _alone(group: Group, plan: Plan) -> str:
     uses = Counter(number for g, number in plan.names.values() if g == group.id)
     alone = sum(len(operators_of([group.answers[a]])) * times for a, times in uses.items())
-    return f"operator calls an event: {len(group.operators)}, against {alone:,} for separate queries"
+    return (
+        f"operator calls an event: {len(group.operators)}, against {alone:,} for separate queries"
+    )
 
 
 def _slices(group: Group) -> str:
     if group.way == "accumulators":
         return "one accumulator per window and key, no slices"
     rate = edges_of(group.windows).rate * 60
-    text = f"slices a minute: {rate:,.4g} from edges known ahead" if rate else "no edges known ahead"
+    text = (
+        f"slices a minute: {rate:,.4g} from edges known ahead" if rate else "no edges known ahead"
+    )
     grid = session_grid(group.windows)
     if grid is not None:
         text += f", a grid of {show(grid)} for sessions among them"
