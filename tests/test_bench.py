@@ -177,6 +177,12 @@ def test_many_queries_run_in_a_process_of_their_own() -> None:
     assert json.dumps(found)
 
 
+def test_memory_is_that_of_the_process_alone() -> None:
+    held = np.ones(80_000_000)  # 0.64 GB that the child must not be charged with
+    assert million.alone(1_000)["gigabytes"] < 0.5
+    assert held[-1] == 1
+
+
 def test_run_yields_the_figures_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PARTS", (counts,))
     found = list(bench.run("engine", quick=True))

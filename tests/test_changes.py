@@ -64,7 +64,7 @@ def later_than(scenario: Scenario, newest: int) -> list[tuple[Any, ...]]:
 
 
 def added(scenario: Scenario, query: ct.Query, at: int) -> None:
-    """Adds the query before a step; what it answers is right, each once, and no window is missed."""
+    """Adds the query before a step; what it answers is right, each once, and none is missed."""
     run = Run(scenario, query, from_start=False)
     newest = NEVER
     for number, step in enumerate(scenario.steps):

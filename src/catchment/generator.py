@@ -258,8 +258,8 @@ def _whole(name: str, value: object, least: int) -> None:
 
 
 def _number(name: str, value: object, least: float, most: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value <= most:  # type: ignore[operator]
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if number is None or not least <= number <= most:
         raise QueryError(
             f"the generator's {name} must be a number from {least:g} to {most:g}",
             given=repr(value),

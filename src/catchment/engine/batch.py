@@ -12,11 +12,11 @@ from catchment.engine.keys import Encoder, LocalKeys
 from catchment.expression import evaluate
 from catchment.model.plan import Group
 from catchment.operators.ragged import Array, Ints
-from catchment.operators.values import Column, Mask, column_of
+from catchment.operators.values import Column, Mask, column_of, one_piece
 
 
 class Chosen(NamedTuple):
-    """The events that meet a group's selections: their rows (None: all), and which one each meets."""
+    """The events that meet a group's selections: their rows (None: all), and the one each meets."""
 
     rows: Ints | None
     selection: Ints | None
@@ -87,9 +87,7 @@ class Batch:
     def read(self, name: str) -> pa.Array[Any]:
         """A column of the events."""
         column = self.table.column(name)
-        if isinstance(column, pa.ChunkedArray):
-            return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        return column
+        return one_piece(column) if isinstance(column, pa.ChunkedArray) else column
 
     def column(self, expression: str) -> Column:
         if expression not in self._columns:

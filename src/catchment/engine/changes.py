@@ -10,7 +10,7 @@ from catchment.engine.results import Limit
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields
 from catchment.engine.store import Store
 from catchment.model.plan import Plan
-from catchment.model.window import Counted, Periodic
+from catchment.model.window import Counted, Periodic, Window
 from catchment.planner.edges import EARLIEST, Edges, Series
 from catchment.planner.group import operators_of
 
@@ -68,10 +68,10 @@ def fit(rows: Rows, operators: Operators) -> Rows:
     """Rows with the fields of these operators: what they lack holds no values."""
     missing = identity_fields(operators, len(rows))
     fields = {name: rows.fields.get(name, column) for name, column in missing.items()}
-    return Rows(*rows.columns(), fields)
+    return Rows.of(rows.columns(), fields)
 
 
-def _move_periodic(old: GroupState, new: GroupState, was: dict[object, int], newest: int) -> None:
+def _move_periodic(old: GroupState, new: GroupState, was: dict[Window, int], newest: int) -> None:
     places = {int(kind): row for row, kind in enumerate(old.kinds)}
     for row, kind in enumerate(new.kinds):
         window = new.group.windows[kind]
@@ -136,11 +136,12 @@ def _move_ledger(old: GroupState, new: GroupState) -> None:
     assert old.ledger is not None and new.ledger is not None
     places = {window: place for place, window in enumerate(new.group.windows)}
     moved = {k: places.get(window, -1) for k, window in enumerate(old.group.windows)}
-    for (kind, *rest), said in old.ledger.said.items():
+    for before, said in old.ledger.said.items():
+        kind, key, low, high, copy = before
         if moved[kind] >= 0:
-            identity = (moved[kind], *rest)
-            new.ledger.said[identity] = said  # type: ignore[index]
-            new.ledger.ends[identity] = old.ledger.ends[kind, *rest]  # type: ignore[index]
+            identity = moved[kind], key, low, high, copy
+            new.ledger.said[identity] = said
+            new.ledger.ends[identity] = old.ledger.ends[before]
 
 
 def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from catchment.engine.rows import Operators, Rows
 from catchment.errors import StateError
 from catchment.operators.ragged import Field, Ints
-from catchment.operators.values import from_arrow, to_arrow
+from catchment.operators.values import from_arrow, one_piece, to_arrow
 
 MAGIC = b"CATCHMENT"
 FORMAT = 1
@@ -41,7 +41,7 @@ def fields_to_arrow(fields: Mapping[str, Field], operators: Operators) -> dict[s
 
 def table_to_rows(table: pa.Table, operators: Operators) -> Rows:
     columns = [ints(table, name) for name in BOUNDS]
-    return Rows(*columns, fields_from_arrow(table, operators))
+    return Rows.of(columns, fields_from_arrow(table, operators))
 
 
 def fields_from_arrow(table: pa.Table, operators: Operators) -> dict[str, Field]:
@@ -50,10 +50,7 @@ def fields_from_arrow(table: pa.Table, operators: Operators) -> dict[str, Field]
 
 
 def whole(table: pa.Table, name: str) -> pa.Array[Any]:
-    column = table.column(name)
-    if not column.num_chunks:
-        return pa.nulls(0, column.type)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return one_piece(table.column(name))
 
 
 def ints(table: pa.Table, name: str) -> Ints:

@@ -9,7 +9,7 @@ import numpy as np
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Block
 from catchment.engine.rows import Operators
-from catchment.operators.ragged import Field, Ints, concat, take
+from catchment.operators.ragged import Array, Field, Ints, concat, take
 from catchment.operators.values import Mask
 
 Spans = list[tuple[int, int, int, int]]
@@ -33,7 +33,7 @@ class Complete:
         return len(self.key)
 
     def take(self, rows: Ints) -> Complete:
-        def some(values: Ints | Mask | None) -> Ints | Mask | None:
+        def some(values: Array | None) -> Array | None:
             return None if values is None else values[rows]
 
         fields = {name: take(column, rows) for name, column in self.fields.items()}
@@ -48,10 +48,10 @@ def joined(parts: list[Complete]) -> Complete:
     if len(parts) == 1:
         return parts[0]
 
-    def all_of(name: str) -> Ints:
+    def all_of(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    def some(name: str) -> Ints | None:
+    def some(name: str) -> Array | None:
         return None if getattr(parts[0], name) is None else all_of(name)
 
     fields = {name: concat([p.fields[name] for p in parts]) for name in parts[0].fields}

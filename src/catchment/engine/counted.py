@@ -69,11 +69,11 @@ def boundaries(state: Ranks, rank: Ints) -> Mask:
 
 
 class Full(NamedTuple):
-    """Count windows that are full: rows whose `first` and `last` are their bounds, type and index."""
+    """Count windows that are full: rows, `first` and `last` their bounds, their type and number."""
 
     rows: Rows
     kind: Ints
-    index: Ints
+    number: Ints
 
 
 def step(
@@ -111,27 +111,27 @@ def _assemble(
     store: StoreKind, operators: Operators,
 ) -> Full:  # fmt: skip
     owners, kinds, numbers = [], [], []
-    for kind, window in enumerate(state.windows):
+    for place, window in enumerate(state.windows):
         low = np.maximum((before - window.size) // window.step + 1, 0)
         high = np.where(after >= window.size, (after - window.size) // window.step, -1)
         number, owner = runs(low, high + 1)
         owners.append(owner)
         numbers.append(number)
-        kinds.append(np.full(len(number), kind, np.int64))
-    owner, kind, index = (np.concatenate(part) for part in (owners, kinds, numbers))
+        kinds.append(np.full(len(number), place, np.int64))
+    owner, kind, number = (np.concatenate(part) for part in (owners, kinds, numbers))
     sizes = np.array([w.size for w in state.windows], np.int64)[kind]
-    start = index * np.array([w.step for w in state.windows], np.int64)[kind]
+    start = number * np.array([w.step for w in state.windows], np.int64)[kind]
     low, high = _places(kept, keys[owner], start), _places(kept, keys[owner], start + sizes)
     shelf = Store(store, operators)
     shelf.append_nodes(kept, np.arange(len(kept)))
-    rows, window = shelf.gather(low, high)
-    groups, _ = grouped(window, len(index))
+    rows, whose = shelf.gather(low, high)
+    groups, _ = grouped(whose, len(number))
     full = merge_rows(rows, groups, operators)
-    return Full(full, kind, index)
+    return Full(full, kind, number)
 
 
 def _places(kept: Rows, keys: Ints, rank: Ints) -> Ints:
-    """The place of the row of a key that starts at a rank; ranks are laid end to end, key by key."""
+    """The place of the row of a key that starts at a rank; ranks lie end to end, key by key."""
     new = np.ones(len(kept), np.bool_)
     new[1:] = kept.key[1:] != kept.key[:-1]
     heads = np.flatnonzero(new)

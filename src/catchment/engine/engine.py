@@ -12,11 +12,11 @@ import pyarrow as pa
 from catchment.engine import snapshots
 from catchment.engine.batch import Batch
 from catchment.engine.binding import Types, bind_types, columns_of, conform
-from catchment.engine.changes import Limit, answer_limit, drained, move
+from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import to_block
 from catchment.engine.group import GroupState
 from catchment.engine.keys import Encoder
-from catchment.engine.results import NamesOf, Results, Shape
+from catchment.engine.results import Limit, NamesOf, Results, Shape
 from catchment.engine.stats import Stats
 from catchment.engine.times import out_of_range, times_of
 from catchment.errors import DataError, QueryError, SchemaError, did_you_mean
@@ -196,7 +196,7 @@ class Engine:
     # -- windows ---------------------------------------------------------------------------------
 
     def advance(self, t: Instant) -> Results:
-        """Promises that no event before `t` will come (less the lateness): the windows now complete."""
+        """Promises that no event before `t` (less the lateness) will come: windows now complete."""
         frontier = instant(t) - self.lateness
         return self._advance(max(self.frontier, min(frontier, LATEST - 1)), self.clock())
 

@@ -326,4 +326,4 @@ def _of(window: int, rows: Rows, start: Ints, end: Ints) -> Complete:
 def _counted(kinds: tuple[int, ...], full: counted.Full) -> Complete:
     rows = full.rows
     kind = np.array(kinds, np.int64)[full.kind]
-    return Complete(kind, rows.key, rows.first, rows.last, rows.fields, full.index)
+    return Complete(kind, rows.key, rows.first, rows.last, rows.fields, full.number)

@@ -34,7 +34,7 @@ class LocalKeys:
         columns = []
         for part in reversed(self.parts):
             codes, place = np.divmod(codes, len(part))
-            columns.append(part.take(pa.array(place)))
+            columns.append(part.take(place))
         return columns[::-1]
 
 
@@ -75,7 +75,7 @@ def _encode(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
             return dense
     if pa.types.is_floating(kind):
         array = _one_nan_one_zero(array)
-    if pa.types.is_dictionary(kind):
+    if isinstance(array, pa.DictionaryArray):
         return _recode(array)
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int64), pa.nulls(1)
@@ -102,7 +102,9 @@ def _one_nan_one_zero(array: pa.Array[Any]) -> pa.Array[Any]:
     valid = array.is_valid()
     values = array.fill_null(0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 + 0.0 is 0.0
     values[np.isnan(values)] = np.nan
-    return pa.array(values, array.type, mask=~valid.to_numpy(zero_copy_only=False))
+    null = ~valid.to_numpy(zero_copy_only=False)
+    made: pa.Array[Any] = pa.array(values, array.type, mask=null)
+    return made
 
 
 def _recode(array: pa.DictionaryArray[Any, Any]) -> tuple[Ints, pa.Array[Any]]:
@@ -130,7 +132,7 @@ def _encode_objects(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
         if code == len(first):
             first.append(row)
         codes[row] = code
-    return codes, array.take(pa.array(first, pa.int64()))
+    return codes, array.take(np.array(first, np.int64))
 
 
 def _frozen(value: Any) -> Any:
@@ -187,7 +189,7 @@ class KeyIndex:
         if fresh:
             rows = np.array(fresh, np.int64)
             self._selections.append(selections[rows])
-            self._columns.append([column.take(pa.array(rows)) for column in columns])
+            self._columns.append([column.take(rows) for column in columns])
         return out
 
     @property
@@ -202,8 +204,7 @@ class KeyIndex:
             self._columns = [[pa.concat_arrays(c) for c in zip(*self._columns, strict=True)]]
         if not self._columns:
             return []
-        rows = pa.array(codes)
-        return [column.take(rows) for column in self._columns[0]]
+        return [column.take(codes) for column in self._columns[0]]
 
     def only(self, codes: Ints) -> KeyIndex:
         """An index of these codes alone, numbered anew in this order."""

@@ -82,8 +82,13 @@ class Ledger:
 
     def recode(self, place: Ints) -> None:
         """Renumbers the keys."""
-        self.said = {(k, int(place[key]), *rest): v for (k, key, *rest), v in self.said.items()}
-        self.ends = {(k, int(place[key]), *rest): v for (k, key, *rest), v in self.ends.items()}
+
+        def moved(identity: Identity) -> Identity:
+            kind, key, low, high, copy = identity
+            return kind, int(place[key]), low, high, copy
+
+        self.said = {moved(identity): said for identity, said in self.said.items()}
+        self.ends = {moved(identity): end for identity, end in self.ends.items()}
 
     @property
     def keys(self) -> list[int]:

@@ -17,7 +17,7 @@ from catchment.engine.rows import (
 from catchment.engine.settled import Ordered
 from catchment.model.window import Marked
 from catchment.operators import grouped
-from catchment.operators.ragged import Ints
+from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
 
@@ -71,7 +71,7 @@ def track(state: Marks, events: Ordered) -> Track:
     virtual, at = virtual[order], at[order]
     carried_at = np.argsort(order, kind="stable")[: len(before)]
 
-    def put(values: Ints | Mask, fill: Ints | Mask | bool) -> Ints | Mask:
+    def put(values: Array, fill: Array | bool) -> Array:
         return np.insert(values, at, fill)
 
     starts_before = np.concatenate([state.open.start[known], np.zeros(len(strange), np.int64)])[
@@ -96,7 +96,7 @@ def track(state: Marks, events: Ordered) -> Track:
         inside = before_open | begins
     number = np.cumsum(begins) - 1
     heads = np.flatnonzero(begins)
-    closed, end = _ends(number, begins, ends, time, closing is None, len(heads))
+    closed, end = _ends(number, ends, time, closing is None, len(heads))
     unknown = np.zeros(len(heads), np.bool_)
     virtual_numbers = number[~real]
     flags = np.concatenate([state.unknown[known], np.ones(len(strange), np.bool_)])[order]
@@ -128,7 +128,7 @@ def _open_before(opening: Mask, closing: Mask, first: Mask) -> Mask:
 
 
 def _ends(
-    number: Ints, begins: Mask, ends: Mask, time: Ints, by_next: bool, windows: int
+    number: Ints, ends: Mask, time: Ints, by_next: bool, windows: int
 ) -> tuple[Mask, Ints]:
     closed = np.zeros(windows, np.bool_)
     end = np.zeros(windows, np.int64)

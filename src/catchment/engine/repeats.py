@@ -29,7 +29,7 @@ class Repeats:
 
     def accept(self, batch: Batch, chosen: Chosen) -> Mask:
         """Which chosen events repeat none accepted before, at most `within` away in time."""
-        rows = None if chosen.rows is None else pa.array(chosen.rows)
+        rows = chosen.rows
         arrays = [batch.read(name) for name in self.columns]
         local = encode(arrays if rows is None else [array.take(rows) for array in arrays])
         assert local.codes is not None

@@ -88,7 +88,9 @@ class Block:
         """Nulls in the rows of windows that are no more."""
         if self.retracted is None or not self.retracted[low:high].any():
             return values
-        return pc.if_else(pa.array(self.retracted[low:high]), pa.scalar(None, values.type), values)
+        gone = pa.array(self.retracted[low:high])
+        made: pa.Array[Any] = pc.if_else(gone, pa.scalar(None, values.type), values)
+        return made
 
 
 def _times(values: Ints) -> pa.Array[Any]:
@@ -155,7 +157,7 @@ def _forms(group: Group) -> list[Form]:
 
 
 class Limit(NamedTuple):
-    """A query that came late answers windows that start after `since`; one that leaves, until `until`."""
+    """Late queries answer windows that start after `since`; those that leave, until `until`."""
 
     since: int | None = None
     until: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,12 @@ class Rows:
     last: Ints
     fields: dict[str, Field] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, columns: Iterable[Ints], fields: dict[str, Field]) -> Rows:
+        """Rows of `columns()` and fields."""
+        start, end, key, first, last = columns
+        return cls(start, end, key, first, last, fields)
+
     def __len__(self) -> int:
         return len(self.start)
 
@@ -40,7 +46,7 @@ class Rows:
 
     def __getitem__(self, part: slice) -> Rows:
         fields = {name: column[part] for name, column in self.fields.items()}
-        return Rows(*(column[part] for column in self.columns()), fields)
+        return Rows.of((column[part] for column in self.columns()), fields)
 
     def where(self, keep: Array) -> Rows:
         return self if keep.all() else self.take(np.flatnonzero(keep))
@@ -108,7 +114,7 @@ def concat_rows(parts: Sequence[Rows], operators: Operators) -> Rows:
         return parts[0]
     columns = [np.concatenate(column) for column in zip(*(p.columns() for p in parts), strict=True)]
     fields = {name: concat([p.fields[name] for p in parts]) for name in empty_names(operators)}
-    return Rows(*columns, fields)
+    return Rows.of(columns, fields)
 
 
 def empty_names(operators: Operators) -> list[str]:

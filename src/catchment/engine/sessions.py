@@ -9,6 +9,7 @@ import numpy as np
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
 
 
 class Sessions(NamedTuple):
@@ -57,9 +58,9 @@ def fuse(rows: Rows, gap: int, operators: Operators) -> Rows:
     return merge_rows(rows, Grouping(None, len(heads), starts=heads, rows=len(rows)), operators)
 
 
-def _latest(last: Ints, other: Ints) -> Ints:
+def _latest(last: Ints, other: Mask) -> Ints:
     """The greatest `last` so far within each key (a row may lie inside the one before it)."""
-    segment = np.concatenate([[0], np.cumsum(other)])
+    segment: Ints = np.concatenate([[0], np.cumsum(other)])
     if (np.diff(last)[~other] >= 0).all():
         return last
     # Ranks instead of times, so that adding a key's number cannot overflow.

@@ -17,7 +17,7 @@ from catchment.model.window import Gap, Marked
 from catchment.operators import Grouping, Operator
 from catchment.operators.grouping import segment_codes
 from catchment.operators.ragged import Ints
-from catchment.operators.values import Mask
+from catchment.operators.values import Mask, one_piece
 from catchment.planner.cost import edges_of
 from catchment.planner.edges import Edges
 
@@ -39,7 +39,7 @@ def waiting(
     batch: Batch, kept: Chosen, keys: Ints, columns: list[str], conditions: list[str]
 ) -> pa.Table:
     """What must be kept of events until they settle: time, arrival, key, values and marks."""
-    rows = None if kept.rows is None else pa.array(kept.rows)
+    rows = kept.rows
     data: dict[str, pa.Array[Any]] = {
         KEY: pa.array(keys),
         TIME: pa.array(kept.of(batch.times)),
@@ -66,7 +66,7 @@ class Ordered:
         return len(self.key)
 
     def condition(self, text: str) -> Mask:
-        met: Mask = self.table.column("?" + text).combine_chunks().to_numpy(zero_copy_only=False)
+        met: Mask = one_piece(self.table.column("?" + text)).to_numpy(zero_copy_only=False)
         return met
 
     @property
@@ -82,7 +82,7 @@ def ordered(tables: list[pa.Table]) -> Ordered:
     table = pa.concat_tables(tables, promote_options="permissive")
     key, time, arrival = (_ints(table, name) for name in (KEY, TIME, ARRIVAL))
     order = np.lexsort((arrival, time, key))
-    table = table.take(pa.array(order))
+    table = table.take(order)
     key, time = key[order], time[order]
     new = np.ones(len(key), np.bool_)
     new[1:] = key[1:] != key[:-1]

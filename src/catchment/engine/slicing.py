@@ -120,7 +120,7 @@ class Slicer:
         return groups, edges[place], edges[place + 1], key
 
     def _slice_of(self, times: Ints, edges: Ints, low: int, high: int) -> Ints:
-        """The number of each time's slice, by a table over the edges' common unit if it is small."""
+        """The number of each time's slice, by a table over the edges' common unit if small."""
         inner, unit = edges[1:-1], self.edges.unit
         origin = low // unit * unit
         cells = (high - origin) // unit + 1

@@ -45,7 +45,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         tables[prefix + name] = codec.rows_to_table(rows, state.operators)
 
     everyone = np.arange(len(state.keys), dtype=np.int64)
-    keys = {"selection": pa.array(state.keys.selections)}
+    keys: dict[str, pa.Array[Any]] = {"selection": pa.array(state.keys.selections)}
     keys |= {f"key {n}": column for n, column in enumerate(state.keys.take(everyone))}
     tables[prefix + "keys"] = pa.table(keys)
     put("pending", concat_rows(state.pending, state.operators))
@@ -147,7 +147,7 @@ def _load_ranks(
     state.ranks = []
     for n, (kinds, since) in enumerate(tracks):
         windows = tuple(state.group.windows[kind] for kind in kinds)
-        tally = counted.ranks(windows, state.operators, since)  # type: ignore[arg-type]
+        tally = counted.ranks(windows, state.operators, since)
         totals = tables[f"{prefix}ranks {n} totals"]
         kept = codec.table_to_rows(tables[f"{prefix}ranks {n}"], state.operators)
         tally = tally._replace(

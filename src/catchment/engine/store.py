@@ -121,11 +121,11 @@ class Level:
         else:
             columns = [self._view(column).take(index) for column in self._columns.values()]
         fields = {name: take(field.view(), index) for name, field in self._fields.items()}
-        return Rows(*columns, fields)
+        return Rows.of(columns, fields)
 
     def all_rows(self) -> Rows:
         columns = [self._view(column) for column in self._columns.values()]
-        return Rows(*columns, {name: field.view() for name, field in self._fields.items()})
+        return Rows.of(columns, {name: field.view() for name, field in self._fields.items()})
 
     def drop(self, node: int) -> None:
         """Forgets the nodes before this one."""
@@ -214,8 +214,9 @@ class Store:
         self._grow(below + 1)
 
     def gather(self, low: Ints, high: Ints, lean: bool = False) -> tuple[Rows, Ints]:
-        """Rows that together are the slices `[low, high)`, counted from the first kept, of each window.
+        """Rows that together are the slices `[low, high)` of each window.
 
+        Slices are counted from the first kept.
         Gives the rows and the number of the window each is for.
         """
         base = self.levels[0].base

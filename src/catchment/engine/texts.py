@@ -30,7 +30,7 @@ class Texts:
     """
 
     def __init__(self) -> None:
-        self.values = pa.array([], pa.string())
+        self.values: pa.Array[Any] = pa.array([], pa.string())
         self._hashes = np.empty((2, 0), np.uint64)
         self._make(12)
 
@@ -89,7 +89,7 @@ class Texts:
     def _learn(self, array: pa.Array[Any], rows: Ints, first: Hashes, second: Hashes) -> None:
         """Adds the texts of these rows."""
         _, at = np.unique(first, return_index=True)
-        new = array.take(pa.array(rows[at]))
+        new = array.take(rows[at])
         known = len(self.values)
         self.values = pa.concat_arrays([self.values, new]) if known else new
         hashes = np.stack([first[at], second[at]])

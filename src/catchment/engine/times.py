@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.operators.ragged import Ints
-from catchment.operators.values import Mask
+from catchment.operators.values import Mask, one_piece
 from catchment.planner.edges import EARLIEST, LATEST
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -16,8 +16,8 @@ _DAY = 86_400_000_000
 
 
 def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
-    """The times, and where they are good (None: everywhere): not null, and not too far to convert."""
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    """The times, and where they are good (None: everywhere): not null, nor too far to convert."""
+    array = one_piece(column)
     kind = array.type
     good: Mask | None = None
     if array.null_count:

@@ -79,7 +79,7 @@ def _slice_group(batch: Batch, group: Group, types: Types, node: int, seq: int) 
 def _no_events(state: GroupState) -> pa.Table:
     none = np.empty(0, np.int64)
     columns = {settled.KEY: none, settled.TIME: none, settled.ARRIVAL: none}
-    values = {text: pa.nulls(0, state.types[text]) for text in state.columns}
+    values = {t: pa.nulls(0, state.types[t]) for t in state.columns}  # type: ignore[arg-type]
     marks = {"?" + text: pa.nulls(0, pa.bool_()) for text in state.conditions}
     return pa.table({name: pa.array(c) for name, c in columns.items()} | values | marks)
 
@@ -121,9 +121,9 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int) -> p
     code = keys.lookup(codec.ints(table, "selection"), _key_columns(table, group))
     if group.slicing == "settled":
         identity = [codec.ints(table, settled.ARRIVAL)]
-        kept = table.take(pa.array(_first_of(identity)))
+        kept = table.take(_first_of(identity))
         order = np.lexsort((codec.ints(kept, settled.ARRIVAL), codec.ints(kept, settled.TIME)))
-        return kept.take(pa.array(order)).replace_schema_metadata(tables[0].schema.metadata)
+        return kept.take(order).replace_schema_metadata(tables[0].schema.metadata)
     identity = [codec.ints(table, name) for name in ("slice_start", "node", "seq")] + [code]
     kept_rows = _first_of(identity)
     operators = bind(group, types, updates=False)

@@ -93,15 +93,16 @@ def _compared(terms: dict[Node, _Term], op: str, subject: Node, options: tuple[N
     if isinstance(subject, Literal) or not all(isinstance(o, Literal) for o in options):
         return False
     literals = [o for o in options if isinstance(o, Literal)]
-    values = [_comparable(o) for o in literals if o.kind != "null"]
-    if not values or (op == "<>" and len(values) < len(literals)):
+    found = [_comparable(o) for o in literals if o.kind != "null"]
+    if not found or (op == "<>" and len(found) < len(literals)):
         return True  # a comparison with null is never met
-    if None in values:
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
         return False
     term = terms.setdefault(subject, _Term())
     term.is_valued = True
-    term.kinds |= {kind for kind, _ in values if kind}  # type: ignore[misc]
-    _note(term, op, [value for _, value in values])  # type: ignore[misc]
+    term.kinds |= {kind for kind, _ in values if kind}
+    _note(term, op, [value for _, value in values])
     return False
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import datasketches as ds
-import numpy as np
 import pyarrow as pa
 
 from catchment.functions.base import Function, register_function
 from catchment.functions.quantiles import share
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef, Ragged
-from catchment.operators.ragged import Array
+from catchment.operators.ragged import plain
 from catchment.operators.values import to_arrow
 
 
@@ -51,8 +50,7 @@ class ApproxCountDistinct(CountDistinct):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        sketches = computed[OperatorRef("hll", aggregate.column)]["sketch"]
-        assert isinstance(sketches, np.ndarray)
+        sketches = plain(computed[OperatorRef("hll", aggregate.column)]["sketch"])
         values = [_estimate(sketch) for sketch in sketches.tolist()]
         return pa.array(values, pa.int64())
 
@@ -65,7 +63,7 @@ class ApproxQuantile(Function):
     """About the value below which a share q of the values lies (KLL, rank error about 1.65 %)."""
 
     name = "approx_quantile"
-    synonyms = ("approx_percentile", "percentile_approx")
+    synonyms: ClassVar[tuple[str, ...]] = ("approx_percentile", "percentile_approx")
 
     def check(self, aggregate: Aggregate) -> None:
         share(self.name, aggregate.params)
@@ -79,7 +77,7 @@ class ApproxQuantile(Function):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        sketches: Array = computed[OperatorRef("kll", aggregate.column)]["sketch"]  # type: ignore[assignment]
+        sketches = plain(computed[OperatorRef("kll", aggregate.column)]["sketch"])
         q = self.q(aggregate)
         values = [
             None if sketch is None else ds.kll_doubles_sketch.deserialize(sketch).get_quantile(q)

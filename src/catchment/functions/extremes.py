@@ -11,6 +11,7 @@ from catchment.functions.base import Function, counted, register_function, some
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.base import value_type
+from catchment.operators.ragged import plain
 from catchment.operators.values import to_arrow
 
 
@@ -82,11 +83,11 @@ class Range(Function):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        most = computed[OperatorRef("max", aggregate.column)]["value"]
-        least = computed[OperatorRef("min", aggregate.column)]["value"]
+        most = plain(computed[OperatorRef("max", aggregate.column)]["value"])
+        least = plain(computed[OperatorRef("min", aggregate.column)]["value"])
         valid = some(computed, aggregate.column)
         with np.errstate(invalid="ignore", over="ignore"):
-            difference = most - least  # type: ignore[operator]
+            difference = most - least
         if difference.dtype.kind == "i":  # the true difference of two int64 may not fit
             valid = valid & (difference >= 0)
         return to_arrow(difference, value_type(type), valid)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from catchment.functions.base import Function, counted, register_function, some
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
+from catchment.operators.ragged import plain
 from catchment.operators.values import counts, to_arrow
 
 
@@ -27,7 +28,7 @@ class Product(Function):
         fields = computed[OperatorRef("product", aggregate.column)]
         exponent = np.clip(counts(fields["exponent"]), -(1 << 20), 1 << 20).astype(np.int32)
         with np.errstate(over="ignore", under="ignore"):
-            values = np.ldexp(fields["mantissa"], exponent)  # type: ignore[arg-type]
+            values = np.ldexp(plain(fields["mantissa"]), exponent)
         return to_arrow(values, pa.float64(), some(computed, aggregate.column))
 
 
@@ -46,7 +47,7 @@ class GeometricMean(Function):
         fields = computed[OperatorRef("product", aggregate.column)]
         n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            log = np.log2(fields["mantissa"]) + fields["exponent"]  # type: ignore[arg-type,operator]
+            log = np.log2(plain(fields["mantissa"])) + plain(fields["exponent"])
             values = np.exp2(log / np.maximum(n, 1))
         return to_arrow(values, pa.float64(), n > 0)
 

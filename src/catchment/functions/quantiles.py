@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ class Quantile(Function):
     """The value below which a share q of the values lies, interpolated (Spark's percentile)."""
 
     name = "quantile"
-    synonyms = ("percentile",)
+    synonyms: ClassVar[tuple[str, ...]] = ("percentile",)
 
     def check(self, aggregate: Aggregate) -> None:
         share(self.name, aggregate.params)
@@ -62,7 +62,8 @@ def _interpolate(run: Ragged, rows: Array, q: float) -> Array:
     high = run.values[start + above].astype(np.float64)
     with np.errstate(invalid="ignore"):
         mixed = (above - position) * low + (position - below) * high
-    return np.where((below == above) | (low == high), low, mixed)
+    values: Array = np.where((below == above) | (low == high), low, mixed)
+    return values
 
 
 class Median(Quantile):

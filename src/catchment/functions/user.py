@@ -11,7 +11,7 @@ from catchment.errors import QueryError
 from catchment.functions.base import Function, builder, names, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
-from catchment.operators.ragged import Array
+from catchment.operators.ragged import plain
 from catchment.operators.user import Monoid, decode_state, define, monoid_of
 
 
@@ -35,7 +35,7 @@ class UserFunction(Function):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        states: Array = computed[self.operators(aggregate)[0]]["state"]  # type: ignore[assignment]
+        states = plain(computed[self.operators(aggregate)[0]]["state"])
         monoid = monoid_of(self.name)
         values = [
             None if state is None else monoid.lower(decode_state(state))
@@ -60,7 +60,8 @@ def function(
     arrival. Plans carry only the name: define the function in every process that runs them.
 
     >>> import math
-    >>> norm = function("l2_norm", lift=lambda v: v * v, combine=lambda a, b: a + b, lower=math.sqrt)
+    >>> square, add = lambda v: v * v, lambda a, b: a + b
+    >>> norm = function("l2_norm", lift=square, combine=add, lower=math.sqrt)
     >>> norm("v").text
     'l2_norm(v)'
     """

@@ -10,6 +10,7 @@ import pyarrow as pa
 from catchment.functions.base import Function, counted, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
+from catchment.operators.ragged import plain
 from catchment.operators.values import counts, to_arrow
 
 
@@ -27,9 +28,9 @@ class Variance(Function):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        squares = computed[OperatorRef("squares", aggregate.column)]["squares"]
+        squares = plain(computed[OperatorRef("squares", aggregate.column)]["squares"])
         n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
-        values = squares / np.maximum(n - self.less, 1)  # type: ignore[operator]
+        values = squares / np.maximum(n - self.less, 1)
         return to_arrow(np.sqrt(values) if self.root else values, pa.float64(), n > self.less)
 
 
@@ -37,7 +38,7 @@ class VariancePop(Variance):
     """The population variance."""
 
     name = "variance_pop"
-    synonyms = ("var_pop",)
+    synonyms: ClassVar[tuple[str, ...]] = ("var_pop",)
     less = 0
 
 

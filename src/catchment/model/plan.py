@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from catchment.errors import StateError
 from catchment.model.query import Aggregate, Measure
@@ -61,6 +62,13 @@ class Plan:
     groups: tuple[Group, ...] = ()
     names: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Query name to (group id, place in its answers)."""
+
+    explainer: ClassVar[Callable[[Plan], str] | None] = None
+    """Set by the planner, which knows what plans mean."""
+
+    def explain(self) -> str:
+        """What will happen, and why, as a tree."""
+        return "" if Plan.explainer is None else Plan.explainer(self)
 
     def to_bytes(self) -> bytes:
         """The plan as bytes; equal plans give equal bytes."""

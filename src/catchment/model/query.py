@@ -20,7 +20,7 @@ RESERVED = ("window_start", "window_end", "window_index", "revision", "retracted
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function of a column (any SQL expression, or None for whole rows), and its result's name."""
+    """A function of a column (an SQL expression, or None for whole rows), and its result's name."""
 
     function: str
     column: str | None = None
@@ -168,9 +168,10 @@ def _check(query: Query) -> None:
                 f"query {query.name!r}: not an aggregate", given=repr(aggregate),
                 hint='try ct.avg("v")',
             )  # fmt: skip
-        if aggregate.label in taken or aggregate.label in RESERVED:
+        label = aggregate.label
+        if label in taken or label in RESERVED:
             raise QueryError(
                 f"query {query.name!r} has two result columns of one name",
-                given=aggregate.label, hint='give one another name with .alias("...")',
+                given=label, hint='give one another name with .alias("...")',
             )  # fmt: skip
-        taken.add(aggregate.label)
+        taken.add(label)

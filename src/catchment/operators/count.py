@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
 from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Fields
+from catchment.operators.ragged import Fields, plain
 
 
 @register_operator
@@ -24,7 +24,7 @@ class Count(Operator):
         return {"count": events.groups.count}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"count": groups.add(rows[self.ref]["count"])}  # type: ignore[arg-type]
+        return {"count": groups.add(plain(rows[self.ref]["count"]))}
 
     def fieldwise(self) -> dict[str, np.ufunc]:
         return {"count": np.add}

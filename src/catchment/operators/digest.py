@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
 from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Fields
+from catchment.operators.ragged import Fields, plain
 
 
 @register_operator
@@ -27,7 +27,7 @@ class Digest(Operator):
         return {"digest": events.groups.add((mixed ^ (mixed >> np.uint64(31))).view(np.int64))}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"digest": groups.add(rows[self.ref]["digest"])}  # type: ignore[arg-type]
+        return {"digest": groups.add(plain(rows[self.ref]["digest"]))}
 
     def fieldwise(self) -> dict[str, np.ufunc]:
         return {"digest": np.add}

@@ -81,7 +81,7 @@ class Grouping:
         if self.starts is not None:
             if self.n == 0:
                 return np.empty(0, values.dtype)
-            return function.reduceat(values, self.starts)  # type: ignore[no-any-return]
+            return function.reduceat(values, self.starts)
         out = np.full(self.n, identity, values.dtype)
         function.at(out, self.codes, values)
         return out
@@ -114,11 +114,11 @@ class Grouping:
         return zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True)
 
     def first(self, times: Ints) -> tuple[Ints, Ints]:
-        """Per group that has rows: the group, and the row of least time, the earliest of equals."""
+        """Per group that has rows: the group, and the row of least time, the first of equals."""
         return self._end(times, self.min(times), reverse=True)
 
     def last(self, times: Ints) -> tuple[Ints, Ints]:
-        """Per group that has rows: the group, and the row of greatest time, the latest of equals."""
+        """Per group that has rows: the group, and the row of greatest time, the last of equals."""
         return self._end(times, self.max(times), reverse=False)
 
     def _end(self, times: Ints, extreme: Ints, *, reverse: bool) -> tuple[Ints, Ints]:

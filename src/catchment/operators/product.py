@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
 from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Array, Fields, Ints
+from catchment.operators.ragged import Array, Fields, Ints, plain
 
 _BLOCK = 512
 """Mantissas lie in [0.5, 1): this many of them cannot multiply down to zero."""
@@ -29,7 +29,7 @@ class Product(Operator):
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         fields = rows[self.ref]
-        return multiply(fields["mantissa"], fields["exponent"], groups)  # type: ignore[arg-type]
+        return multiply(plain(fields["mantissa"]), plain(fields["exponent"]), groups)
 
 
 def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:

@@ -64,6 +64,12 @@ Field = Array | Ragged
 Fields = dict[str, Field]
 
 
+def plain(field: Field) -> Array:
+    """A field that holds no lists, as the array it is."""
+    assert not isinstance(field, Ragged)
+    return field
+
+
 def take(field: Field, index: Ints) -> Field:
     return field.take(index)
 

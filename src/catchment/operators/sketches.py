@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
 from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Array, Fields
+from catchment.operators.ragged import Array, Fields, plain
 from catchment.operators.sort import sort_within, unique_within
 
 KLL_K = 200
 """KLL's size parameter: a rank error of about 1.65 %."""
 HLL_LOG2 = 12
-"""HLL's size parameter: an error of about 1.6 %; the first few hundred values are kept as they are."""
+"""HLL's size parameter: an error of about 1.6 %; the first few hundred values are kept as is."""
 
 
 @register_operator
@@ -41,7 +41,7 @@ class Kll(Operator):
         return {"sketch": out}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"sketch": _merged(rows[self.ref]["sketch"], groups, _union_kll)}  # type: ignore[arg-type]
+        return {"sketch": _merged(plain(rows[self.ref]["sketch"]), groups, _union_kll)}
 
 
 @register_operator
@@ -67,7 +67,7 @@ class Hll(Operator):
         return {"sketch": out}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"sketch": _merged(rows[self.ref]["sketch"], groups, _union_hll)}  # type: ignore[arg-type]
+        return {"sketch": _merged(plain(rows[self.ref]["sketch"]), groups, _union_hll)}
 
 
 def _hashable(value: Any) -> int | float | str:

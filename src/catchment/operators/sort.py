@@ -26,7 +26,9 @@ class Sort(Operator):
         return {"run": decoded(events, sort_within(events.values, events.groups))}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"run": merge_runs(rows[self.ref]["run"], groups)}  # type: ignore[arg-type]
+        run = rows[self.ref]["run"]
+        assert isinstance(run, Ragged)
+        return {"run": merge_runs(run, groups)}
 
     def derive(self, kind: str, fields: Fields) -> Fields:
         run = fields["run"]
@@ -53,8 +55,9 @@ class Distinct(Operator):
         return {"set": decoded(events, unique_within(sort_within(events.values, events.groups)))}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        sets = merge_runs(rows[self.ref]["set"], groups)  # type: ignore[arg-type]
-        return {"set": unique_within(sets)}
+        sets = rows[self.ref]["set"]
+        assert isinstance(sets, Ragged)
+        return {"set": unique_within(merge_runs(sets, groups))}
 
 
 def sort_within(values: Array, groups: Grouping) -> Ragged:

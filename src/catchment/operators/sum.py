@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, is_float, register_operator
 from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Array, Fields
+from catchment.operators.ragged import Array, Fields, plain
 
 
 @register_operator
@@ -37,7 +37,7 @@ class Sum(Operator):
         return {"total": total, "approx": events.groups.add(values.astype(np.float64))}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {name: groups.add(field) for name, field in rows[self.ref].items()}  # type: ignore[arg-type]
+        return {name: groups.add(plain(field)) for name, field in rows[self.ref].items()}
 
     def fieldwise(self) -> dict[str, np.ufunc]:
         return dict.fromkeys(self.fields, np.add)
@@ -45,15 +45,13 @@ class Sum(Operator):
 
 def as_float(fields: Fields) -> Array:
     """A sum as double: from the exact integer where it fits."""
-    total = fields["total"]
-    assert isinstance(total, np.ndarray)
+    total = plain(fields["total"])
     if "approx" not in fields:
         return total
-    return np.where(overflowed(fields), fields["approx"], total.astype(np.float64))  # type: ignore[arg-type]
+    return np.where(overflowed(fields), plain(fields["approx"]), total.astype(np.float64))
 
 
 def overflowed(fields: Fields) -> Array:
     """Where an integer sum does not fit in int64."""
-    total, approx = fields["total"], fields["approx"]
-    assert isinstance(total, np.ndarray) and isinstance(approx, np.ndarray)
+    total, approx = plain(fields["total"]), plain(fields["approx"])
     return np.abs(total.astype(np.float64) - approx) > 2.0**62

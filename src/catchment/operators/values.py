@@ -10,17 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.operators.base import is_float
-from catchment.operators.ragged import Array, Field, Ints, Ragged
+from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Column(NamedTuple):
-    """A column's values (int64, float64, or ranks into `levels`), and which of them are not null."""
+    """A column's values (int64, float64, or ranks into `levels`), and which are not null."""
 
     values: Array
     valid: Mask | None
     levels: Array | None
+
+
+def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    """A column as one array, without a copy where it is one already."""
+    if not column.num_chunks:
+        nothing: pa.Array[Any] = pa.nulls(0, column.type)
+        return nothing
+    return column.chunks[0] if column.num_chunks == 1 else column.combine_chunks()
 
 
 def column_of(array: pa.Array[Any]) -> Column:
@@ -57,14 +65,14 @@ def _plain(array: pa.Array[Any], type: pa.DataType) -> Array:
 def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
     """Values that are not numbers, as ranks into their sorted distinct values."""
     try:
-        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        encoded = array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
         order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return Column(np.arange(len(array)), valid, objects(array.to_pylist()))
     rank = np.empty(len(order) + 1, np.int64)
     rank[order] = np.arange(len(order))
     indices = encoded.indices.fill_null(len(order)) if array.null_count else encoded.indices
-    levels = objects(encoded.dictionary.take(pa.array(order)).to_pylist())
+    levels = objects(encoded.dictionary.take(order).to_pylist())
     return Column(rank[indices.to_numpy().astype(np.int64)], valid, levels)
 
 
@@ -81,6 +89,7 @@ def objects(values: list[Any]) -> Array:
 def to_arrow(values: Field, type: pa.DataType, valid: Mask | None = None) -> pa.Array[Any]:
     """Values back in their Arrow type; null where not valid."""
     if isinstance(values, Ragged):
+        assert isinstance(type, pa.ListType)
         offsets = pa.array(values.offsets, pa.int32())
         return pa.ListArray.from_arrays(offsets, to_arrow(values.values, type.value_type))
     mask = None if valid is None or valid.all() else ~valid
@@ -103,6 +112,7 @@ def from_arrow(array: pa.Array[Any]) -> Field:
     """A partial's column as operators hold it: the inverse of `to_arrow` for what has no nulls."""
     kind = array.type
     if pa.types.is_list(kind):
+        assert isinstance(array, pa.ListArray)
         offsets = array.offsets.to_numpy().astype(np.int64)
         flat = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         values = from_arrow(flat)
@@ -117,5 +127,4 @@ def from_arrow(array: pa.Array[Any]) -> Field:
 
 def counts(field: Field) -> Ints:
     """A count field, for the type checker's sake."""
-    assert not isinstance(field, Ragged)
-    return field
+    return plain(field)

@@ -10,7 +10,7 @@ import numpy as np
 
 from catchment.model.window import Periodic
 from catchment.operators.grouping import runs
-from catchment.operators.ragged import Array, Ints
+from catchment.operators.ragged import Ints
 
 EARLIEST = -(1 << 62)
 LATEST = 1 << 62
@@ -61,8 +61,8 @@ class Edges:
         first = np.floor_divide(low - self.offsets, self.slides)
         last = np.floor_divide(high - self.offsets, self.slides) + 1
         numbers, which = runs(first, last + 1)
-        edges = self.offsets[which] + numbers * self.slides[which]
-        edges = np.sort(np.concatenate([edges, self.points, [EARLIEST, LATEST]]))
+        inner = self.offsets[which] + numbers * self.slides[which]
+        edges: Ints = np.sort(np.concatenate([inner, self.points, [EARLIEST, LATEST]]))
         edges = edges[np.append(True, edges[1:] != edges[:-1])]
         begin = int(np.searchsorted(edges, low, side="right")) - 1
         end = int(np.searchsorted(edges, high, side="right")) + 1
@@ -97,13 +97,14 @@ class Series:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def start_of(self, kind: Array, number: Array) -> Ints:
-        return self.offsets[kind] + number * self.slides[kind]  # type: ignore[no-any-return]
+    def start_of(self, kind: Ints, number: Ints) -> Ints:
+        return self.offsets[kind] + number * self.slides[kind]
 
     def ending_after(self, time: int) -> Ints:
         """Per type, the number of its first window that ends after `time`."""
         number = np.floor_divide(time - self.offsets - self.lengths, self.slides) + 1
-        return np.maximum(number, self.first)
+        bounded: Ints = np.maximum(number, self.first)
+        return bounded
 
     def starting_by(self, time: int) -> Ints:
         """Per type, the number of its last window that starts at or before `time`."""

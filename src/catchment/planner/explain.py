@@ -18,11 +18,12 @@ _MOST = 8
 def explain(plan: Plan, rate: float = DEFAULT_RATE) -> str:
     """Groups, operators, slices a minute, and what runs where."""
     sharing = Counter(plan.names.values())
-    lines = [
+    title = (
         f"Plan version {plan.version}: {len(plan.names):,} queries, "
         f"{len(sharing):,} distinct, in {len(plan.groups)} group(s); "
         f"assuming {rate:,.0f} events a second"
-    ]
+    )
+    lines = [title]
     for group in plan.groups:
         lines += _tree(_title(group), _branches(group, plan))
     return "\n".join(lines)
@@ -92,8 +93,9 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
         why = "marks and counts" if any(
             isinstance(w, Marked | Counted) for w in group.windows
         ) else "functions whose order matters"  # fmt: skip
+        because = f"{why}: a late one could split a slice"
         return [
-            f"local: keep events, sorted, until they settle ({why}: a late one could split a slice)",
+            f"local: keep events, sorted, until they settle ({because})",
             "intermediate: pass events on in order",
             "root: slice settled events, assemble windows",
         ]

@@ -169,9 +169,10 @@ def _group(
         operator_class(ref.kind).ordered(ref) for ref in operators
     )
     store, because = choose_store(kept, operators)
+    plain = tuple((ref.kind, ref.column, ref.params) for ref in operators)
     return Group(
         id, draft.by, tuple(draft.selections), draft.measure, draft.distinct_on,
-        draft.distinct_within, kept, tuple(tuple(ref) for ref in operators), renumbered,
+        draft.distinct_within, kept, plain, renumbered,
         "settled" if waits else "arrival", store,
         "slices" if why is None else "accumulators", why or because,
     )  # fmt: skip
