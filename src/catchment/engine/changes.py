@@ -42,7 +42,7 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     new.fresh = [fit(rows, operators) for rows in old.fresh] if new.sessions else []
     new.store = Store(new.group.store, operators)
     if len(new.series):
-        new.store.append(fit(old.store.levels[0].all_rows(), operators))
+        new.store.append(fit(old.store.all_rows(), operators))
     if new.ledger is not None and old.ledger is not None:
         _move_ledger(old, new)
     was = {window: place for place, window in enumerate(old.group.windows)}
@@ -90,7 +90,7 @@ def first_answerable(window: Periodic, old: GroupState, new: GroupState, newest:
     if not len(old.series) or set(new.operators) != set(old.operators):
         begin = newest + 1
     else:
-        rows = concat_rows([new.store.levels[0].all_rows(), *new.pending], new.operators)
+        rows = concat_rows([new.store.all_rows(), *new.pending], new.operators)
         begin = max(new.kept_from, EARLIEST)
         if len(rows):
             begin = max(begin, _after_last_cut(window, rows))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.engine.rows import Operators, Rows, concat_rows, merge_fields, no_rows
 from catchment.engine.settled import Ordered
 from catchment.engine.store import Store
 from catchment.model.plan import StoreKind
@@ -126,8 +126,9 @@ def _assemble(
     shelf.append_nodes(kept, np.arange(len(kept)))
     rows, whose = shelf.gather(low, high)
     groups, _ = grouped(whose, len(number))
-    full = merge_rows(rows, groups, operators)
-    return Full(full, kind, number)
+    fields = merge_fields(rows.fields, groups, operators)
+    first, last = kept.first[low], kept.last[high - 1]
+    return Full(Rows(first, last, keys[owner], first, last, fields), kind, number)
 
 
 def _places(kept: Rows, keys: Ints, rank: Ints) -> Ints:

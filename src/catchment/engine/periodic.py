@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from catchment.engine.rows import Operators, Rows, concat_rows, fieldwise, merge_fields
+from catchment.engine.levels import Keyed, concat_keyed
+from catchment.engine.rows import Operators, Rows, fieldwise, merge_fields
 from catchment.engine.store import Store
 from catchment.operators.grouping import grouped, runs
 from catchment.operators.ragged import Field, Ints, concat, take
@@ -106,13 +107,12 @@ def _reduce(
     settled = not len(loose) or int(loose.start[0]) >= int(high.max())
     if ways is not None and settled and store.full(*slices):
         return _reduce_full(*slices, store, ways)
-    rows, owner = store.gather(*slices, lean=True)
+    rows, owner = store.gather(*slices)
     if len(loose):
-        spans = np.searchsorted(loose.start, low), np.searchsorted(loose.start, high)
-        index, more = runs(*spans)
-        rows = concat_rows([rows, loose.take(index)], operators)
+        index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
+        rows = concat_keyed([rows, Keyed(loose.key, loose.fields).take(index)], operators)
         owner = np.concatenate([owner, more])
-    if not len(rows):
+    if not len(owner):
         return rows.key, owner, rows.fields
     keys = int(rows.key.max()) + 1
     groups, present = grouped(owner * keys + rows.key, len(low) * keys)

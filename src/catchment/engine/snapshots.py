@@ -50,7 +50,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
     tables[prefix + "keys"] = pa.table(keys)
     put("pending", concat_rows(state.pending, state.operators))
     put("fresh", concat_rows(state.fresh, state.operators))
-    put("store", state.store.levels[0].all_rows())
+    put("store", state.store.all_rows())
     for number, table in enumerate(state.waiting):
         tables[f"{prefix}waiting {number}"] = table
     late = np.concatenate([np.empty(0, np.int64), *state.late])

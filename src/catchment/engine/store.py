@@ -6,149 +6,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from catchment.engine.rows import (
-    Operators,
-    Rows,
-    concat_rows,
-    identity_fields,
-    merge_rows,
-    no_rows,
-)
+from catchment.engine.levels import Growing, Keyed, Level, concat_keyed
+from catchment.engine.rows import Operators, Rows, identity_fields, merge_fields
 from catchment.model.plan import StoreKind
 from catchment.operators.grouping import Grouping, runs
-from catchment.operators.ragged import Array, Field, Ints, Ragged, nbytes, take
+from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
 MANY_KEYS = 1024
 FULL = 0.5
 """From this many keys per slice, and this share of all keys in it, slices are added as wholes."""
-
-
-class Growing:
-    """A column that grows at the end and is dropped from the front, at amortized constant cost."""
-
-    def __init__(self, like: Field) -> None:
-        self.ragged = isinstance(like, Ragged)
-        values = like.values if isinstance(like, Ragged) else like
-        self._data = np.empty(16, values.dtype)
-        self._from = self._to = 0
-        self._lengths = Growing(np.empty(0, np.int64)) if self.ragged else None
-
-    def append(self, field: Field) -> None:
-        values = field.values if isinstance(field, Ragged) else field
-        if self._lengths is not None and isinstance(field, Ragged):
-            self._lengths.append(field.lengths)
-        if values.dtype != self._data.dtype and not self._to - self._from:
-            self._data = np.empty(16, values.dtype)
-        if self._to + len(values) > len(self._data):
-            self._move(len(values))
-        self._data[self._to : self._to + len(values)] = values
-        self._to += len(values)
-
-    def _move(self, more: int) -> None:
-        live = self._data[self._from : self._to]
-        data = np.empty(max(16, 2 * (len(live) + more)), self._data.dtype)
-        data[: len(live)] = live
-        self._data, self._from, self._to = data, 0, len(live)
-
-    def view(self) -> Field:
-        values = self._data[self._from : self._to]
-        if self._lengths is None:
-            return values
-        lengths = self._lengths.view()
-        assert isinstance(lengths, np.ndarray)
-        return Ragged(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), values)
-
-    def drop(self, count: int) -> None:
-        """Forgets the first rows."""
-        if self._lengths is not None:
-            lengths = self._lengths.view()
-            assert isinstance(lengths, np.ndarray)
-            self._lengths.drop(count)
-            count = int(lengths[:count].sum())
-        self._from += count
-        if self._from > 64 and self._from > (self._to - self._from):
-            self._move(0)
-
-
-class Level:
-    """Nodes in order, each a run of rows; node `i` is kept while `i >= base`."""
-
-    def __init__(self, operators: Operators, base: int) -> None:
-        self.base = base
-        self._ends = Growing(np.empty(0, np.int64))
-        self._dropped = 0
-        self._total = 0
-        empty = no_rows(operators)
-        names = ("start", "end", "key", "first", "last")
-        self._columns = {n: Growing(c) for n, c in zip(names, empty.columns(), strict=True)}
-        self._fields = {name: Growing(field) for name, field in empty.fields.items()}
-
-    def __len__(self) -> int:
-        """The number of the next node."""
-        return self.base + len(self._view(self._ends))
-
-    @staticmethod
-    def _view(column: Growing) -> Ints:
-        values = column.view()
-        assert isinstance(values, np.ndarray)
-        return values
-
-    def append(self, rows: Rows, sizes: Ints) -> None:
-        """Adds nodes of these numbers of rows."""
-        self._ends.append(self._total + np.cumsum(sizes))
-        self._total += int(sizes.sum())
-        for column, values in zip(self._columns.values(), rows.columns(), strict=True):
-            column.append(values)
-        for name, field in self._fields.items():
-            field.append(rows.fields[name])
-
-    def span(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Where the rows of the nodes `[low, high)` begin and end."""
-        return self._begin(low), self._begin(high)
-
-    def _begin(self, node: Ints) -> Ints:
-        place = node - self.base - 1
-        ends = self._view(self._ends)
-        if not len(ends):
-            return np.zeros(len(node), np.int64)
-        return np.where(place < 0, self._dropped, ends[np.maximum(place, 0)]) - self._dropped
-
-    def rows(self, index: Ints, lean: bool = False) -> Rows:
-        """Some rows; with `lean`, the key stands in for all that is not a field."""
-        if lean:
-            columns = [self._view(self._columns["key"]).take(index)] * 5
-        else:
-            columns = [self._view(column).take(index) for column in self._columns.values()]
-        fields = {name: take(field.view(), index) for name, field in self._fields.items()}
-        return Rows.of(columns, fields)
-
-    def all_rows(self) -> Rows:
-        columns = [self._view(column) for column in self._columns.values()]
-        return Rows.of(columns, {name: field.view() for name, field in self._fields.items()})
-
-    def drop(self, node: int) -> None:
-        """Forgets the nodes before this one."""
-        if node <= self.base:
-            return
-        ends = self._view(self._ends)
-        count = min(node - self.base, len(ends))
-        if count:
-            rows = int(ends[count - 1]) - self._dropped
-            self._ends.drop(count)
-            for column in (*self._columns.values(), *self._fields.values()):
-                column.drop(rows)
-            self._dropped += rows
-        self.base = node
-
-    def recode(self, place: Ints) -> None:
-        keys = self._view(self._columns["key"])
-        keys[:] = place[keys]
-
-    @property
-    def nbytes(self) -> int:
-        columns = (*self._columns.values(), *self._fields.values(), self._ends)
-        return sum(nbytes(column.view()) for column in columns)
 
 
 class Store:
@@ -163,13 +30,12 @@ class Store:
         self.operators = operators
         self.levels = [Level(operators, 0)]
         self._starts = Growing(np.empty(0, np.int64))
+        self._ends = Growing(np.empty(0, np.int64))
 
     @property
     def starts(self) -> Ints:
         """The starts of the slices kept."""
-        starts = self._starts.view()
-        assert isinstance(starts, np.ndarray)
-        return starts
+        return self._starts.ints()
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -180,13 +46,15 @@ class Store:
             return
         new = np.ones(len(rows), np.bool_)
         new[1:] = rows.start[1:] != rows.start[:-1]
-        heads = np.flatnonzero(new)
-        self.append_nodes(rows, heads)
+        self.append_nodes(rows, np.flatnonzero(new))
 
     def append_nodes(self, rows: Rows, heads: Ints) -> None:
         """Adds slices that begin at these rows."""
+        if not len(heads):
+            return
         self._starts.append(rows.start[heads])
-        self.levels[0].append(rows, np.diff(heads, append=len(rows)))
+        self._ends.append(np.maximum.reduceat(rows.end, heads))
+        self.levels[0].append(Keyed(rows.key, rows.fields), np.diff(heads, append=len(rows)))
         if self.kind == "eager":
             self._grow(0)
 
@@ -203,43 +71,43 @@ class Store:
             return
         index, owner = runs(*lower.span(2 * nodes, 2 * nodes + 2))
         rows = lower.rows(index)
-        order = np.lexsort((rows.key, owner))
-        rows, owner = rows.take(order), owner[order]
-        new = np.ones(len(rows), np.bool_)
+        if (rows.key != rows.key[0]).any():
+            order = np.lexsort((rows.key, owner))
+            rows, owner = rows.take(order), owner[order]
+        new = np.ones(len(owner), np.bool_)
         new[1:] = (owner[1:] != owner[:-1]) | (rows.key[1:] != rows.key[:-1])
         heads = np.flatnonzero(new)
-        groups = Grouping(None, len(heads), starts=heads, rows=len(rows))
-        merged = merge_rows(rows, groups, self.operators)
+        groups = Grouping(None, len(heads), starts=heads, rows=len(owner))
+        merged = Keyed(rows.key[heads], merge_fields(rows.fields, groups, self.operators))
         upper.append(merged, np.bincount(owner[heads], minlength=len(nodes)))
         self._grow(below + 1)
 
-    def gather(self, low: Ints, high: Ints, lean: bool = False) -> tuple[Rows, Ints]:
+    def gather(self, low: Ints, high: Ints) -> tuple[Keyed, Ints]:
         """Rows that together are the slices `[low, high)` of each window.
 
-        Slices are counted from the first kept.
-        Gives the rows and the number of the window each is for.
+        Slices are counted from the first kept. Gives the rows, and the number of the window that
+        each is for.
         """
         base = self.levels[0].base
         low, high = low + base, high + base
         if self.kind == "lazy":
             index, owner = runs(*self.levels[0].span(low, np.maximum(low, high)))
-            return self.levels[0].rows(index, lean), owner
-        parts: list[Rows] = []
-        owners: list[Ints] = []
+            return self.levels[0].rows(index), owner
+        parts: list[Keyed] = []
+        owners: list[Ints] = [np.empty(0, np.int64)]
         window = np.arange(len(low), dtype=np.int64)
         for level in self.levels:
             alive = low < high
             if not alive.any():
                 break
-            low, high, window = low[alive], high[alive], window[alive]
-            for nodes, chosen in (self._left(low, high), self._right(low, high)):
+            if not alive.all():
+                low, high, window = low[alive], high[alive], window[alive]
+            for nodes, chosen in (self._left(low), self._right(low, high)):
                 index, owner = runs(*level.span(nodes, nodes + 1))
-                parts.append(level.rows(index, lean))
+                parts.append(level.rows(index))
                 owners.append(window[chosen][owner])
             low, high = (low + 1) >> 1, high >> 1
-        if not parts:
-            return no_rows(self.operators), np.empty(0, np.int64)
-        return concat_rows(parts, self.operators), np.concatenate(owners)
+        return concat_keyed(parts, self.operators), np.concatenate(owners)
 
     def full(self, low: Ints, high: Ints) -> bool:
         """Whether many keys are in most of the slices from the first of these to the last."""
@@ -253,7 +121,7 @@ class Store:
         rows = int(end[0] - begin[0])
         if rows < MANY_KEYS * (last - first):
             return False
-        keys = level.rows(np.arange(begin[0], end[0]), lean=True).key
+        keys = level.rows(np.arange(begin[0], end[0])).key
         return rows >= int(FULL * (int(keys.max()) + 1) * (last - first))
 
     def matrix(self, low: int, high: int, names: Iterable[str]) -> tuple[dict[str, Array], Mask]:
@@ -261,7 +129,7 @@ class Store:
         level = self.levels[0]
         nodes = np.arange(low, high + 1) + level.base
         bounds = level.span(nodes, nodes)[0]
-        part = level.rows(np.arange(bounds[0], bounds[-1]), lean=True)
+        part = level.rows(np.arange(bounds[0], bounds[-1]))
         keys = int(part.key.max()) + 1
         shape = (high - low, keys)
         place = np.repeat(np.arange(high - low) * keys, np.diff(bounds)) + part.key
@@ -278,7 +146,7 @@ class Store:
         return columns, present
 
     @staticmethod
-    def _left(low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    def _left(low: Ints) -> tuple[Ints, Ints]:
         """Windows that start in the middle of a pair take the pair's second node."""
         chosen = np.flatnonzero(low & 1)
         return low[chosen], chosen
@@ -289,15 +157,23 @@ class Store:
         chosen = np.flatnonzero((high & 1) & (high - 1 >= low + (low & 1)))
         return high[chosen] - 1, chosen
 
+    def all_rows(self) -> Rows:
+        """The slices kept, one row per key."""
+        rows = self.levels[0].all_rows()
+        sizes = self.levels[0].sizes()
+        start, end = np.repeat(self.starts, sizes), np.repeat(self._ends.ints(), sizes)
+        return Rows(start, end, rows.key, start, start, rows.fields)
+
     def trim(self, time: int) -> None:
         """Forgets the slices that start before a time."""
         count = int(np.searchsorted(self.starts, time))
         if not count:
             return
         self._starts.drop(count)
+        self._ends.drop(count)
         first = self.levels[0].base + count
         for height, level in enumerate(self.levels):
-            level.drop(-(-first >> height) if height else first)
+            level.drop(-(-first >> height))
 
     def recode(self, place: Ints) -> None:
         """Renumbers the keys."""
@@ -310,4 +186,4 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        return sum(level.nbytes for level in self.levels) + self.starts.nbytes
+        return sum(level.nbytes for level in self.levels) + 2 * self.starts.nbytes
