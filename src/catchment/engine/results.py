@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Aggregate
 from catchment.model.window import Counted
+from catchment.operators import Computed
 from catchment.operators.base import QUIET
 from catchment.operators.ragged import Field, Ints
 from catchment.operators.values import Mask
@@ -40,7 +41,9 @@ class Block:
     revision: Ints | None = None
     retracted: Mask | None = None
     _tables: dict[int, pa.Table] = field(default_factory=dict)
+    _bounds: list[pa.Array[Any]] = field(default_factory=list)
     _lowered: dict[Text, pa.Array[Any]] = field(default_factory=dict)
+    _whole: Computed | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -58,10 +61,11 @@ class Block:
         return self._tables[form.number].slice(low, high - low)
 
     def _make(self, shape: Shape, form: Form, low: int, high: int) -> pa.Table:
-        columns = [*self.keys.take(self.key[low:high])]
-        columns += [_times(self.start[low:high]), _times(self.end[low:high])]
-        if self.index is not None:
-            columns.append(pa.array(self.index[low:high]))
+        if not self._bounds:
+            self._bounds = [*self.keys.take(self.key), _times(self.start), _times(self.end)]
+            if self.index is not None:
+                self._bounds.append(pa.array(self.index))
+        columns = [column.slice(low, high - low) for column in self._bounds]
         columns += self._lower(shape, form, low, high)
         if self.revision is not None and self.retracted is not None:
             columns += [pa.array(self.revision[low:high]), pa.array(self.retracted[low:high])]
@@ -70,8 +74,10 @@ class Block:
     @QUIET
     def _lower(self, shape: Shape, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
         whole = low == 0 and high == len(self)
-        fields = self.fields if whole else {n: c[low:high] for n, c in self.fields.items()}
-        rows = computed(self.operators, fields)
+        if whole:
+            rows = self._whole = self._whole or computed(self.operators, self.fields)
+        else:
+            rows = computed(self.operators, {n: c[low:high] for n, c in self.fields.items()})
         columns = []
         for aggregate in form.aggregates:
             text = (aggregate.function, aggregate.column, aggregate.params)
@@ -196,62 +202,97 @@ class Results(Mapping[str, pa.Table]):
             if high > low:
                 self._parts.setdefault((group, window, selection), []).append((block, low, high))
 
-    def _place(self, name: str) -> tuple[Place, int]:
-        group, number = self._plan.names[name]
-        answer = self._plan.groups[group].answers[number]
-        return (group, answer.window, answer.selection), number
-
     def __getitem__(self, name: str) -> pa.Table:
-        place, answer = self._place(name)
-        table = self._made.get((place[0], answer))
+        group, number = self._plan.names[name]
+        return self._limited(name, self._table(group, number))
+
+    def _table(self, group: int, number: int) -> pa.Table:
+        table = self._made.get((group, number))
         if table is None:
-            table = self._made[place[0], answer] = self._table(place, answer)
+            answer = self._plan.groups[group].answers[number]
+            parts = self._parts.get((group, answer.window, answer.selection))
+            table = self._made[group, number] = self._make(group, number, parts or [])
+        return table
+
+    def _make(self, group: int, number: int, parts: list[tuple[Block, int, int]]) -> pa.Table:
+        shape = self._shapes[group]
+        if len(parts) == 1:
+            block, low, high = parts[0]
+            return block.table(shape, number, low, high)
+        if not parts:
+            return shape.empty(number)
+        return pa.concat_tables([b.table(shape, number, low, high) for b, low, high in parts])
+
+    def _limited(self, name: str, table: pa.Table) -> pa.Table:
         return self._limits[name].within(table) if name in self._limits else table
 
-    def _table(self, place: Place, answer: int) -> pa.Table:
-        shape = self._shapes[place[0]]
-        parts = self._parts.get(place, ())
-        tables = [block.table(shape, answer, low, high) for block, low, high in parts]
-        if not tables:
-            return shape.empty(answer)
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    def _pairs(self) -> Iterator[tuple[str, pa.Table]]:
+        """The queries that have rows, each distinct computation made once."""
+        for place, parts in self._parts.items():
+            for number, names in self._names.of(place):
+                table = self._made.get((place[0], number))
+                if table is None:
+                    table = self._make(place[0], number, parts)
+                    self._made[place[0], number] = table
+                for name in names:
+                    if name not in self._limits:
+                        yield name, table
+                    elif (some := self._limited(name, table)).num_rows:
+                        yield name, some
 
     def __iter__(self) -> Iterator[str]:
-        for place in self._parts:
-            for name in self._names.of(place):
-                if name not in self._limits or self[name].num_rows:
-                    yield name
+        return (name for name, _ in self._pairs())
+
+    def items(self) -> ItemsView[str, pa.Table]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[pa.Table]:
+        return _Values(self)
 
     def __len__(self) -> int:
         if self._limits:
             return sum(1 for _ in self)
-        return sum(len(self._names.of(place)) for place in self._parts)
+        return sum(self._names.count(place) for place in self._parts)
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._plan.names or self._place(str(name))[0] not in self._parts:
-            return False
-        return name not in self._limits or self[str(name)].num_rows > 0
+        return name in self._plan.names and self[str(name)].num_rows > 0
 
     def rows(self) -> int:
         """Result rows of all queries together, without making their tables."""
         return sum(
-            len(self._names.of(place)) * sum(high - low for _, low, high in parts)
+            self._names.count(place) * sum(high - low for _, low, high in parts)
             for place, parts in self._parts.items()
         )
 
 
+class _Items(ItemsView[str, pa.Table]):
+    _mapping: Results
+
+    def __iter__(self) -> Iterator[tuple[str, pa.Table]]:
+        return self._mapping._pairs()
+
+
+class _Values(ValuesView[pa.Table]):
+    _mapping: Results
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return (table for _, table in self._mapping._pairs())
+
+
 class NamesOf:
-    """The query names that a window and selection of a group answer; made once per plan."""
+    """The answers over a window and selection of a group, and their names; made once per plan."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._names: dict[Place, list[str]] | None = None
+        self._answers: dict[Place, dict[int, list[str]]] = {}
 
-    def of(self, place: Place) -> list[str]:
-        if self._names is None:
-            self._names = {}
+    def of(self, place: Place) -> Iterable[tuple[int, list[str]]]:
+        if not self._answers:
             for name, (group, number) in self._plan.names.items():
                 answer = self._plan.groups[group].answers[number]
                 key = (group, answer.window, answer.selection)
-                self._names.setdefault(key, []).append(name)
-        return self._names.get(place, [])
+                self._answers.setdefault(key, {}).setdefault(number, []).append(name)
+        return self._answers.get(place, {}).items()
+
+    def count(self, place: Place) -> int:
+        return sum(len(names) for _, names in self.of(place))
