@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import settings
 
 import catchment as ct
 from catchment.testing.compare import rows_of
 
 SECOND = 1_000_000
+SOAK = "CATCHMENT_EXAMPLES" in os.environ
+
+
+def examples(share: float) -> settings:
+    """A share of the usual number of examples, always the same ones unless it is a soak test."""
+    number = max(10, int(settings.default.max_examples * share))
+    return settings(max_examples=number, derandomize=not SOAK)
+
+
 _BOUNDS = ("window_start", "window_end", "window_index")
 
 

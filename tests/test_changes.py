@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.functions import make
 from catchment.model.window import Counted, Gap, Periodic
 from catchment.testing.compare import assert_same, rows_of, same
 from catchment.testing.oracle import oracle_run
 from catchment.testing.strategies import KINDS, Scenario, queries, scenarios, to_table
-from small_tables import SECOND, seconds, starts, table, values
+from small_tables import SECOND, examples, seconds, starts, table, values
 
 Row = dict[str, Any]
-HALF = settings(max_examples=max(10, settings.default.max_examples // 2))
 NEVER = -(1 << 62)
 
 
@@ -63,6 +63,21 @@ def later_than(scenario: Scenario, newest: int) -> list[tuple[Any, ...]]:
     ]
 
 
+def left_of(rows: list[tuple[int, Row]], truth: list[Any], name: str) -> list[Row] | None:
+    """What is true but was not given; None when something given is not true."""
+    left = [row for result in truth for row in result[name]]
+    for _, row in rows:
+        place = matching(row, left)
+        if place is None:
+            return None
+        left.pop(place)
+    return left
+
+
+def _counted_by_another(scenario: Scenario, query: ct.Query) -> bool:
+    return any(query.window == other.window for other in scenario.queries)
+
+
 def added(scenario: Scenario, query: ct.Query, at: int) -> None:
     """Adds the query before a step; what it answers is right, each once, and none is missed."""
     run = Run(scenario, query, from_start=False)
@@ -72,21 +87,29 @@ def added(scenario: Scenario, query: ct.Query, at: int) -> None:
             newest = run.engine.newest
             run.engine.add(query)
         run.step(step)
-    steps = scenario.steps
+    truths = [oracle_run([query], scenario.steps, **scenario.settings)]
     if isinstance(query.window, Counted) and newest > NEVER:
-        steps = later_than(scenario, newest)
-    truth = oracle_run([query], steps, **scenario.settings)
-    left = [row for result in truth for row in result[query.name]]
-    for _, row in run.rows:
-        place = matching(row, left)
-        assert place is not None, f"wrong: {row}\nnot among {left}"
-        left.pop(place)
+        # Ranks start anew, unless the same windows are counted for another query already.
+        again = oracle_run([query], later_than(scenario, newest), **scenario.settings)
+        truths = [again, *(truths if _counted_by_another(scenario, query) else [])]
+    lefts = [left_of(run.rows, truth, query.name) for truth in truths]
+    truth, left = next(
+        ((t, found) for t, found in zip(truths, lefts, strict=True) if found is not None),
+        (truths[0], None),
+    )
+    assert left is not None, f"wrong: {run.rows}\nnot among {truths}"
     reach = newest + (query.window.gap if isinstance(query.window, Gap) else 0)
     if isinstance(query.window, Periodic | Gap | Counted):
         first = sum(step[0] != "push" for step in scenario.steps[:at])
         late = [row for result in truth[first:] for row in result[query.name]]
         missed = [r for r in left if r["window_start"] > reach and matching(r, late) is not None]
         assert not missed, f"missed: {missed}"
+
+
+def small(data: st.DataObject, late: list[str], kinds: Sequence[str] = KINDS) -> Scenario:
+    """A scenario small enough to read when it fails."""
+    mode = data.draw(st.sampled_from(late))
+    return data.draw(scenarios(late=mode, kinds=kinds, max_queries=3, max_events=20))
 
 
 def drawn(data: st.DataObject, scenario: Scenario, kind: str) -> ct.Query:
@@ -103,27 +126,27 @@ def drawn(data: st.DataObject, scenario: Scenario, kind: str) -> ct.Query:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@HALF
+@examples(0.4)
 @given(data=st.data())
 def test_a_query_added_on_the_way(kind: str, data: st.DataObject) -> None:
-    scenario = data.draw(scenarios(late=data.draw(st.sampled_from(["none", "drop"]))))
+    scenario = small(data, ["none", "drop"])
     query = drawn(data, scenario, kind)
     added(scenario, query, data.draw(st.integers(0, len(scenario.steps) - 1)))
 
 
 @pytest.mark.parametrize("kind", ["tumbling", "sliding"])
-@HALF
+@examples(0.4)
 @given(data=st.data())
 def test_a_query_added_among_periodic_windows(kind: str, data: st.DataObject) -> None:
-    scenario = data.draw(scenarios(late="none", kinds=["tumbling", "sliding", "session"]))
+    scenario = small(data, ["none"], kinds=["tumbling", "sliding", "session"])
     added(scenario, drawn(data, scenario, kind), data.draw(st.integers(0, len(scenario.steps) - 1)))
 
 
-@HALF
+@examples(0.4)
 @given(data=st.data())
 def test_the_same_query_added_again(data: st.DataObject) -> None:
     """A copy of a query that is there answers every window that is still open or to come."""
-    scenario = data.draw(scenarios(late="none", kinds=["tumbling", "sliding", "fixed"]))
+    scenario = small(data, ["none"], kinds=["tumbling", "sliding", "fixed"])
     like = data.draw(st.sampled_from(scenario.queries))
     at = data.draw(st.integers(0, len(scenario.steps) - 1))
     copy = ct.Query(
@@ -142,11 +165,11 @@ def test_the_same_query_added_again(data: st.DataObject) -> None:
         assert matching(row, [r for m, r in due if m == n]) is not None
 
 
-@HALF
+@examples(0.4)
 @given(data=st.data())
 def test_a_query_removed_on_the_way(data: st.DataObject) -> None:
     """With drain it gives exactly the windows that began by then; without, nothing more."""
-    scenario = data.draw(scenarios(late=data.draw(st.sampled_from(["none", "drop"]))))
+    scenario = small(data, ["none", "drop"])
     query = data.draw(st.sampled_from(scenario.queries))
     drain, at = data.draw(st.booleans()), data.draw(st.integers(0, len(scenario.steps) - 1))
     run = Run(scenario, query, from_start=True)
@@ -171,11 +194,11 @@ def test_a_query_removed_on_the_way(data: st.DataObject) -> None:
         assert query.name not in run.engine.queries
 
 
-@HALF
+@examples(0.4)
 @given(data=st.data())
 def test_a_snapshot_after_changes(data: st.DataObject) -> None:
     """An engine restored after adding and removing goes on as the one that was not."""
-    scenario = data.draw(scenarios(late="none", kinds=["tumbling", "sliding", "session", "cut"]))
+    scenario = small(data, ["none"], kinds=["tumbling", "sliding", "session", "cut"])
     query = drawn(data, scenario, data.draw(st.sampled_from(KINDS)))
     gone = data.draw(st.sampled_from(scenario.queries)).name
     at = data.draw(st.integers(0, len(scenario.steps) - 1))
@@ -264,6 +287,25 @@ def test_an_operator_dropped_and_added_again() -> None:
     engine.push(seconds([13], v=[13], n=[13]))
     engine.add(most)
     assert values(finish(engine, 11, 21), "max") == [(21,)]
+
+
+@pytest.mark.parametrize("function", ["median", "mode", "count_distinct"])
+@pytest.mark.parametrize("window", [ct.tumbling("20s"), ct.session("20s"), ct.count_tumbling(3)])
+def test_a_sort_takes_over_from_what_it_contains(function: str, window: Any) -> None:
+    """A sort stands in for count, min and max: those there before must keep what they have seen."""
+    old = ct.Query("old", ct.avg("v"), ct.min("v"), ct.max("v"), ct.count("v"), window=window)
+    engine = running(old)
+    engine.add(ct.Query("new", make(function, "v"), window=ct.tumbling("5s")))
+    assert values(finish(engine, 14), "old") == [(9.0, 1, 14, 3)]
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_what_a_sort_contains_takes_over_again(drain: bool) -> None:
+    old = ct.Query("old", ct.avg("v"), ct.min("v"), ct.max("v"), window=ct.tumbling("20s"))
+    engine = running(old, ct.Query("median", ct.median("v"), window=ct.tumbling("5s")))
+    engine.remove("median", drain=drain)
+    engine.advance(18 * SECOND)
+    assert values(finish(engine, 18), "old") == [((1 + 12 + 18) / 3, 1, 18)]
 
 
 @pytest.mark.parametrize("count", ["count_tumbling", "cut", "between"])

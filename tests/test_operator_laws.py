@@ -11,7 +11,7 @@ import datasketches as ds
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
@@ -23,10 +23,9 @@ from catchment.operators import Grouping, OperatorRef, Ragged, operator_class
 from catchment.operators.base import _OPERATORS
 from catchment.operators.ragged import Field, concat, take
 from catchment.testing.compare import assert_same, rows_of, same
-from small_tables import table
+from small_tables import examples, table
 
 Values = list[Any]
-FEWER = settings(max_examples=max(10, settings.default.max_examples // 2))
 
 WHOLE = st.integers(-5, 5) | st.sampled_from([2**62, -(2**62), 2**63 - 1, -(2**63)])
 DOUBLES = st.integers(-12, 12).map(lambda i: i / 4) | st.sampled_from(
@@ -130,7 +129,7 @@ def split_rows(draw: st.DrawFn, column: str) -> tuple[list[Any], list[list[Any]]
 
 @pytest.mark.parametrize(("kind", "column"), CASES)
 @given(data=st.data())
-@settings(max_examples=max(10, settings.default.max_examples // 6))
+@examples(0.15)
 def test_merging_is_lifting_at_once(kind: str, column: str, data: st.DataObject) -> None:
     """Associative and commutative; an empty part and the identity change nothing."""
     rows, parts, shuffle = data.draw(split_rows(column))
@@ -259,7 +258,7 @@ def assert_alike(one: Partials, two: Partials) -> None:
             assert alike(a, b)
 
 
-@FEWER
+@examples(0.4)
 @given(data=st.data())
 def test_a_partial_that_comes_twice_counts_once(data: st.DataObject) -> None:
     plan = ct.plan(VERB)
@@ -271,7 +270,7 @@ def test_a_partial_that_comes_twice_counts_once(data: st.DataObject) -> None:
     assert_alike(once, ct.merge([once], plan))
 
 
-@FEWER
+@examples(0.4)
 @given(data=st.data())
 def test_merging_in_any_groups_and_order(data: st.DataObject) -> None:
     plan = ct.plan(VERB)

@@ -31,7 +31,7 @@ from catchment.planner.group import DEFAULT_RATE
 
 Late = Literal["drop", "update", "collect"]
 LATE: tuple[Late, ...] = ("drop", "update", "collect")
-_PIECE = 1 << 20
+_PIECE = 1 << 19
 """Rows worked on at once: what lies between two steps should not leave the cache by far."""
 T = TypeVar("T", bound=str)
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")

@@ -1,0 +1,382 @@
+"""Mistakes: the same error, in the same words, whichever way the query came in."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import catchment as ct
+from catchment.engine import codec
+from catchment.functions import make
+from small_tables import SECOND, table, values
+
+Way = Callable[[], Any]
+OK = ct.Query("q", ct.avg("v"), window=ct.tumbling("10s"))
+SCHEMA = pa.schema({
+    "ts": pa.timestamp("us"), "v": pa.float64(), "name": pa.string(), "id": pa.int64(),
+})  # fmt: skip
+UNIT = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
+POSITIVE = 'try "10s" or longer than zero'
+
+
+def python(select: str, window: str, **parts: Any) -> Way:
+    """The same in Python: names of functions and windows are those of the package."""
+    return lambda: ct.Query("q", eval(select, vars(ct)), window=eval(window, vars(ct)), **parts)
+
+
+def sql(select: str, window: str, rest: str = "") -> Way:
+    return lambda: ct.sql(f"SELECT {select} FROM events {rest} GROUP BY {window}", "q")
+
+
+def job(select: str | list[str], window: Any, **parts: Any) -> Way:
+    items = [select] if isinstance(select, str) else select
+    query = {"name": "q", "select": items, "window": window} | parts
+    return lambda: ct.load_job({"queries": [query]})
+
+
+def caught(way: Way) -> ct.CatchmentError:
+    with pytest.raises(ct.CatchmentError) as error:
+        way()
+    return error.value
+
+
+def window_mistake(builder: str, in_sql: str, in_job: str | None = None) -> list[Way]:
+    return [
+        python("avg('v')", builder), sql("avg(v)", in_sql),
+        job("avg(v)", in_job or builder.replace("'", "")),
+    ]  # fmt: skip
+
+
+def function_mistake(builder: str, in_sql: str) -> list[Way]:
+    return [
+        python(builder, "tumbling('10s')"), sql(in_sql, "window(ts, '10 seconds')"),
+        job(in_sql, "tumbling(10s)"),
+    ]  # fmt: skip
+
+
+MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
+    "zero length": (
+        window_mistake("tumbling('0s')", "window(ts, '0s')"),
+        "the window length must be positive", "'0s'", POSITIVE,
+    ),
+    "negative length": (
+        window_mistake("sliding('-10s', '5s')", "window(ts, '-10s', '5s')"),
+        "the window length must be positive", "'-10s'", POSITIVE,
+    ),
+    "no unit": (
+        window_mistake("tumbling(10)", "window(ts, 10)"),
+        "the window length needs a unit", "10", UNIT,
+    ),
+    "no such unit": (
+        window_mistake("tumbling('10 lightyears')", "window(ts, '10 lightyears')"),
+        "the window length is not a duration", "'10 lightyears'", UNIT,
+    ),
+    "slide 0": (
+        window_mistake("sliding('10s', '0s')", "window(ts, '10s', '0s')"),
+        "the window slide must be positive", "'0s'", POSITIVE,
+    ),
+    "gap 0": (
+        window_mistake("session('0s')", "session_window(ts, '0s')"),
+        "the session gap must be positive", "'0s'", POSITIVE,
+    ),
+    "negative gap": (
+        window_mistake("session('-5m')", "session_window(ts, '-5m')"),
+        "the session gap must be positive", "'-5m'", POSITIVE,
+    ),
+    "count 0": (
+        window_mistake("count_tumbling(0)", "count_window(0)"),
+        "the count window must be a positive whole number of events", "0", "try 1000",
+    ),
+    "count step -1": (
+        window_mistake("count_sliding(5, -1)", "count_window(5, -1)"),
+        "the count window's step must be a positive whole number of events", "-1", "try 1000",
+    ),
+    "count 1.5": (
+        window_mistake("count_tumbling(1.5)", "count_window(1.5)"),
+        "the count window must be a positive whole number of events", "1.5", "try 1000",
+    ),
+    "quantile 2": (
+        function_mistake("quantile('v', 2)", "quantile(v, 2)"),
+        "quantile takes one number from 0 to 1", "2", 'try ct.quantile("v", 0.95)',
+    ),
+    "quantile -0.1": (
+        function_mistake("approx_quantile('v', -0.1)", "approx_quantile(v, -0.1)"),
+        "approx_quantile takes one number from 0 to 1", "-0.1", 'try ct.approx_quantile("v", 0.95)',
+    ),
+    "quantile of nothing": (
+        function_mistake("quantile('v')", "quantile(v)"),
+        "quantile takes one number from 0 to 1", "None", 'try ct.quantile("v", 0.95)',
+    ),
+    "a number too many": (
+        function_mistake("avg('v', 1)", "avg(v, 1)"),
+        "avg takes a column and nothing else", "avg(v, 1)", 'try ct.avg("v")',
+    ),
+    "a condition that aggregates": (
+        [python("avg('v')", "cut('sum(v) > 1')"),
+         sql("avg(v)", "event_window(at => sum(v) > 1)"),
+         job("avg(v)", {"cut": {"at": "sum(v) > 1"}})],
+        "the cut condition uses an aggregate", "sum(v)", "",
+    ),
+    "two results of one name": (
+        [lambda: ct.Query("q", ct.avg("v").alias("a"), ct.sum("v").alias("a"),
+                          window=ct.tumbling("1s")),
+         sql("avg(v) AS a, sum(v) AS a", "window(ts, '1s')"),
+         job(["avg(v) AS a", "sum(v) AS a"], "tumbling(1s)")],
+        "query 'q' has two result columns of one name", "a",
+        'give one another name with .alias("...")',
+    ),
+    "a key under a reserved name": (
+        [python("avg('v')", "tumbling('1s')", by="window_end"),
+         sql("avg(v)", "window_end, window(ts, '1s')"),
+         job("avg(v)", "tumbling(1s)", by="window_end")],
+        "query 'q': a key column may not be called 'window_end'", "None", "",
+    ),
+    "no such function": (
+        [lambda: make("avgg", "v"), sql("avgg(v)", "window(ts, '1s')"),
+         job("avgg(v)", "tumbling(1s)")],
+        "no such function", "avgg", "did you mean 'avg'?",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(MISTAKES))
+def test_one_mistake_one_error(name: str) -> None:
+    ways, what, given, hint = MISTAKES[name]
+    errors = [caught(way) for way in ways]
+    assert {type(error) for error in errors} == {ct.QueryError}
+    assert {str(error) for error in errors} == {str(errors[0])}
+    first = errors[0]
+    assert (first.what, str(first.given)) == (what, given)
+    assert first.hint == hint if hint else first.hint
+
+
+def three(select: str, **parts: Any) -> list[ct.Query]:
+    """A query that is well formed, by all three ways."""
+    where, by = parts.get("where"), parts.get("by")
+    rest = f"WHERE {where}" if where else ""
+    keys = f"{by}, " if by else ""
+    text = f"SELECT {select} FROM events {rest} GROUP BY {keys}window(ts, '10 seconds')"
+    in_job = {"name": "q", "select": [select], "window": "tumbling(10s)"} | parts
+    name, _, column = select.rstrip(")").partition("(")
+    made = ct.Query("q", make(name, column), window=ct.tumbling("10s"), **parts)
+    return [made, ct.sql(text, "q"), *ct.load_job({"queries": [in_job]}).build()]
+
+
+@pytest.mark.parametrize(("parts", "text"), [
+    ({"select": "avg(vv)"}, "query 'q': no such column (given: vv); did you mean 'v'?"),
+    ({"select": "avg(v)", "by": "nam"},
+     "query 'q': no such column (given: nam); did you mean 'name'?"),
+    ({"select": "avg(v)", "where": "idd > 1"},
+     "query 'q': no such column (given: idd); did you mean 'id'?"),
+    ({"select": "avg(name)"}, "query 'q': avg needs a number (given: name is string); count, fir"),
+    ({"select": "stddev(name)"}, "query 'q': stddev needs a number (given: name is string); cou"),
+    ({"select": "avg(v)", "where": "v"},
+     "query 'q': the where is not a condition (given: v is double); compare it with something"),
+    ({"select": "avg(v)", "where": "name + 1 > 2"}, "+ needs numbers"),
+])  # fmt: skip
+def test_events_that_do_not_fit_the_query(parts: dict[str, str], text: str) -> None:
+    """Before any event, when a schema is told; with the first batch otherwise."""
+    select, parts = parts["select"], {k: v for k, v in parts.items() if k != "select"}
+    for query in three(select, **parts):
+        early = caught(lambda query=query: ct.Engine([query], schema=SCHEMA))  # type: ignore[misc]
+        late = caught(lambda query=query: ct.Engine([query]).push(SCHEMA.empty_table()))  # type: ignore[misc]
+        assert type(early) is type(late) is ct.SchemaError
+        assert str(early) == str(late)
+        assert str(early).startswith(text)
+        assert early.hint
+
+
+@pytest.mark.parametrize(("time", "text"), [
+    ("id", "the time column 'id' is not a time (given: int64); cast it to a timestamp first"),
+    ("name", "the time column 'name' is not a time (given: string); cast it to a timestamp first"),
+    ("tss", "the events have no such time column (given: tss); did you mean 'ts'?"),
+])  # fmt: skip
+def test_the_time_column(time: str, text: str) -> None:
+    told = ct.load_job({"time": time, "queries": [{
+        "name": "q", "select": ["avg(v)"], "window": "tumbling(10s)"}]})  # fmt: skip
+    ways: list[Way] = [
+        lambda: ct.Engine([OK], time, schema=SCHEMA),
+        lambda: ct.Engine([OK], time=time).push(SCHEMA.empty_table()),
+        lambda: ct.Engine(told.build(), **told.engine_options(), schema=SCHEMA),
+        lambda: ct.slice(SCHEMA.empty_table(), ct.plan([OK]), time=time),
+    ]
+    for way in ways:
+        error = caught(way)
+        assert type(error) is ct.SchemaError and str(error).startswith(text)
+
+
+def test_two_queries_of_one_name() -> None:
+    query = {"name": "q", "select": ["avg(v)"], "window": "tumbling(10s)"}
+    ways: list[Way] = [
+        lambda: ct.Engine([OK, OK]), lambda: ct.plan([OK, OK]),
+        lambda: ct.load_job({"queries": [query, query]}),
+    ]  # fmt: skip
+    for way in ways:
+        error = caught(way)
+        assert type(error) is ct.QueryError
+        assert str(error) == "two queries have one name (given: q); give each query its own"
+    error = caught(lambda: ct.Engine([OK]).add(OK))
+    assert str(error) == "two queries have one name (given: q); remove one first"
+
+
+@pytest.mark.parametrize(("text", "what"), [
+    ("SELECT avg(v) FROM a JOIN b ON a.x = b.x GROUP BY window(ts, '1s')", "JOIN is not supported"),
+    ("SELECT avg(v) FROM a, b GROUP BY window(ts, '1s')", "JOIN is not supported"),
+    ("SELECT avg(v) FROM (SELECT * FROM e) GROUP BY window(ts, '1s')", "a subquery is not"),
+    ("SELECT avg(v) FROM e WHERE v > (SELECT 1) GROUP BY window(ts, '1s')", "a subquery is not"),
+    ("SELECT avg(v) FROM e GROUP BY window(ts, '1s') HAVING avg(v) > 1", "HAVING is not supported"),
+    ("SELECT avg(v) FROM e GROUP BY window(ts, '1s') UNION SELECT 1", "UNION is not supported"),
+    ("DELETE FROM e", "only SELECT is supported in SQL"),
+    ("SELECT avg(v FROM e", "the SQL does not parse"),
+    ("SELECT avg(v) FROM e", "the SQL has no window"),
+    ("SELECT k FROM e GROUP BY k, window(ts, '1s')", "query 'q' computes nothing"),
+    ("", "the SQL is empty"),
+])  # fmt: skip
+def test_sql_that_we_do_not_do(text: str, what: str) -> None:
+    direct = caught(lambda: ct.sql(text, "q"))
+    in_job = caught(lambda: ct.load_job({"queries": [{"name": "q", "sql": text}]}))
+    assert type(direct) is type(in_job) is ct.SqlError
+    assert str(direct) == str(in_job)
+    assert direct.what.startswith(what) and direct.hint
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("queries: [{name: q, select: [avg(v)], windw: x}]",
+     "no such key in the job file (given: queries[0].windw); did you mean 'window'?"),
+    ("queries: [{name: q, select: [avg(v)], window: tumblig(1s)}]",
+     "no such window (given: tumblig); did you mean 'tumbling'?"),
+    ("latenes: 2s\nqueries: []", "no such key in the job file (given: latenes); did you mean 'la"),
+    ("late: nonsense\nqueries: []", "no such choice for late (given: 'nonsense'); one of: drop, "),
+    ("lateness: -2s\nqueries: []", "the lateness must not be negative (given: -2s); "),
+    ("lateness: soon\nqueries: []", "the lateness is not a duration (given: 'soon'); write a"),
+    ("keep: soon\nlate: update\nqueries: []", "the keep is not a duration (given: 'soon'); write"),
+])  # fmt: skip
+def test_a_job_file_with_a_typo(text: str, message: str, tmp_path: Path) -> None:
+    """Said when the file is read, before any event."""
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    for source in (text, path):
+        error = caught(lambda source=source: ct.load_job(source))  # type: ignore[misc]
+        assert str(error).startswith(message) and error.hint
+
+
+# The engine.
+
+
+@pytest.mark.parametrize(("settings", "text"), [
+    ({"late": "nonsense"}, "no such choice for late (given: 'nonsense'); one of: drop, update"),
+    ({"bad": "ignore"}, "no such choice for bad (given: 'ignore'); one of: collect, fail"),
+    ({"lateness": "-1s"}, "the lateness must not be negative (given: -1s); "),
+    ({"lateness": 5}, "the lateness needs a unit (given: 5); write a number and a unit"),
+    ({"keep": "-1s", "late": "update"}, "the keep must not be negative (given: -1s)"),
+    ({"rate": 0}, "the rate must be positive (given: 0)"),
+    ({"rate": "fast"}, "the rate must be "),
+    ({"time": None}, ""),
+])  # fmt: skip
+def test_settings_that_mean_nothing(settings: dict[str, Any], text: str) -> None:
+    error = caught(lambda: ct.Engine([OK], **settings))
+    assert type(error) is ct.QueryError and str(error).startswith(text) and error.hint
+
+
+@pytest.mark.parametrize("moment", ["soon", "", 1.5, float("nan"), None, True, date.min, [1]])
+def test_a_frontier_that_is_no_time(moment: Any) -> None:
+    engine = ct.Engine([OK])
+    engine.push(table([1], v=[1.0]))
+    error = caught(lambda: engine.advance(moment))
+    assert type(error) is ct.QueryError
+    assert (error.what, error.given) == ("the time is not an instant", repr(moment))
+    assert error.hint
+    assert values(engine.close(), "q") == [(1.0,)]
+
+
+def test_a_frontier_from_numpy_is_a_whole_number() -> None:
+    engine = ct.Engine([OK])
+    engine.push(table([1], v=[1.0]))
+    assert values(engine.advance(np.int64(10 * SECOND)), "q") == [(1.0,)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("events", [[], [{"ts": 1}], {"ts": [1]}, None, "ts", 5, pa.array([1])])
+def test_events_that_are_no_table(events: Any) -> None:
+    error = caught(lambda: ct.Engine([OK]).push(events))
+    assert type(error) is ct.SchemaError
+    assert error.what == "events must be an Arrow table or record batch"
+    assert error.given == type(events).__name__ and error.hint
+
+
+@pytest.mark.parametrize("query", ["SELECT 1", None, 5, {"name": "q"}])
+def test_what_is_no_query(query: Any) -> None:
+    ways: list[Way] = [
+        lambda: ct.Engine([query]), lambda: ct.plan([query]), lambda: ct.Engine([]).add(query)
+    ]
+    for way in ways:
+        error = caught(way)
+        assert type(error) is ct.QueryError
+        assert (error.what, error.given) == ("not a query", repr(query)) and error.hint
+
+
+@pytest.mark.parametrize("name", ["qq", None, 5])
+def test_removing_what_is_not_there(name: Any) -> None:
+    error = caught(lambda: ct.Engine([OK]).remove(name))
+    assert type(error) is ct.QueryError
+    assert (error.what, error.given) == ("no such query", name) and error.hint
+
+
+# Bytes.
+
+
+def snapshot() -> bytes:
+    engine = ct.Engine([OK])
+    engine.push(table([1], v=[1.0]))
+    return engine.snapshot()
+
+
+def test_bytes_that_are_no_snapshot() -> None:
+    whole = snapshot()
+    for data in (b"", b"garbage", whole[1:], b"\0" * 100):
+        error = caught(lambda data=data: ct.Engine.restore(data))  # type: ignore[misc]
+        assert type(error) is ct.StateError
+        assert (error.what, error.given) == ("these bytes are not a snapshot", f"{len(data)} bytes")
+        assert error.hint == "a snapshot is written by engine.snapshot()"
+
+
+def test_a_snapshot_cut_short_or_damaged() -> None:
+    whole = snapshot()
+    flipped = bytearray(whole)
+    flipped[-20] ^= 1
+    for data in (whole[:-1], whole[: len(whole) // 2], whole[:23], whole + b"x", bytes(flipped)):
+        error = caught(lambda data=data: ct.Engine.restore(data))  # type: ignore[misc]
+        assert type(error) is ct.StateError
+        assert error.what == "the snapshot is damaged or cut short" and error.hint
+
+
+def test_a_snapshot_of_a_newer_version() -> None:
+    whole = snapshot()
+    _, _, checksum, length = codec._HEAD.unpack_from(whole)
+    head = codec._HEAD.pack(codec.MAGIC, codec.FORMAT + 1, checksum, length)
+    error = caught(lambda: ct.Engine.restore(head + whole[len(head) :]))
+    assert type(error) is ct.StateError
+    assert error.what == "the snapshot was written by a newer version"
+    assert error.given == f"format {codec.FORMAT + 1}" and error.hint
+
+
+@pytest.mark.parametrize("text", [b"", b"[1]", b"\xff", b"{}", b'{"format": 1}', b'"x"', b"null"])
+def test_bytes_that_are_no_plan(text: bytes) -> None:
+    for data in (text, zlib.compress(text), ct.plan([OK]).to_bytes()[:-3]):
+        error = caught(lambda data=data: ct.Plan.from_bytes(data))  # type: ignore[misc]
+        assert type(error) is ct.StateError
+        assert error.what == "these bytes are not a plan"
+        assert error.given == f"{len(data)} bytes" and error.hint
+
+
+def test_a_plan_of_a_newer_format() -> None:
+    error = caught(lambda: ct.Plan.from_bytes(zlib.compress(b'{"format": 99, "groups": []}')))
+    assert type(error) is ct.StateError
+    assert error.what == "the plan was written in another format"
+    assert error.given == "format 99" and error.hint
