@@ -122,7 +122,7 @@ MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
         [python("avg('v')", "cut('sum(v) > 1')"),
          sql("avg(v)", "event_window(at => sum(v) > 1)"),
          job("avg(v)", {"cut": {"at": "sum(v) > 1"}})],
-        "the cut condition uses an aggregate", "sum(v)", "",
+        "the cut condition uses an aggregate", "SUM(v)", "",
     ),
     "two results of one name": (
         [lambda: ct.Query("q", ct.avg("v").alias("a"), ct.sum("v").alias("a"),

@@ -36,9 +36,15 @@ def uuids() -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.uuid(), storage)
 
 
+def fine(kind: pa.DataType) -> int:
+    """Python shows no nanoseconds: values of whole microseconds."""
+    return 1000 if "[ns" in str(kind) else 1
+
+
 # Four values, the first and the last alike.
 KEYS: dict[str, pa.Array] = {
-    **{str(kind): pa.array([1, 2, None, 1], kind) for kind in WHOLE},
+    **{str(kind): pa.array([n * fine(kind) if n else n for n in (1, 2, None, 1)], kind)
+       for kind in WHOLE},
     **{str(kind): pa.array([Decimal("1.1"), 2, None, Decimal("1.1")], kind) for kind in DECIMALS},
     "date64": pa.array([86_400_000, 0, None, 86_400_000]).view(pa.date64()),
     "int64 lowest": pa.array([-(2**63), 1 - 2**63, None, -(2**63)]),

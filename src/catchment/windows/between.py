@@ -15,7 +15,7 @@ class Between(Marked):
 
 
 def between(start: str, end: str) -> Between:
-    """Opens at a key's event where `start` holds if none is open, ends at the next where `end` does.
+    """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.
 
     Both events belong to the window and their times are its bounds. An event that meets both
     conditions opens a window when none is open and ends it when one is.
