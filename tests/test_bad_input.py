@@ -313,7 +313,9 @@ def test_events_that_are_no_table(events: Any) -> None:
 @pytest.mark.parametrize("query", ["SELECT 1", None, 5, {"name": "q"}])
 def test_what_is_no_query(query: Any) -> None:
     ways: list[Way] = [
-        lambda: ct.Engine([query]), lambda: ct.plan([query]), lambda: ct.Engine([]).add(query)
+        lambda: ct.Engine([query]),
+        lambda: ct.plan([query]),
+        lambda: ct.Engine([]).add(query),
     ]
     for way in ways:
         error = caught(way)

@@ -16,9 +16,7 @@ from catchment.model.query import Aggregate
 from catchment.operators import Computed, Fields, Grouping, Input, Operator, OperatorRef
 from small_tables import SECOND, everything, seconds, table, values
 
-norm = ct.function(
-    "t_norm", lift=lambda v: v * v, combine=lambda a, b: a + b, lower=math.sqrt
-)
+norm = ct.function("t_norm", lift=lambda v: v * v, combine=lambda a, b: a + b, lower=math.sqrt)
 mean = ct.function(
     "t_mean", lift=lambda v: (v, 1), combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
     lower=lambda s: s[0] / s[1],

@@ -41,7 +41,7 @@ class Batch:
         self.arrival = arrival
         self.encoder = encoder or Encoder()
         self._arrays: dict[str, pa.Array[Any]] = {}
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[tuple[str, bool], Column] = {}
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
@@ -89,10 +89,13 @@ class Batch:
         column = self.table.column(name)
         return one_piece(column) if isinstance(column, pa.ChunkedArray) else column
 
-    def column(self, expression: str) -> Column:
-        if expression not in self._columns:
-            self._columns[expression] = column_of(self.array(expression))
-        return self._columns[expression]
+    def column(self, expression: str, arithmetic: bool = True) -> Column:
+        """The values of an SQL expression as operators work on them."""
+        array = self.array(expression)
+        place = (expression, arithmetic or not _two_faced(array.type))
+        if place not in self._columns:
+            self._columns[place] = column_of(array, place[1])
+        return self._columns[place]
 
     def mask(self, condition: str) -> Mask:
         """Where a condition holds; null does not."""
@@ -122,3 +125,8 @@ class Batch:
             met[slice(None) if condition is None else self.mask(condition)] = number
         rows = np.flatnonzero(met >= 0)
         return Chosen(rows, met[rows] if len(selections) > 1 else None)
+
+
+def _two_faced(kind: pa.DataType) -> bool:
+    """Types that are doubles for arithmetic only."""
+    return pa.types.is_decimal(kind) or kind == pa.uint64()

@@ -38,6 +38,8 @@ def check_time(schema: pa.Schema, time: str) -> None:
             "the events have no such time column", given=time,
             hint=did_you_mean(time, schema.names),
         )  # fmt: skip
+    if schema.names.count(time) > 1:
+        raise SchemaError("two columns have one name", given=time, hint="rename one of them")
     kind = schema.field(time).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         raise SchemaError(
@@ -74,9 +76,39 @@ def _group_types(group: Group, schema: pa.Schema, query: str) -> Types:
             column = aggregate.column
             if column is not None and column not in types:
                 kind = expression.infer(column, schema)
+                kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
                 types[column] = pa.float64() if pa.types.is_null(kind) else kind
             function_of(aggregate).check_type(aggregate, types[column], query)
     return types
+
+
+def plain_schema(plan: Plan, schema: pa.Schema) -> pa.Schema:
+    """The columns that are read, in the types that they are worked on in."""
+    needed = set().union(*(columns_of(group) for group in plan.groups))
+    keys = set().union(*(group.by for group in plan.groups))
+    for name in needed:
+        if schema.names.count(name) > 1:
+            raise SchemaError("two columns have one name", given=name, hint="rename one of them")
+    fields = [
+        pa.field(field.name, _plain_type(field.type, field.name in keys))
+        if field.name in needed
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields)
+
+
+def _plain_type(kind: pa.DataType, key: bool) -> pa.DataType:
+    if isinstance(kind, pa.DictionaryType):
+        inner = _plain_type(kind.value_type, key)
+        text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
+        return kind if text and inner == kind.value_type else inner
+    if pa.types.is_run_end_encoded(kind):
+        return _plain_type(kind.value_type, key)
+    if pa.types.is_null(kind):
+        return kind if key else pa.float64()  # a later batch may have numbers
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return views.get(kind, kind)
 
 
 def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
@@ -100,6 +132,9 @@ def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
 
 def _cast(column: pa.ChunkedArray[Any], name: str, wanted: pa.DataType) -> pa.ChunkedArray[Any]:
     try:
+        if isinstance(wanted, pa.DictionaryType):
+            column = column.cast(wanted.value_type)
+            return column.dictionary_encode()
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+import pyarrow as pa
+
 from catchment.engine import counted
 from catchment.engine.group import GroupState
 from catchment.engine.results import Limit
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields
 from catchment.engine.store import Store
-from catchment.model.plan import Plan
+from catchment.model.plan import Answer, Plan
 from catchment.model.window import Counted, Periodic, Window
-from catchment.planner.edges import EARLIEST, Edges, Series
+from catchment.planner.edges import EARLIEST, Series
 from catchment.planner.group import operators_of
 
 
-def answer_limit(
-    before: Plan, after: Plan, lineage: Mapping[int, int], name: str, newest: int
-) -> Limit | None:
-    """Whether a new query must skip windows that began before: when its operators are new."""
-    group, number = after.names[name]
-    if group not in lineage:
-        return None
-    old = before.groups[lineage[group]]
-    kept = after.groups[group].operators
-    needed = {tuple(ref) for ref in operators_of([after.groups[group].answers[number]])}
-    # An operator that was only derived before may now stand by itself: all kept ones must be old.
-    if needed & set(kept) <= set(old.operators) and set(kept) == set(old.operators):
-        return None
-    return Limit(since=newest)
+def answer_limit(state: GroupState, answer: Answer) -> Limit | None:
+    """Whether a new query must skip windows that began before its operators did."""
+    since = EARLIEST
+    for ref in operators_of([answer]):
+        stands_in = next(
+            (
+                id
+                for id, operator in state.operators.items()
+                if operator.ref == ref
+                or (operator.ref.column == ref.column and ref.kind in operator.derives)
+            ),
+            "",
+        )
+        since = max(since, state.known_since.get(stands_in, EARLIEST))
+    return Limit(since=since) if since > EARLIEST else None
 
 
 def move(old: GroupState, new: GroupState, newest: int) -> None:
     """Carries a group's state over to the group that continues it."""
     operators = new.operators
-    new.keys, new.waiting, new.late = old.keys, old.waiting, old.late
+    new.known_since = {
+        id: old.known_since.get(id, EARLIEST) if id in old.operators else newest for id in operators
+    }
+    new.keys, new.late, new.newest = old.keys, old.late, old.newest
+    new.waiting = [_with_columns(table, new) for table in old.waiting]
     new.repeats = old.repeats
     new.frontier, new.kept_from = old.frontier, old.kept_from
     new.slices, new.partials, new.calls = old.slices, old.partials, old.calls
@@ -86,27 +94,42 @@ def _move_periodic(old: GroupState, new: GroupState, was: dict[Window, int], new
 
 def first_answerable(window: Periodic, old: GroupState, new: GroupState, newest: int) -> int:
     """The number of the first window from which on kept slices serve: none straddles an edge."""
-    reach = max(new.frontier, EARLIEST)
-    if not len(old.series) or set(new.operators) != set(old.operators):
+    if not len(old.series):
         begin = newest + 1
     else:
         rows = concat_rows([new.store.all_rows(), *new.pending], new.operators)
-        begin = max(new.kept_from, EARLIEST)
+        begin = min(max(new.kept_from, EARLIEST), newest + 1)
         if len(rows):
-            begin = max(begin, _after_last_cut(window, rows))
+            begin = max(begin, _after_last_cut(window, rows, newest))
     series = Series([window])
-    number = -((int(series.offsets[0]) - begin) // int(series.slides[0]))
-    return max(number, int(series.ending_after(reach)[0]))
+    number = -((window.offset - begin) // window.slide)
+    return max(number, int(series.ending_after(max(new.frontier, EARLIEST))[0]))
 
 
-def _after_last_cut(window: Periodic, rows: Rows) -> int:
-    """Just after the last edge that lies inside a slice there is."""
+def _after_last_cut(window: Periodic, rows: Rows, newest: int) -> int:
+    """Just after the last edge that lies inside a slice there is; its events are not after newest."""
+    ends = np.minimum(rows.end, newest + 1) - 1
     last = EARLIEST
-    for begin, end in {(int(b), int(e)) for b, e in zip(rows.start, rows.end, strict=True)}:
-        inside = Edges([window]).between(begin, end - 1)[1:-1]
-        if len(inside):
-            last = max(last, int(inside[-1]) + 1)
+    for edge in (window.offset, window.offset + window.length):
+        found = np.full(len(ends), edge)
+        if not window.only:
+            found = edge + (ends - edge) // window.slide * window.slide
+        inside = (found > rows.start) & (found <= ends)
+        if inside.any():
+            last = max(last, int(found[inside].max()) + 1)
     return last
+
+
+def _with_columns(table: pa.Table, state: GroupState) -> pa.Table:
+    """Waiting events with the columns of a new plan: windows that need these begin later."""
+    for text in state.columns:
+        if text not in table.schema.names:
+            nothing = pa.nulls(table.num_rows).cast(state.types[text])
+            table = table.append_column(text, nothing)
+    for text in ("?" + condition for condition in state.conditions):
+        if text not in table.schema.names:
+            table = table.append_column(text, pa.array(np.zeros(table.num_rows, np.bool_)))
+    return table
 
 
 def _move_ranks(old: GroupState, new: GroupState, newest: int) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine.rows import Operators, Rows
+from catchment.engine.rows import Operators, Rows, identity_fields
 from catchment.errors import StateError
-from catchment.operators.ragged import Field, Ints
-from catchment.operators.values import from_arrow, one_piece, to_arrow
+from catchment.operators.ragged import Field, Ints, Ragged
+from catchment.operators.values import Mask, from_arrow, one_piece, to_arrow
 
 MAGIC = b"CATCHMENT"
 FORMAT = 1
@@ -33,10 +33,18 @@ def rows_to_table(rows: Rows, operators: Operators) -> pa.Table:
 
 def fields_to_arrow(fields: Mapping[str, Field], operators: Operators) -> dict[str, pa.Array[Any]]:
     return {
-        f"{id}.{name}": to_arrow(fields[f"{id}.{name}"], kind)
+        f"{id}.{name}": to_arrow(fields[f"{id}.{name}"], kind, _values(fields[f"{id}.{name}"], kind))
         for id, operator in operators.items()
         for name, kind in operator.fields.items()
     }
+
+
+def _values(field: Field, kind: pa.DataType) -> Mask | None:
+    """Where a field of a narrow type holds values: its identity is beyond the type, and is null."""
+    if isinstance(field, Ragged) or field.dtype != np.int64 or kind == pa.int64():
+        return None
+    bounds = np.iinfo(np.int64)
+    return (field != bounds.min) & (field != bounds.max)
 
 
 def table_to_rows(table: pa.Table, operators: Operators) -> Rows:
@@ -45,8 +53,8 @@ def table_to_rows(table: pa.Table, operators: Operators) -> Rows:
 
 
 def fields_from_arrow(table: pa.Table, operators: Operators) -> dict[str, Field]:
-    names = [f"{id}.{name}" for id, operator in operators.items() for name in operator.fields]
-    return {name: from_arrow(whole(table, name)) for name in names}
+    like = identity_fields(operators, 1)
+    return {name: from_arrow(whole(table, name), like[name]) for name in like}
 
 
 def whole(table: pa.Table, name: str) -> pa.Array[Any]:

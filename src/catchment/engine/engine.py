@@ -11,14 +11,21 @@ import pyarrow as pa
 
 from catchment.engine import snapshots
 from catchment.engine.batch import Batch
-from catchment.engine.binding import Types, bind_types, columns_of, conform
+from catchment.engine.binding import (
+    Types,
+    bind_types,
+    check_time,
+    columns_of,
+    conform,
+    plain_schema,
+)
 from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import to_block
 from catchment.engine.group import GroupState
 from catchment.engine.keys import Encoder
 from catchment.engine.results import Limit, NamesOf, Results, Shape
 from catchment.engine.stats import Stats
-from catchment.engine.times import out_of_range, times_of
+from catchment.engine.times import FARTHEST, out_of_range, times_of
 from catchment.errors import DataError, QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan
@@ -135,7 +142,7 @@ class Engine:
         arrival = self.counts["events"]
         self.counts["events"] += len(times)
         batch = Batch(read, times, arrival, self._encoder)
-        if len(batch) and not EARLIEST < batch.span[0] <= batch.span[1] < LATEST:
+        if len(batch) and not -FARTHEST < batch.span[0] <= batch.span[1] < FARTHEST:
             far = out_of_range(times)
             good = ~far if good is None else good & ~far
         if good is not None:
@@ -174,7 +181,7 @@ class Engine:
         self.newest = max(self.newest, high)
         dropped: list[Mask | None] = []
         for group in self.plan.groups:
-            events = batch if group.measure == "event" else batch.at(self.clock())
+            events = batch if group.measure == "event" else batch.at(max(self.clock(), self.states[group.id].frontier))
             dropped.append(self.states[group.id].push(events))
         # A duplicate is an event that every group dropped.
         masks = [mask for mask in dropped if mask is not None]
@@ -227,25 +234,36 @@ class Engine:
 
     def add(self, query: Query) -> None:
         """Adds a query while running: it starts with the first window it can answer completely."""
+        if not isinstance(query, Query):
+            raise QueryError("not a query", given=repr(query), hint="try ct.Query(...)")
         if query.name in self.queries:
-            raise QueryError("two queries have one name", given=query.name, hint="remove one first")
-        before = self.plan
+            leaving = query.name in self.limits and self.limits[query.name].until is not None
+            raise QueryError(
+                "two queries have one name", given=query.name,
+                hint="it is leaving: wait, or remove it with drain=False" if leaving
+                else "remove one first",
+            )  # fmt: skip
         queries = self.queries | {query.name: query}
-        plan, lineage = replan(before, queries.values(), self.rate)
+        plan, lineage = replan(self.plan, queries.values(), self.rate)
         if self.schema is not None:
-            bind_types(plan, self.schema, self.time)
-        limit = answer_limit(before, plan, lineage, query.name, self.newest)
-        if limit is not None and self.newest > EARLIEST:
-            self.limits[query.name] = limit
+            bind_types(plan, plain_schema(plan, self.schema), self.time)
         self._switch(queries, plan, lineage)
+        group, number = plan.names[query.name]
+        if group in self.states and group in lineage:
+            limit = answer_limit(self.states[group], plan.groups[group].answers[number])
+            if limit is not None:
+                self.limits[query.name] = limit
 
     def remove(self, name: str, drain: bool = True) -> None:
         """Removes a query; with `drain`, once the windows that have begun are complete."""
         if name not in self.queries:
-            raise QueryError("no such query", given=name, hint=did_you_mean(name, self.queries))
-        if drain and self.newest > EARLIEST:
+            raise QueryError(
+                "no such query", given=repr(name), hint=did_you_mean(str(name), self.queries)
+            )
+        state = self.states.get(self.plan.names[name][0])
+        if drain and state is not None and state.newest > EARLIEST:
             since = self.limits[name].since if name in self.limits else None
-            self.limits[name] = Limit(since, self.newest)
+            self.limits[name] = Limit(since, state.newest)
             return
         queries = {other: query for other, query in self.queries.items() if other != name}
         self.limits.pop(name, None)
@@ -259,10 +277,13 @@ class Engine:
         old, self.states = self.states, {}
         self._bind(self.schema)
         for new_id, old_id in lineage.items():
-            move(old[old_id], self.states[new_id], self.newest)
+            move(old[old_id], self.states[new_id], old[old_id].newest)
         for group in self.plan.groups:
-            if group.id not in lineage:
-                self.states[group.id].begin(self.frontier, self.newest)
+            if group.id in lineage or self.newest <= EARLIEST:
+                continue
+            by_clock = group.measure == "processing"
+            times = (self.clock(), self.clock()) if by_clock else (self.frontier, self.newest)
+            self.states[group.id].begin(*times)
 
     def _drop_drained(self) -> None:
         for name, limit in list(self.limits.items()):
@@ -270,6 +291,8 @@ class Engine:
                 self.remove(name, drain=False)
 
     def _bind(self, schema: pa.Schema) -> None:
+        check_time(schema, self.time)
+        schema = plain_schema(self.plan, schema)
         types = bind_types(self.plan, schema, self.time)
         self.schema = schema
         for group in self.plan.groups:

@@ -62,7 +62,9 @@ class GroupState:
         self.repeats = (
             Repeats(group.distinct_on, group.distinct_within) if group.distinct_on else None
         )
-        self.frontier = self.kept_from = EARLIEST
+        self.frontier = self.kept_from = self.newest = EARLIEST
+        self.known_since: dict[str, int] = {}
+        """When operators began that came with a query added later."""
         self.slices = self.partials = self.calls = 0
         self._tidy, self._crowd = 0, _CROWD
         windows = list(enumerate(group.windows))
@@ -89,6 +91,8 @@ class GroupState:
 
     def push(self, batch: Batch) -> Mask | None:
         """Slices a batch, or lays it by until it settles; says which events repeat others."""
+        if len(batch):
+            self.newest = max(self.newest, batch.span[1])
         kept = batch.chosen(self.group)
         repeated = None
         if self.repeats is not None:
@@ -262,7 +266,7 @@ class GroupState:
 
     def begin(self, frontier: int, newest: int) -> None:
         """Starts a group in the middle of a stream, whose events so far it has not seen."""
-        self.frontier = self.kept_from = frontier
+        self.frontier, self.kept_from, self.newest = frontier, frontier, newest
         if newest <= EARLIEST:
             return
         self.kept_from = newest + 1

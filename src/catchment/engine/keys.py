@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,19 +19,27 @@ _NAN = object()
 class LocalKeys:
     """The keys of a batch's events, as codes in `0..count`; not every code need occur.
 
-    Codes with the same `origin` mean the same in every batch.
+    A code is made of the places of its values in `parts`; or, with `joint`, is the place of the
+    whole key in all of them. Codes with the same `origin` mean the same in every batch.
     """
 
     def __init__(
-        self, codes: Ints | None, parts: list[pa.Array[Any]], origin: object | None = None
+        self,
+        codes: Ints | None,
+        parts: list[pa.Array[Any]],
+        origin: object | None = None,
+        joint: bool = False,
     ) -> None:
         self.codes = codes
         self.parts = parts
         self.origin = origin
-        self.count = int(np.prod([len(part) for part in parts], dtype=object)) if parts else 1
+        self.joint = joint
+        self.count = math.prod(len(part) for part in (parts[:1] if joint else parts))
 
     def take(self, codes: Ints) -> list[pa.Array[Any]]:
         """The key columns of these codes."""
+        if self.joint:
+            return [part.take(codes) for part in self.parts]
         columns = []
         for part in reversed(self.parts):
             codes, place = np.divmod(codes, len(part))
@@ -58,13 +67,25 @@ def encode(arrays: Sequence[pa.Array[Any]]) -> LocalKeys:
     """Codes of the rows of one or more key columns; null is a key like any other."""
     if not arrays:
         return LocalKeys(None, [])
-    codes, part = _encode(arrays[0])
-    parts = [part]
+    keys = LocalKeys(*_alone(arrays[0]))
     for array in arrays[1:]:
-        more, part = _encode(array)
-        codes = codes * len(part) + more
-        parts.append(part)
-    return LocalKeys(codes, parts)
+        codes, (part,) = _alone(array)
+        assert keys.codes is not None
+        joined = keys.codes * max(len(part), 1) + codes
+        if keys.count * len(part) <= max(4 * len(array), 1 << 16) and not keys.joint:
+            keys = LocalKeys(joined, [*keys.parts, part])
+            continue
+        # Codes of all that could occur would be too many: number those that do.
+        present, place = np.unique(joined, return_inverse=True)
+        before, after = np.divmod(present, max(len(part), 1))
+        columns = [*keys.take(before), part.take(after)]
+        keys = LocalKeys(place.astype(np.int64, copy=False), columns, joint=True)
+    return keys
+
+
+def _alone(array: pa.Array[Any]) -> tuple[Ints, list[pa.Array[Any]]]:
+    codes, part = _encode(array)
+    return codes, [part]
 
 
 def _encode(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
@@ -90,12 +111,11 @@ def _encode_dense(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]] | None:
     """Integers in a range about as small as their number are their own codes."""
     values = array.to_numpy()
     low, high = int(values.min()), int(values.max())
-    if high - low >= max(4096, len(array)) or high >= 1 << 63:
+    if high - low >= max(4096, len(array)):
         return None
-    codes = values.astype(np.int64, copy=False)
-    if low:
-        codes = codes - low
-    return codes, pa.array(np.arange(low, high + 1), array.type)
+    codes = values if low == 0 else values - values.dtype.type(low)
+    every = np.arange(high - low + 1).astype(values.dtype) + values.dtype.type(low)
+    return codes.astype(np.int64, copy=False), pa.array(every, array.type)
 
 
 def _one_nan_one_zero(array: pa.Array[Any]) -> pa.Array[Any]:

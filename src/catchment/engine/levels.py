@@ -29,7 +29,7 @@ def concat_keyed(parts: Sequence[Keyed], operators: Operators) -> Keyed:
         return Keyed(np.empty(0, np.int64), empty_fields(operators))
     if len(parts) == 1:
         return parts[0]
-    fields = {name: concat([part.fields[name] for part in parts]) for name in empty_names(operators)}
+    fields = {name: concat([p.fields[name] for p in parts]) for name in empty_names(operators)}
     return Keyed(np.concatenate([part.key for part in parts]), fields)
 
 

@@ -21,23 +21,28 @@ from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
 
+UNSEEN, UNSURE = 1, 2
+"""Of an open window: its beginning was not seen; or not even whether one is open is known."""
+
+
 class Marks(NamedTuple):
     """The windows of one type that are open: one row per key that has one, `start` its opening.
 
-    `unknown` are windows that may have begun before the query did: they are followed, so that
-    their end is known, but are not results.
+    `unknown` marks windows that may have begun before the query did: they are followed, so that
+    their end is known, but are not results. While nobody is sure whether one is open, an event
+    that both opens and closes tells nothing.
     """
 
     window: Marked
     open: Rows
-    unknown: Mask
+    unknown: Ints
     since: int | None = None
     seen: Ints = np.empty(0, np.int64)
     """Keys met so far by a window type that started late, whose state was unknown before."""
 
 
 def marks(window: Marked, operators: Operators, since: int | None) -> Marks:
-    return Marks(window, no_rows(operators), np.empty(0, np.bool_), since)
+    return Marks(window, no_rows(operators), np.empty(0, np.int64), since)
 
 
 class Track(NamedTuple):
@@ -48,7 +53,7 @@ class Track(NamedTuple):
     start: Ints
     end: Ints
     closed: Mask
-    unknown: Mask
+    unknown: Ints
     carried: Ints
     """For each open window of before, its number here."""
 
@@ -85,11 +90,19 @@ def track(state: Marks, events: Ordered) -> Track:
     first = np.ones(len(time), np.bool_)
     first[1:] = segment[1:] != segment[:-1]
     counted = put(after, True).astype(np.bool_)
+    flags = np.concatenate([state.unknown[known], np.full(len(strange), UNSURE)])[order]
     if closing is None:
         begins = (first | opening) & counted
         ends = begins & ~first
         inside = counted
     else:
+        unsure = np.isin(segment, segment[~real][flags == UNSURE])
+        sure = (opening ^ closing) & real
+        so_far = np.cumsum(sure) - sure
+        blank = unsure & opening & closing & (so_far == so_far[first][segment])
+        opening, closing = opening & ~blank, closing & ~blank
+        settled = np.isin(segment[~real], segment[sure])
+        flags = np.where((flags == UNSURE) & settled, UNSEEN, flags)
         before_open = _open_before(opening, closing, first)
         begins = opening & ~before_open
         ends = closing & before_open
@@ -97,9 +110,8 @@ def track(state: Marks, events: Ordered) -> Track:
     number = np.cumsum(begins) - 1
     heads = np.flatnonzero(begins)
     closed, end = _ends(number, ends, time, closing is None, len(heads))
-    unknown = np.zeros(len(heads), np.bool_)
+    unknown = np.zeros(len(heads), np.int64)
     virtual_numbers = number[~real]
-    flags = np.concatenate([state.unknown[known], np.ones(len(strange), np.bool_)])[order]
     unknown[virtual_numbers] = flags
     member = np.where(inside & counted, number, -1)[real]
     return Track(
@@ -127,9 +139,7 @@ def _open_before(opening: Mask, closing: Mask, first: Mask) -> Mask:
     return before
 
 
-def _ends(
-    number: Ints, ends: Mask, time: Ints, by_next: bool, windows: int
-) -> tuple[Mask, Ints]:
+def _ends(number: Ints, ends: Mask, time: Ints, by_next: bool, windows: int) -> tuple[Mask, Ints]:
     closed = np.zeros(windows, np.bool_)
     end = np.zeros(windows, np.int64)
     at = np.flatnonzero(ends)
@@ -153,7 +163,7 @@ def step(
     merged.start, merged.key = followed.start[present], followed.key[present]
     closed, unknown = followed.closed[present], followed.unknown[present]
     merged.end = np.where(closed, followed.end[present], merged.end)
-    result = merged.where(closed & ~unknown)
+    result = merged.where(closed & (unknown == 0))
     # A window whose beginning nobody saw may hold no event yet, but is open all the same.
     stays = ~closed
     bare = np.setdiff1d(np.flatnonzero(~followed.closed), present)

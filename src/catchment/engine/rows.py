@@ -85,12 +85,13 @@ def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
 
 def empty_type(operator: Operator) -> type:
     """The NumPy type of an operator's input values."""
-    if operator.type is None or is_float(operator.type):
+    if operator.type is None or (operator.arithmetic and is_float(operator.type)):
         return np.float64
     kind = value_type(operator.type)
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
-        return np.int64
-    return object
+    if kind in (pa.int64(), pa.float64()):
+        return np.int64 if kind == pa.int64() else np.float64
+    narrow = pa.types.is_temporal(kind) and kind.bit_width in (32, 64)
+    return np.int64 if narrow or pa.types.is_boolean(kind) else object
 
 
 def flat(fields: Mapping[str, Fields]) -> dict[str, Field]:

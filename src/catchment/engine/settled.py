@@ -46,7 +46,10 @@ def waiting(
         ARRIVAL: pa.array(kept.of(batch.arrivals)),
     }
     for text in columns:
-        data[text] = batch.array(text) if rows is None else batch.array(text).take(rows)
+        values = batch.array(text) if rows is None else batch.array(text).take(rows)
+        if isinstance(values, pa.DictionaryArray):  # dictionaries of batches may not fit together
+            values = values.dictionary_decode()
+        data[text] = values
     for text in conditions:
         data["?" + text] = pa.array(kept.of(batch.mask(text)))
     return pa.table(data)
@@ -104,7 +107,8 @@ def cut_rows(
     events: Ordered, cuts: Mask, group: Group, operators: Mapping[str, Operator]
 ) -> tuple[Rows, Ints]:
     """Slices sorted events at every edge and cut: the rows, and the first event of each."""
-    edges = slice_edges(group).between(int(events.time.min()), int(events.time.max()))
+    low, high = int(events.time.min()), int(events.time.max())
+    edges = slice_edges(group).around(events.time, low, high)
     place = np.searchsorted(edges, events.time, side="right") - 1
     new = cuts | events.first
     new[1:] |= place[1:] != place[:-1]

@@ -101,7 +101,7 @@ class Slicer:
             low, high = int(times.min()), int(times.max())
         if self.gap and (high - low) // self.gap > _FINEST * len(times):
             return self._by_gap(times, code)
-        edges = self.edges.between(low, high)
+        edges = self.edges.around(times, low, high)
         slices = len(edges) - 1
         if in_order:
             starts = np.concatenate([[0], np.searchsorted(times, edges[1:-1])])
@@ -136,7 +136,7 @@ class Slicer:
         key = np.zeros(len(times), np.int64) if code is None else code
         order = np.lexsort((times, key))
         ordered, owner = times[order], key[order]
-        edges = self.coarse.between(int(times.min()), int(times.max()))
+        edges = self.coarse.around(times, int(times.min()), int(times.max()))
         place = np.searchsorted(edges, ordered, side="right") - 1
         new = np.ones(len(times), np.bool_)
         new[1:] = (
@@ -235,20 +235,22 @@ def lift(
     batch: Batch, kept: Chosen, times: Ints, groups: Grouping, operators: Mapping[str, Operator]
 ) -> dict[str, Fields]:
     """Every operator's partials; the nulls of a column are dropped once for all its operators."""
-    inputs: dict[str | None, Input] = {}
+    inputs: dict[tuple[str | None, bool], Input] = {}
     out: dict[str, Fields] = {}
     for id, operator in operators.items():
-        column = operator.ref.column
-        if column not in inputs:
-            inputs[column] = _input(batch, kept, times, groups, column)
-        out[id] = operator.lift(inputs[column], Computed(operators, out))
+        place = (operator.ref.column, operator.arithmetic)
+        if place not in inputs:
+            inputs[place] = _input(batch, kept, times, groups, *place)
+        out[id] = operator.lift(inputs[place], Computed(operators, out))
     return {id: out[id] for id in operators}
 
 
 def _input(
-    batch: Batch, kept: Chosen, times: Ints, groups: Grouping, expression: str | None
+    batch: Batch, kept: Chosen, times: Ints, groups: Grouping, text: str | None, arithmetic: bool
 ) -> Input:
-    column = Column(batch.times, None, None) if expression is None else batch.column(expression)
+    column = Column(batch.times, None, None)
+    if text is not None:
+        column = batch.column(text, arithmetic)
     values = kept.of(column.values)
     if column.valid is None:
         return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)

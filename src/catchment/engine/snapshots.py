@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from catchment.engine.engine import Engine
 
 _SETTINGS = ("time", "lateness", "late", "bad", "rate", "frontier", "newest", "counts")
-_PLACES = ("frontier", "kept_from", "slices", "partials", "calls")
+_PLACES = ("frontier", "kept_from", "newest", "slices", "partials", "calls", "known_since")
 
 
 def save(engine: Engine) -> bytes:

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask, one_piece
-from catchment.planner.edges import EARLIEST, LATEST
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400_000_000
+FARTHEST = 1 << 60
+"""Microseconds from 1970 that a time may be: some 36,500 years."""
 
 
 def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
@@ -34,7 +35,7 @@ def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
         array = array.fill_null(0)
     values = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     if numerator > 1:
-        fits = np.abs(values) < LATEST // numerator
+        fits = (values > -(FARTHEST // numerator)) & (values < FARTHEST // numerator)
         if not fits.all():
             good = fits if good is None else good & fits
             values = np.where(fits, values, 0)
@@ -46,4 +47,4 @@ def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
 
 def out_of_range(values: Ints) -> Mask:
     """Microseconds too far from 1970 to reckon with."""
-    return (values <= EARLIEST) | (values >= LATEST)
+    return (values <= -FARTHEST) | (values >= FARTHEST)

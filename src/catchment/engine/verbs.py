@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from catchment.engine import codec, settled
 from catchment.engine.batch import Batch
-from catchment.engine.binding import Types, bind_types, columns_of, conform
+from catchment.engine.binding import (
+    Types,
+    bind_types,
+    check_time,
+    columns_of,
+    conform,
+    plain_schema,
+)
 from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState, bind
 from catchment.engine.keys import KeyIndex
@@ -41,9 +48,11 @@ def slice(
 
     `arrival` is the number of the first event in its node's order of arrival.
     """
-    types = bind_types(plan, events.schema, time)
+    check_time(events.schema, time)
+    schema = plain_schema(plan, events.schema)
+    types = bind_types(plan, schema, time)
     needed = set().union({time}, *(columns_of(group) for group in plan.groups))
-    read = conform(events, events.schema, needed)
+    read = conform(events, schema, needed)
     times, good = times_of(read.column(time))
     far = out_of_range(times)
     if far.any():

@@ -12,7 +12,7 @@ from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.base import value_type
 from catchment.operators.ragged import plain
-from catchment.operators.values import to_arrow
+from catchment.operators.values import objects, to_arrow
 
 
 class _OneOf(Function):
@@ -86,6 +86,11 @@ class Range(Function):
         most = plain(computed[OperatorRef("max", aggregate.column)]["value"])
         least = plain(computed[OperatorRef("min", aggregate.column)]["value"])
         valid = some(computed, aggregate.column)
+        if most.dtype == object:
+            pairs = zip(most[valid], least[valid], strict=True)
+            gaps = np.full(len(most), None, object)
+            gaps[valid] = objects([high - low for high, low in pairs])
+            return to_arrow(gaps, value_type(type))
         with np.errstate(invalid="ignore", over="ignore"):
             difference = most - least
         if difference.dtype.kind == "i":  # the true difference of two int64 may not fit

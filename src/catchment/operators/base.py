@@ -80,6 +80,8 @@ class Operator(ABC):
     kind: ClassVar[str]
     constant: ClassVar[bool] = True
     """True when a partial's size does not grow with the events in it."""
+    arithmetic: ClassVar[bool] = False
+    """True when it calculates with values, which are doubles then where int64 cannot hold them."""
     derives: ClassVar[tuple[str, ...]] = ()
     """The kinds of operators, over the same column, whose fields this one's contain."""
 
@@ -153,8 +155,8 @@ def is_float(type: pa.DataType | None) -> bool:
 def value_type(type: pa.DataType | None) -> pa.DataType:
     """The type of a value kept in a partial: numbers are widened, all else stays as it is."""
     assert type is not None
-    if is_float(type):
+    if pa.types.is_floating(type):
         return pa.float64()
-    if pa.types.is_integer(type):
+    if pa.types.is_integer(type) and type != pa.uint64():
         return pa.int64()
     return type.value_type if pa.types.is_dictionary(type) else type

@@ -9,12 +9,14 @@ from catchment.operators.base import (
     Computed,
     Input,
     Operator,
-    is_numeric,
     register_operator,
     value_type,
 )
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields
+
+
+_PLAIN = (pa.int64(), pa.float64())
 
 
 @register_operator
@@ -34,7 +36,7 @@ class Min(Operator):
         return {"value": merge_values(rows[self.ref], groups, least=True)}
 
     def fieldwise(self) -> dict[str, np.ufunc] | None:
-        return {"value": np.fmin} if is_numeric(self.type) else None
+        return {"value": np.fmin} if value_type(self.type) in _PLAIN else None
 
 
 @register_operator
@@ -54,7 +56,7 @@ class Max(Operator):
         return {"value": merge_values(rows[self.ref], groups, least=False)}
 
     def fieldwise(self) -> dict[str, np.ufunc] | None:
-        return {"value": np.maximum} if is_numeric(self.type) else None
+        return {"value": np.maximum} if value_type(self.type) in _PLAIN else None
 
 
 def decoded(events: Input, ranks: Array) -> Array:

@@ -19,6 +19,7 @@ class Squares(Operator):
     """
 
     kind = "squares"
+    arithmetic = True
 
     @classmethod
     def requires(cls, ref: OperatorRef) -> tuple[OperatorRef, ...]:

@@ -19,6 +19,7 @@ class Sum(Operator):
     """
 
     kind = "sum"
+    arithmetic = True
 
     @property
     def fields(self) -> dict[str, pa.DataType]:

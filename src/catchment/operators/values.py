@@ -28,18 +28,25 @@ def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     if not column.num_chunks:
         nothing: pa.Array[Any] = pa.nulls(0, column.type)
         return nothing
-    return column.chunks[0] if column.num_chunks == 1 else column.combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunks[0]
+    if isinstance(column.type, pa.DictionaryType):  # together they may not fit one dictionary
+        column = column.cast(column.type.value_type)
+    return column.combine_chunks()
 
 
-def column_of(array: pa.Array[Any]) -> Column:
-    """Reads a column, without a copy where its type and nulls allow."""
+def column_of(array: pa.Array[Any], arithmetic: bool = True) -> Column:
+    """Reads a column, without a copy where its type and nulls allow.
+
+    Decimals and large unsigned integers are doubles for arithmetic, and else stay what they are.
+    """
     valid = None
     if array.null_count:
         valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
     kind = array.type
-    if is_float(kind):
+    if pa.types.is_floating(kind) or (arithmetic and is_float(kind)):
         return Column(_plain(array, pa.float64()), valid, None)
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(kind) and kind != pa.uint64():
         return Column(_plain(array, pa.int64()), valid, None)
     if pa.types.is_boolean(kind):
         return Column(_plain(array.cast(pa.uint8()), pa.int64()), valid, None)
@@ -65,6 +72,9 @@ def _plain(array: pa.Array[Any], type: pa.DataType) -> Array:
 def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
     """Values that are not numbers, as ranks into their sorted distinct values."""
     try:
+        if isinstance(array, pa.DictionaryArray) and array.dictionary.null_count:
+            array = array.dictionary_decode()
+            valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
         encoded = array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
         order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -108,21 +118,19 @@ def _masked(values: Array, mask: Mask) -> list[Any]:
     return [None if gone else value for value, gone in zip(values.tolist(), mask, strict=True)]
 
 
-def from_arrow(array: pa.Array[Any]) -> Field:
-    """A partial's column as operators hold it: the inverse of `to_arrow` for what has no nulls."""
-    kind = array.type
-    if pa.types.is_list(kind):
+def from_arrow(array: pa.Array[Any], like: Field) -> Field:
+    """A partial's column as operators hold it; null is the identity, as in the one row of `like`."""
+    if isinstance(like, Ragged):
         assert isinstance(array, pa.ListArray)
         offsets = array.offsets.to_numpy().astype(np.int64)
         flat = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-        values = from_arrow(flat)
-        assert not isinstance(values, Ragged)
-        return Ragged(offsets - offsets[0], values)
-    if is_float(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return column_of(array).values
-    if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
-        return column_of(array).values
-    return objects(array.to_pylist())
+        return Ragged(offsets - offsets[0], plain(from_arrow(flat, like.values)))
+    if like.dtype == object:
+        return objects(array.to_pylist())
+    column = column_of(array)
+    if column.valid is None:
+        return column.values
+    return np.where(column.valid, column.values, like[0])
 
 
 def counts(field: Field) -> Ints:

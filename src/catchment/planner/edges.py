@@ -54,6 +54,24 @@ class Edges:
         end = int(np.searchsorted(edges, high, side="right")) + 1
         return edges[begin:end]
 
+    def around(self, times: Ints, low: int, high: int) -> Ints:
+        """As `between`, of the least and greatest of some times, leaving out long empty stretches.
+
+        One time far from the rest must not bring up all the edges on the way there.
+        """
+        if self._few(low, high) or not len(self.slides):
+            return self.between(low, high)
+        moments = np.unique(times)
+        apart = np.flatnonzero(~self._few_each(moments[:-1], moments[1:]))
+        firsts = moments[np.concatenate([[0], apart + 1])].tolist()
+        lasts = moments[np.concatenate([apart, [len(moments) - 1]])].tolist()
+        parts = [self._between(*ends) for ends in zip(firsts, lasts, strict=True)]
+        return np.unique(np.concatenate(parts))
+
+    def _few_each(self, low: Ints, high: Ints) -> Mask:
+        per_microsecond = float((1 / self.slides).sum())
+        return (high - low).astype(np.float64) * per_microsecond < _MANY / 64
+
     def _few(self, low: int, high: int) -> bool:
         return float(((high - low) / self.slides).sum()) < _MANY
 

@@ -164,7 +164,8 @@ def _group(
 ) -> Group:
     kept = tuple(window for window, place in draft.windows.items() if place in windows)
     renumbered = tuple(Answer(a.selection, windows.index(a.window), a.aggregates) for a in answers)
-    operators = operators_of(answers)
+    running = () if draft.before is None else draft.before.operators
+    operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
     waits = any(isinstance(window, Marked | Counted) for window in kept) or any(
         operator_class(ref.kind).ordered(ref) for ref in operators
     )
@@ -178,9 +179,15 @@ def _group(
     )  # fmt: skip
 
 
-def operators_of(answers: Iterable[Answer]) -> list[OperatorRef]:
-    """The operators that the answers need, each once, after those it reads, less those derived."""
-    needed: dict[OperatorRef, None] = {}
+def operators_of(
+    answers: Iterable[Answer], running: Iterable[OperatorRef] = ()
+) -> list[OperatorRef]:
+    """The operators that the answers need, each once, after those it reads, less those derived.
+
+    Those that run already stay: what they hold of slices kept, nothing else could tell.
+    """
+    needed: dict[OperatorRef, None] = dict.fromkeys(running)
+    stay = set(needed)
 
     def need(ref: OperatorRef) -> None:
         for other in operator_class(ref.kind).requires(ref):
@@ -194,7 +201,7 @@ def operators_of(answers: Iterable[Answer]) -> list[OperatorRef]:
     columns: dict[str | None, set[str]] = {}
     for ref in needed:
         columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)
-    kept = [ref for ref in needed if ref.kind not in columns[ref.column]]
+    kept = [ref for ref in needed if ref in stay or ref.kind not in columns[ref.column]]
     return sorted(kept, key=lambda ref: not operator_class(ref.kind).derives)
 
 
