@@ -322,12 +322,12 @@ def test_a_clock_set_back_loses_no_event() -> None:
 # Determinism.
 
 
-@pytest.mark.parametrize("kind", ["exact", "approximate"])
-def test_the_same_input_gives_the_same_bytes(kind: str) -> None:
-    functions = {
-        "exact": [ct.sum("v"), ct.variance("v"), ct.median("v"), ct.first("v"), ct.mode("k")],
-        "approximate": [ct.approx_count_distinct("id"), ct.approx_median("v")],
-    }[kind]  # fmt: skip
+def test_the_same_input_gives_the_same_bytes() -> None:
+    """Of all functions but approximate quantiles: a KLL sketch throws dice."""
+    functions = [
+        ct.sum("v"), ct.variance("v"), ct.median("v"), ct.first("v"), ct.mode("k"),
+        ct.approx_count_distinct("id"),
+    ]  # fmt: skip
     source = np.random.default_rng(1)
     count = 4000
     batches = [

@@ -75,11 +75,18 @@ def _group_types(group: Group, schema: pa.Schema, query: str) -> Types:
         for aggregate in answer.aggregates:
             column = aggregate.column
             if column is not None and column not in types:
-                kind = expression.infer(column, schema)
-                kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-                types[column] = pa.float64() if pa.types.is_null(kind) else kind
+                types[column] = _value_type(expression.infer(column, schema))
             function_of(aggregate).check_type(aggregate, types[column], query)
+    for _, column, _ in group.operators:  # some may outlive the query that brought them
+        if column is not None and column not in types:
+            types[column] = _value_type(expression.infer(column, schema))
     return types
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    return pa.float64() if pa.types.is_null(kind) else kind
 
 
 def plain_schema(plan: Plan, schema: pa.Schema) -> pa.Schema:
@@ -117,6 +124,8 @@ def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
     for name in schema.names:
         if name not in needed:
             continue
+        if table.schema.names.count(name) > 1:
+            raise SchemaError("two columns have one name", given=name, hint="rename one of them")
         if name not in table.schema.names:
             raise SchemaError(
                 "a column that was there before is missing", given=name,

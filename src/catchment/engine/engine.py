@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time as clocks
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,17 +29,25 @@ from catchment.errors import DataError, QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
+from catchment.model.settings import (
+    BAD,
+    LATE,
+    Bad,
+    Late,
+    column_name,
+    each_its_name,
+    not_negative,
+    one_of,
+    positive_rate,
+)
 from catchment.model.window import Gap, Periodic
 from catchment.operators.values import Mask
 from catchment.planner import explain, replan
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.group import DEFAULT_RATE
 
-Late = Literal["drop", "update", "collect"]
-LATE: tuple[Late, ...] = ("drop", "update", "collect")
 _PIECE = 1 << 19
 """Rows worked on at once: what lies between two steps should not leave the cache by far."""
-T = TypeVar("T", bound=str)
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
 
@@ -66,23 +73,21 @@ class Engine:
         late: Late = "drop",
         *,
         keep: Duration | None = None,
-        bad: Literal["collect", "fail"] = "collect",
+        bad: Bad = "collect",
         schema: pa.Schema | None = None,
         rate: float = DEFAULT_RATE,
         clock: Callable[[], int] = now,
     ) -> None:
-        self.time = time
-        self.lateness = micros(lateness, "lateness")
-        self.late = _one_of(late, LATE, "late")
-        self.bad = _one_of(bad, ("collect", "fail"), "bad")
-        if self.lateness < 0:
-            raise QueryError("the lateness must not be negative", given=lateness)
-        self.rate = rate
+        self.time = column_name(time, "time column")
+        self.lateness = not_negative(lateness, "lateness")
+        self.late = one_of(late, LATE, "late")
+        self.bad = one_of(bad, BAD, "bad")
+        self.rate = positive_rate(rate)
         self.clock = clock
-        given = list(queries)
+        given = each_its_name(queries)
         self.plan, _ = replan(Plan(), given, rate)
         self.queries = {query.name: query for query in given}
-        self._keep = None if keep is None else micros(keep, "keep")
+        self._keep = None if keep is None else not_negative(keep, "keep")
         self.frontier = EARLIEST
         self.newest = EARLIEST
         self.schema: pa.Schema | None = None
@@ -132,6 +137,8 @@ class Engine:
             )  # fmt: skip
         if self.schema is None:
             self._bind(table.schema)
+        if self.bad == "fail":
+            self._refuse_bad(table)
         for begin in range(0, max(table.num_rows, 1), _PIECE):
             self._push(table.slice(begin, _PIECE))
 
@@ -150,14 +157,22 @@ class Engine:
         fit = self._on_time(table, batch, good)
         self._push_groups(batch if fit is None else batch.where(fit))
 
+    def _refuse_bad(self, table: pa.Table) -> None:
+        """Before anything is done with any row."""
+        if self.time not in table.schema.names:
+            return
+        times, good = times_of(table.column(self.time))
+        bad = out_of_range(times) if good is None else ~good | out_of_range(times)
+        if bad.any():
+            row = table.slice(int(np.flatnonzero(bad)[0]), 1)
+            raise DataError(
+                "a row has no usable time", given=row.to_string(preview_cols=8)[-200:],
+                hint='bad="collect" sets such rows aside and goes on',
+            )  # fmt: skip
+
     def _set_aside(self, table: pa.Table, good: Mask) -> None:
         bad = table.filter(pa.array(~good))
         self.counts["bad"] += bad.num_rows
-        if self.bad == "fail" and bad.num_rows:
-            raise DataError(
-                "a row has no usable time", given=str(bad.slice(0, 1).to_pylist()[0])[:200],
-                hint='bad="collect" sets such rows aside and goes on',
-            )  # fmt: skip
         self._bad_rows.append(bad)
 
     def _on_time(self, table: pa.Table, batch: Batch, good: Mask | None) -> Mask | None:
@@ -258,7 +273,7 @@ class Engine:
         """Removes a query; with `drain`, once the windows that have begun are complete."""
         if name not in self.queries:
             raise QueryError(
-                "no such query", given=repr(name), hint=did_you_mean(str(name), self.queries)
+                "no such query", given=name, hint=did_you_mean(str(name), self.queries)
             )
         state = self.states.get(self.plan.names[name][0])
         if drain and state is not None and state.newest > EARLIEST:
@@ -341,11 +356,3 @@ class Engine:
 
 def _key_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _one_of(value: T, options: tuple[T, ...], what: str) -> T:
-    if value not in options:
-        raise QueryError(
-            f"no such choice for {what}", given=repr(value), hint="one of: " + ", ".join(options)
-        )
-    return value

@@ -12,9 +12,14 @@ from catchment.engine.codec import ints, whole
 from catchment.engine.keys import KeyIndex, encode
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST
 
 _CROWD = 1024
 """Values below which none is forgotten."""
+
+
+_OFTEN = 8
+"""Times of one value below which none is forgotten."""
 
 
 class Repeats:
@@ -26,6 +31,7 @@ class Repeats:
         self.index = KeyIndex()
         self.times: dict[int, list[int]] = {}
         self._crowd = _CROWD
+        self._oldest = EARLIEST
 
     def accept(self, batch: Batch, chosen: Chosen) -> Mask:
         """Which chosen events repeat none accepted before, at most `within` away in time."""
@@ -43,6 +49,8 @@ class Repeats:
         kept = np.zeros(len(times), np.bool_)
         for row, (key, time) in enumerate(zip(keys.tolist(), times.tolist(), strict=True)):
             accepted = self.times.setdefault(key, [])
+            if len(accepted) > _OFTEN:
+                accepted[:] = [t for t in accepted if t + self.within >= self._oldest]
             if all(abs(time - other) > self.within for other in accepted):
                 accepted.append(time)
                 kept[row] = True
@@ -50,6 +58,7 @@ class Repeats:
 
     def forget(self, time: int) -> None:
         """Drops what no event from a time on can be near, once it may be half of all."""
+        self._oldest = time
         if len(self.times) < self._crowd:
             return
         near = {

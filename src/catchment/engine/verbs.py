@@ -7,6 +7,7 @@ Groups that wait for their events to settle have events as partials until the ro
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,6 +37,9 @@ from catchment.operators.ragged import Ints
 
 Partials = dict[int, pa.Table]
 """A table of partials by group id."""
+
+MERGED = -1
+"""The node of partials that were merged by nobody in particular."""
 
 _NODE_BITS = 40
 _TYPES = b"catchment types"
@@ -109,10 +113,13 @@ def _stamped(
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
 
 
-def merge(parts: Iterable[Partials], plan: Plan, *, node: int = 0, seq: int = 0) -> Partials:
+def merge(
+    parts: Iterable[Partials], plan: Plan, *, node: int = MERGED, seq: int | None = None
+) -> Partials:
     """Partials to fewer: one per slice and key, stamped as made by this node.
 
-    Associative and commutative; a partial that comes twice counts once.
+    Associative and commutative; a partial that comes twice counts once. Without a sequence number
+    the stamp follows from what was merged: the same partials give the same, others another.
     """
     collected: dict[int, list[pa.Table]] = {}
     for partials in parts:
@@ -123,7 +130,7 @@ def merge(parts: Iterable[Partials], plan: Plan, *, node: int = 0, seq: int = 0)
     }
 
 
-def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int) -> pa.Table:
+def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int | None) -> pa.Table:
     types = types_of(tables[0])
     table = pa.concat_tables(tables, promote_options="permissive")
     keys = KeyIndex()
@@ -135,6 +142,8 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int) -> p
         return kept.take(order).replace_schema_metadata(tables[0].schema.metadata)
     identity = [codec.ints(table, name) for name in ("slice_start", "node", "seq")] + [code]
     kept_rows = _first_of(identity)
+    if seq is None:
+        seq = _digest(table)
     operators = bind(group, types, updates=False)
     bounds = [codec.ints(table, name) for name in codec.BOUNDS if name != "key"]
     rows = Rows(
@@ -146,6 +155,13 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int) -> p
     if not len(merged):
         columns = [column.slice(0, 0) for column in _key_columns(table, group)]
     return _stamped(plain, group, types, selection, columns, node, seq)
+
+
+def _digest(table: pa.Table) -> int:
+    """A number that follows from the stamps of partials, whatever their order and repetition."""
+    stamps = np.stack([codec.ints(table, "node"), codec.ints(table, "seq")], axis=1)
+    data = np.unique(stamps, axis=0).tobytes()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 
 
 def _key_columns(table: pa.Table, group: Group) -> list[pa.Array[Any]]:

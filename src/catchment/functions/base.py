@@ -68,7 +68,7 @@ def register_function(function: Function) -> Function:
     """Makes a function known by its name and synonyms."""
     _FUNCTIONS[function.name] = function
     for word in (function.name, *function.synonyms):
-        _SYNONYMS[word] = function.name
+        _SYNONYMS[word.lower()] = function.name
     return function
 
 

@@ -67,7 +67,7 @@ def function(
     """
     if not name.isidentifier():
         raise QueryError("a function's name must be a plain word", given=repr(name))
-    if name in names() and not isinstance(_registered(name), UserFunction):
+    if name.lower() in names() and not isinstance(_registered(name), UserFunction):
         raise QueryError("a built-in function has this name", given=name, hint="choose another")
     for part in (lift, combine, lower):
         if not callable(part):

@@ -14,9 +14,9 @@ from catchment.errors import JobError, QueryError
 from catchment.job.reading import explained, read
 from catchment.job.window import read_window, window_schema
 from catchment.model.query import MEASURES, Aggregate, Query
+from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
 from catchment.sql import aggregate, sql
 
-LATE = ("drop", "update", "collect")
 
 
 def _form(value: object) -> str:
@@ -138,7 +138,12 @@ def load_job(source: str | Path | Mapping[str, Any]) -> Job:
         job = Job.model_validate(data)
     except ValidationError as error:
         raise explained(error, Job) from error
-    job.build()
+    each_its_name(job.build())
+    column_name(job.time, "time column")
+    not_negative(job.lateness, "lateness")
+    one_of(job.late, LATE, "late")
+    if job.keep is not None:
+        not_negative(job.keep, "keep")
     return job
 
 

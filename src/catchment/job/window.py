@@ -104,6 +104,8 @@ def _plain(text: str) -> Any:
     text = text.strip()
     if re.fullmatch(r"[+-]?\d+", text):
         return int(text)
+    if re.fullmatch(r"[+-]?\d+\.\d+", text):
+        return float(text)
     quoted = _PIECE.fullmatch(text)
     return text[1:-1] if quoted and len(text) > 1 else text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from numbers import Integral
 
 from catchment.errors import QueryError
 
@@ -85,13 +86,13 @@ def instant(value: Instant, what: str = "time") -> int:
     >>> instant("1970-01-01 00:00:01"), instant(datetime(1969, 12, 31, 23, 59, 59))
     (1000000, -1000000)
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | datetime):
+    if isinstance(value, bool) or not isinstance(value, str | Integral | datetime):
         raise QueryError(
             f"the {what} is not an instant", given=repr(value),
             hint="pass a datetime, an ISO text or whole microseconds since 1970",
         )  # fmt: skip
-    if isinstance(value, int):
-        return value
+    if isinstance(value, Integral):
+        return int(value)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

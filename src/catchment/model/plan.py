@@ -93,9 +93,15 @@ class Plan:
                 "the plan was written in another format", given=f"format {found}",
                 hint=f"this version reads format {FORMAT}: upgrade the older side",
             )  # fmt: skip
-        groups = tuple(_group_from_dict(group) for group in read["groups"])
-        names = {name: (place[0], place[1]) for name, place in read["names"].items()}
-        return cls(read["version"], groups, names)
+        try:
+            groups = tuple(_group_from_dict(group) for group in read["groups"])
+            names = {name: (place[0], place[1]) for name, place in read["names"].items()}
+            return cls(read["version"], groups, names)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise StateError(
+                "these bytes are not a whole plan", given=f"{len(data)} bytes",
+                hint="a plan is written by Plan.to_bytes()",
+            ) from error  # fmt: skip
 
 
 def _group_to_dict(group: Group) -> dict[str, Any]:

@@ -11,9 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.errors import QueryError
-from catchment.operators.base import Computed, Input, Operator, OperatorRef, register_operator
+from catchment.operators.base import (
+    Computed,
+    Input,
+    Operator,
+    OperatorRef,
+    is_numeric,
+    register_operator,
+    value_type,
+)
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields
+from catchment.operators.values import to_arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,15 @@ class User(Operator):
     def lift(self, events: Input, lifted: Computed) -> Fields:
         values = events.decode(events.values)
         states = np.empty(len(values), object)
-        for row, value in enumerate(values.tolist()):
+        for row, value in enumerate(self._as_python(values)):
             states[row] = self.monoid.lift(value)
         return {"state": self._combined(states, events.groups)}
+
+    def _as_python(self, values: Array) -> list[Any]:
+        """Values as Python has them: dates and truth values, not the integers behind them."""
+        if values.dtype == object or self.type is None or is_numeric(self.type):
+            return values.tolist()
+        return to_arrow(values, value_type(self.type)).to_pylist()
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         stored = rows[self.ref]["state"]

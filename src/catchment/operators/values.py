@@ -76,14 +76,23 @@ def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
             array = array.dictionary_decode()
             valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
         encoded = array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
-        order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        order = _order(encoded.dictionary)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
         return Column(np.arange(len(array)), valid, objects(array.to_pylist()))
     rank = np.empty(len(order) + 1, np.int64)
     rank[order] = np.arange(len(order))
     indices = encoded.indices.fill_null(len(order)) if array.null_count else encoded.indices
     levels = objects(encoded.dictionary.take(order).to_pylist())
     return Column(rank[indices.to_numpy().astype(np.int64)], valid, levels)
+
+
+def _order(values: pa.Array[Any]) -> Ints:
+    """The places of values, from the least to the greatest."""
+    try:
+        return pc.array_sort_indices(values).to_numpy().astype(np.int64)
+    except pa.ArrowNotImplementedError:
+        listed = values.to_pylist()
+        return np.array(sorted(range(len(listed)), key=listed.__getitem__), np.int64)
 
 
 def objects(values: list[Any]) -> Array:

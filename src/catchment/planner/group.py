@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from catchment.errors import QueryError
 from catchment.expression import disjoint
 from catchment.functions import function_of
 from catchment.model.plan import Answer, Group, Plan
 from catchment.model.query import Query
+from catchment.model.settings import each_its_name
 from catchment.model.window import Counted, Marked, Periodic, Window
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import choose_store, slicing_loses
@@ -83,15 +83,7 @@ def replan(
         sharing.setdefault(draft.shared, []).append(draft)
     placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
     names: dict[str, tuple[Draft, int]] = {}
-    for query in queries:
-        if not isinstance(query, Query):
-            raise QueryError(
-                "not a query", given=repr(query), hint="try ct.Query(...) or ct.sql(...)"
-            )
-        if query.name in names:
-            raise QueryError(
-                "two queries have one name", given=query.name, hint="give each query its own"
-            )
+    for query in each_its_name(queries):
         identity = query.identity
         place = placed.get(identity)
         if place is None:
