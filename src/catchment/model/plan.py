@@ -99,7 +99,7 @@ class Plan:
             return cls(read["version"], groups, names)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise StateError(
-                "these bytes are not a whole plan", given=f"{len(data)} bytes",
+                "these bytes are not a plan", given=f"{len(data)} bytes",
                 hint="a plan is written by Plan.to_bytes()",
             ) from error  # fmt: skip
 

@@ -80,7 +80,9 @@ def oracle_run(
                     accepted.append(Event(at, len(accepted), {**row, time: at}))
             continue
         if step[0] == "add":
-            histories.append(_History(step[1], late == "update", since=frontier))
+            # A window that begins after the newest event so far misses none.
+            unseen = max((event.time for event in accepted), default=-math.inf) + 1
+            histories.append(_History(step[1], late == "update", since=min(frontier, unseen)))
             continue
         reached = math.inf if step[0] == "close" else instant(step[1]) - slack
         frontier = max(frontier, reached)
