@@ -114,8 +114,9 @@ def _plain_type(kind: pa.DataType, key: bool) -> pa.DataType:
         return _plain_type(kind.value_type, key)
     if pa.types.is_null(kind):
         return kind if key else pa.float64()  # a later batch may have numbers
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return views.get(kind, kind)
+    if kind == pa.string_view():
+        return pa.string()
+    return pa.binary() if kind == pa.binary_view() else kind
 
 
 def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -124,7 +125,9 @@ def _with_columns(table: pa.Table, state: GroupState) -> pa.Table:
     """Waiting events with the columns of a new plan: windows that need these begin later."""
     for text in state.columns:
         if text not in table.schema.names:
-            nothing = pa.nulls(table.num_rows).cast(state.types[text])
+            kind = state.types[text]
+            assert kind is not None
+            nothing: pa.Array[Any] = pa.nulls(table.num_rows).cast(kind)
             table = table.append_column(text, nothing)
     for text in ("?" + condition for condition in state.conditions):
         if text not in table.schema.names:

@@ -33,7 +33,9 @@ def rows_to_table(rows: Rows, operators: Operators) -> pa.Table:
 
 def fields_to_arrow(fields: Mapping[str, Field], operators: Operators) -> dict[str, pa.Array[Any]]:
     return {
-        f"{id}.{name}": to_arrow(fields[f"{id}.{name}"], kind, _values(fields[f"{id}.{name}"], kind))
+        f"{id}.{name}": to_arrow(
+            fields[f"{id}.{name}"], kind, _values(fields[f"{id}.{name}"], kind)
+        )
         for id, operator in operators.items()
         for name, kind in operator.fields.items()
     }
@@ -44,7 +46,8 @@ def _values(field: Field, kind: pa.DataType) -> Mask | None:
     if isinstance(field, Ragged) or field.dtype != np.int64 or kind == pa.int64():
         return None
     bounds = np.iinfo(np.int64)
-    return (field != bounds.min) & (field != bounds.max)
+    there: Mask = (field != bounds.min) & (field != bounds.max)
+    return there
 
 
 def table_to_rows(table: pa.Table, operators: Operators) -> Rows:

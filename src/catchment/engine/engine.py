@@ -196,7 +196,11 @@ class Engine:
         self.newest = max(self.newest, high)
         dropped: list[Mask | None] = []
         for group in self.plan.groups:
-            events = batch if group.measure == "event" else batch.at(max(self.clock(), self.states[group.id].frontier))
+            events = (
+                batch
+                if group.measure == "event"
+                else batch.at(max(self.clock(), self.states[group.id].frontier))
+            )
             dropped.append(self.states[group.id].push(events))
         # A duplicate is an event that every group dropped.
         masks = [mask for mask in dropped if mask is not None]

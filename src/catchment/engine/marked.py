@@ -20,7 +20,6 @@ from catchment.operators import grouped
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
-
 UNSEEN, UNSURE = 1, 2
 """Of an open window: its beginning was not seen; or not even whether one is open is known."""
 
@@ -98,7 +97,7 @@ def track(state: Marks, events: Ordered) -> Track:
     else:
         unsure = np.isin(segment, segment[~real][flags == UNSURE])
         sure = (opening ^ closing) & real
-        so_far = np.cumsum(sure) - sure
+        so_far: Ints = np.cumsum(sure) - sure
         blank = unsure & opening & closing & (so_far == so_far[first][segment])
         opening, closing = opening & ~blank, closing & ~blank
         settled = np.isin(segment[~real], segment[sure])

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from catchment.operators.ragged import Ints
@@ -51,6 +50,8 @@ class Texts:
 
     def encode(self, array: pa.Array[Any]) -> Ints:
         """The code of every text; null is a text of its own."""
+        import polars as pl  # here, since to load it takes as long as all the rest
+
         texts = pl.Series(pl.from_arrow(array))
         first = texts.hash(1).to_numpy()
         second = texts.hash(2).to_numpy()

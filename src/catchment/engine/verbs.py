@@ -74,9 +74,10 @@ def _slice_group(batch: Batch, group: Group, types: Types, node: int, seq: int) 
     if group.slicing == "arrival":
         operators = bind(group, types, updates=False)
         sliced = Slicer(group, operators).slice(batch, chosen)
-        selection, code = sliced.selections(sliced.rows.key)
+        rows = compact(sliced.rows, operators)  # rows of one stamp must differ in slice or key
+        selection, code = sliced.selections(rows.key)
         columns = sliced.keys.take(code)
-        table = codec.rows_to_table(sliced.rows, operators).drop_columns(["key"])
+        table = codec.rows_to_table(rows, operators).drop_columns(["key"])
     else:
         state = GroupState(group, types, updates=False)
         state.push(batch)

@@ -18,7 +18,6 @@ from catchment.model.settings import LATE, column_name, each_its_name, not_negat
 from catchment.sql import aggregate, sql
 
 
-
 def _form(value: object) -> str:
     return "mapping" if isinstance(value, Mapping | BaseModel) else "text"
 

@@ -28,9 +28,7 @@ def not_negative(value: Duration, what: str) -> int:
     """A duration of zero or more, in microseconds."""
     duration = micros(value, what)
     if duration < 0:
-        raise QueryError(
-            f"the {what} must not be negative", given=value, hint='try "0s" or longer'
-        )
+        raise QueryError(f"the {what} must not be negative", given=value, hint='try "0s" or longer')
     return duration
 
 

@@ -15,7 +15,6 @@ from catchment.operators.base import (
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields
 
-
 _PLAIN = (pa.int64(), pa.float64())
 
 

@@ -83,7 +83,8 @@ class User(Operator):
         """Values as Python has them: dates and truth values, not the integers behind them."""
         if values.dtype == object or self.type is None or is_numeric(self.type):
             return values.tolist()
-        return to_arrow(values, value_type(self.type)).to_pylist()
+        listed: list[Any] = to_arrow(values, value_type(self.type)).to_pylist()
+        return listed
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         stored = rows[self.ref]["state"]

@@ -71,6 +71,9 @@ def _plain(array: pa.Array[Any], type: pa.DataType) -> Array:
 
 def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
     """Values that are not numbers, as ranks into their sorted distinct values."""
+    kind = array.type
+    if isinstance(kind, pa.Decimal32Type | pa.Decimal64Type):  # which have no kernels yet
+        array = array.cast(pa.decimal128(kind.precision, kind.scale))
     try:
         if isinstance(array, pa.DictionaryArray) and array.dictionary.null_count:
             array = array.dictionary_decode()
@@ -92,7 +95,7 @@ def _order(values: pa.Array[Any]) -> Ints:
         return pc.array_sort_indices(values).to_numpy().astype(np.int64)
     except pa.ArrowNotImplementedError:
         listed = values.to_pylist()
-        return np.array(sorted(range(len(listed)), key=listed.__getitem__), np.int64)
+        return np.array(sorted(range(len(listed)), key=lambda row: listed[row]), np.int64)
 
 
 def objects(values: list[Any]) -> Array:
@@ -128,7 +131,7 @@ def _masked(values: Array, mask: Mask) -> list[Any]:
 
 
 def from_arrow(array: pa.Array[Any], like: Field) -> Field:
-    """A partial's column as operators hold it; null is the identity, as in the one row of `like`."""
+    """A partial's column as operators hold it; null is the identity, as in `like`'s one row."""
     if isinstance(like, Ragged):
         assert isinstance(array, pa.ListArray)
         offsets = array.offsets.to_numpy().astype(np.int64)

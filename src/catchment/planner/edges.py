@@ -68,7 +68,7 @@ class Edges:
         parts = [self._between(*ends) for ends in zip(firsts, lasts, strict=True)]
         return np.unique(np.concatenate(parts))
 
-    def _few_each(self, low: Ints, high: Ints) -> Mask:
+    def _few_each(self, low: Ints, high: Ints) -> Array:
         per_microsecond = float((1 / self.slides).sum())
         return (high - low).astype(np.float64) * per_microsecond < _MANY / 64
 
