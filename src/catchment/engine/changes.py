@@ -108,7 +108,7 @@ def first_answerable(window: Periodic, old: GroupState, new: GroupState, newest:
 
 
 def _after_last_cut(window: Periodic, rows: Rows, newest: int) -> int:
-    """Just after the last edge that lies inside a slice there is; its events are not after newest."""
+    """Just after the last edge inside a slice there is; no event is after the newest."""
     ends = np.minimum(rows.end, newest + 1) - 1
     last = EARLIEST
     for edge in (window.offset, window.offset + window.length):

@@ -46,7 +46,7 @@ from catchment.planner import explain, replan
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.group import DEFAULT_RATE
 
-_PIECE = 1 << 19
+_PIECE = 1 << 20
 """Rows worked on at once: what lies between two steps should not leave the cache by far."""
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
@@ -196,12 +196,11 @@ class Engine:
         self.newest = max(self.newest, high)
         dropped: list[Mask | None] = []
         for group in self.plan.groups:
-            events = (
-                batch
-                if group.measure == "event"
-                else batch.at(max(self.clock(), self.states[group.id].frontier))
-            )
-            dropped.append(self.states[group.id].push(events))
+            state = self.states[group.id]
+            by_clock = group.measure == "processing"
+            # A clock that steps back must not bring events before what is complete already.
+            events = batch.at(max(self.clock(), state.frontier)) if by_clock else batch
+            dropped.append(state.push(events))
         # A duplicate is an event that every group dropped.
         masks = [mask for mask in dropped if mask is not None]
         repeats = bool(masks) and len(masks) == len(dropped)

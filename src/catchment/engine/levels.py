@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from catchment.engine.rows import Operators, empty_fields, empty_names
+from catchment.operators.grouping import runs
 from catchment.operators.ragged import Field, Ints, Ragged, concat, nbytes, take
 
 
@@ -119,6 +120,13 @@ class Level:
         if not len(ends):
             return np.zeros(len(node), np.int64)
         return np.where(place < 0, self._dropped, ends[np.maximum(place, 0)]) - self._dropped
+
+    def pick(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """The rows of these nodes, and for each the place of its node among them."""
+        kept = len(self._ends.ints())
+        if self._total - self._dropped == kept:  # no key but one: a node is a row
+            return nodes - self.base, np.arange(len(nodes), dtype=np.int64)
+        return runs(self._begin(nodes), self._begin(nodes + 1))
 
     def rows(self, index: Ints) -> Keyed:
         fields = {name: take(field.view(), index) for name, field in self._fields.items()}

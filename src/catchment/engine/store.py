@@ -69,8 +69,8 @@ class Store:
         nodes = np.arange(len(upper), len(lower) // 2, dtype=np.int64)
         if not len(nodes):
             return
-        index, owner = runs(*lower.span(2 * nodes, 2 * nodes + 2))
-        rows = lower.rows(index)
+        index, owner = lower.pick(np.arange(2 * nodes[0], 2 * nodes[-1] + 2))
+        rows, owner = lower.rows(index), owner >> 1
         if (rows.key != rows.key[0]).any():
             order = np.lexsort((rows.key, owner))
             rows, owner = rows.take(order), owner[order]
@@ -103,7 +103,7 @@ class Store:
             if not alive.all():
                 low, high, window = low[alive], high[alive], window[alive]
             for nodes, chosen in (self._left(low), self._right(low, high)):
-                index, owner = runs(*level.span(nodes, nodes + 1))
+                index, owner = level.pick(nodes)
                 parts.append(level.rows(index))
                 owners.append(window[chosen][owner])
             low, high = (low + 1) >> 1, high >> 1

@@ -94,7 +94,7 @@ def _order(values: pa.Array[Any]) -> Ints:
     try:
         return pc.array_sort_indices(values).to_numpy().astype(np.int64)
     except pa.ArrowNotImplementedError:
-        listed = values.to_pylist()
+        listed: list[Any] = values.to_pylist()
         return np.array(sorted(range(len(listed)), key=lambda row: listed[row]), np.int64)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from catchment.model.window import Periodic
 from catchment.operators.grouping import runs
@@ -68,7 +69,7 @@ class Edges:
         parts = [self._between(*ends) for ends in zip(firsts, lasts, strict=True)]
         return np.unique(np.concatenate(parts))
 
-    def _few_each(self, low: Ints, high: Ints) -> Array:
+    def _few_each(self, low: Ints, high: Ints) -> npt.NDArray[np.bool_]:
         per_microsecond = float((1 / self.slides).sum())
         return (high - low).astype(np.float64) * per_microsecond < _MANY / 64
 
