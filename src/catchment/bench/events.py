@@ -112,7 +112,7 @@ def ours(queries: Sequence[ct.Query], load: Workload) -> Callable[[], Callable[[
     rate = load.events * SECOND / max(1, load.steps[-1].frontier)
 
     def prepare() -> Callable[[], int]:
-        engine = ct.Engine(queries, rate=rate)
+        engine = ct.Engine(queries, rate=rate, schema=load.steps[0].table.schema)
         return lambda: drive(engine, load.steps)
 
     return prepare

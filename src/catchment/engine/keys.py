@@ -198,19 +198,17 @@ class KeyIndex:
     def lookup(self, selections: Ints, columns: list[pa.Array[Any]]) -> Ints:
         """The codes of these keys, new ones where they are new."""
         known = self._codes
-        out = np.empty(len(selections), np.int64)
-        fresh: list[int] = []
-        for row, key in enumerate(zip(selections.tolist(), *map(_values, columns), strict=True)):
-            code = known.get(key)
-            if code is None:
-                code = known[key] = len(known)
-                fresh.append(row)
-            out[row] = code
-        if fresh:
-            rows = np.array(fresh, np.int64)
+        keys = list(zip(selections.tolist(), *map(_values, columns), strict=True))
+        new = [row for row, key in enumerate(keys) if key not in known]
+        if new:
+            first: dict[Any, int] = {}
+            for row in new:
+                first.setdefault(keys[row], row)
+            known.update(zip(first, range(len(known), len(known) + len(first)), strict=True))
+            rows = np.fromiter(first.values(), np.int64, len(first))
             self._selections.append(selections[rows])
             self._columns.append([column.take(rows) for column in columns])
-        return out
+        return np.fromiter(map(known.__getitem__, keys), np.int64, len(keys))
 
     @property
     def selections(self) -> Ints:
