@@ -15,7 +15,7 @@ RATE = 1_000_000
 
 def figures(quick: bool = False) -> Iterator[Figure]:
     """The speed with very many keys against that with few."""
-    events, runs = (4_000_000, 3) if quick else (8_000_000, 5)
+    events, runs = (4_000_000, 3) if quick else (16_000_000, 5)
     many = workload(events, RATE, keys=MANY, strings=True)
     few = workload(events, RATE, keys=FEW, strings=True)
     queries = tumbling([(1 + number) * SECOND for number in range(10)], ct.avg("v"), by="k")

@@ -82,9 +82,8 @@ class User(Operator):
     def _as_python(self, values: Array) -> list[Any]:
         """Values as Python has them: dates and truth values, not the integers behind them."""
         if values.dtype == object or self.type is None or is_numeric(self.type):
-            return values.tolist()
-        listed: list[Any] = to_arrow(values, value_type(self.type)).to_pylist()
-        return listed
+            return list(values.tolist())
+        return list(to_arrow(values, value_type(self.type)).to_pylist())
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         stored = rows[self.ref]["state"]
