@@ -67,3 +67,13 @@ def test_sorting_no_values_at_all() -> None:
     operators = {ref.id: operator_class("sort")(ref, pa.float64())}
     assert len(identity_fields(operators, 0)["sort(v).run"]) == 0
     assert np.array_equal(identity_fields(operators, 2)["sort(v).run"].offsets, [0, 0, 0])  # type: ignore[union-attr]
+
+
+def test_partials_of_late_events_are_not_taken_for_copies() -> None:
+    """Events in order and late ones are sliced apart: one stamp must not hold a slice twice."""
+    query = ct.Query("q", ct.sum("v"), window=ct.tumbling("10us"))
+    plan = ct.plan([query])
+    parts = ct.slice(events((1, 1.0), (15, 2.0), (2, 4.0), (16, 8.0)), plan)
+    assert parts[0].num_rows == 2
+    results = ct.assemble(ct.merge([parts, parts], plan), None, plan)
+    assert results["q"].column("sum(v)").to_pylist() == [5.0, 10.0]

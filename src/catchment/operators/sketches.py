@@ -58,12 +58,15 @@ class Hll(Operator):
     def lift(self, events: Input, lifted: Computed) -> Fields:
         # A sketch takes one value at a time in Python: give it each distinct value once.
         distinct = unique_within(sort_within(events.values, events.groups))
-        values = events.decode(distinct.values).tolist()
+        values = distinct.values.tolist()
+        if events.levels is not None:
+            hashable = [_hashable(level) for level in events.levels]
+            values = [hashable[rank] for rank in values]
         out = np.full(events.groups.n, None, object)
         for group in np.flatnonzero(distinct.lengths).tolist():
             sketch = ds.hll_sketch(HLL_LOG2, ds.HLL_8)
             for value in values[distinct.offsets[group] : distinct.offsets[group + 1]]:
-                sketch.update(_hashable(value))
+                sketch.update(value)
             out[group] = sketch.serialize_compact()
         return {"sketch": out}
 
