@@ -24,6 +24,10 @@ class Chosen(NamedTuple):
     def of(self, values: Array) -> Array:
         return values if self.rows is None else values.take(self.rows)
 
+    def at(self, rows: Ints) -> Chosen:
+        """Some of the chosen events, where there is but one selection."""
+        return Chosen(rows if self.rows is None else self.rows[rows], None)
+
     def where(self, keep: Mask) -> Chosen:
         """The chosen events kept."""
         rows = np.flatnonzero(keep) if self.rows is None else self.rows[keep]

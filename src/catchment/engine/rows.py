@@ -78,7 +78,8 @@ def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
     for operator in operators.values():
         values: Array = np.empty(0, empty_type(operator))
         levels = np.empty(0, object) if values.dtype == object else None
-        events = Input(none if levels is not None else values, nothing, none, lambda: none, levels)
+        ranks = none if levels is not None else values
+        events = Input(ranks, nothing, lambda: none, lambda: none, levels)
         out[operator.ref.id] = operator.lift(events, Computed(operators, out))
     return flat({id: out[id] for id in operators})  # without those derived on the way
 

@@ -117,7 +117,7 @@ def cut_rows(
         new[1:] |= events.time[1:] - events.time[:-1] > min(gaps)
     heads = np.flatnonzero(new)
     groups = Grouping(None, len(heads), starts=heads, rows=len(events))
-    fields = flat(lift(_Read(events), Chosen(None, None), events.time, groups, operators))
+    fields = flat(lift(_Read(events), Chosen(None, None), lambda: events.time, groups, operators))
     last = np.concatenate([heads[1:], [len(events)]]) - 1
     rows = Rows(
         edges[place[heads]], edges[place[heads] + 1], events.key[heads],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from catchment.model.window import Gap, Periodic
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
 from catchment.operators.base import QUIET
 from catchment.operators.ragged import Fields, Ints, take
-from catchment.operators.values import Column
 from catchment.planner.cost import edges_of, overlap, session_grid
 from catchment.planner.edges import Edges
 
@@ -52,26 +51,54 @@ class Slicer:
     def slice(self, batch: Batch, kept: Chosen) -> Sliced:
         """The partials of a batch, one row per slice and key, or a few."""
         keys = batch.keys(self.group.by)
-        parts = [self._part(batch, some, order, keys) for some, order in self._split(batch, kept)]
+        parts = self._parts(batch, kept, keys)
         rows = concat_rows([part for part, _ in parts], self.operators)
         return Sliced(rows, keys, sum(calls for _, calls in parts))
 
-    def _split(self, batch: Batch, kept: Chosen) -> list[tuple[Chosen, bool]]:
-        """The events, and whether they are in order.
+    def _parts(self, batch: Batch, kept: Chosen, keys: LocalKeys) -> list[tuple[Rows, int]]:
+        """Without keys, events in order need no scatter: where most are, late ones go apart.
 
-        Without keys, events in order need no scatter: where most are, those that came late are
-        sliced apart. To merge their partials costs nothing against that.
+        To merge the partials of the two costs nothing against that.
         """
-        if batch.in_order or self.group.by or len(self.group.selections) > 1:
-            return [(kept, batch.in_order)]
-        times = kept.of(batch.times)
-        in_time = times == np.maximum.accumulate(times)
-        if 2 * np.count_nonzero(in_time) < len(times) or self.group.way == "accumulators":
-            return [(kept, False)]
-        rows = np.flatnonzero(in_time), np.flatnonzero(~in_time)
-        if kept.rows is not None:
-            rows = kept.rows[rows[0]], kept.rows[rows[1]]
-        return [(Chosen(rows[0], None), True), (Chosen(rows[1], None), False)]
+        alone = not self.group.by and len(self.group.selections) == 1
+        times = kept.of(batch.times) if alone else batch.times
+        if not alone or self.group.way == "accumulators" or not len(times):
+            return [self._part(batch, kept, batch.in_order, keys)]
+        if batch.in_order:
+            return [self._in_order(batch, kept, times, None, keys)]
+        latest = np.maximum.accumulate(times)
+        in_time = times == latest
+        if 2 * np.count_nonzero(in_time) < len(times):
+            return [self._part(batch, kept, False, keys)]
+        rows, late = np.flatnonzero(in_time), np.flatnonzero(~in_time)
+        return [
+            self._in_order(batch, kept.at(rows), latest, rows, keys),
+            self._part(batch, kept.at(late), False, keys),
+        ]
+
+    def _in_order(
+        self, batch: Batch, kept: Chosen, latest: Ints, rows: Ints | None, keys: LocalKeys
+    ) -> tuple[Rows, int]:
+        """Slices events that are in order: all those with times `latest`, or these rows of them."""
+        count = len(latest) if rows is None else len(rows)
+        low, high = int(latest[0]), int(latest[-1])
+        if self.gap and (high - low) // self.gap > _FINEST * count:
+            return self._part(batch, kept, True, keys)
+        edges = self.edges.around(latest, low, high)
+        bounds = np.searchsorted(latest, edges[1:-1])
+        if rows is not None:
+            bounds = np.searchsorted(rows, bounds)
+        starts = np.concatenate([[0], bounds])
+        filled = np.flatnonzero(np.diff(starts, append=count))
+        starts = starts[filled]
+        groups = Grouping(None, len(filled), starts=starts, rows=count)
+        fields = lift(batch, kept, lambda: kept.of(batch.times), groups, self.operators)
+        tails = np.append(starts[1:], count) - 1
+        heads = starts if rows is None else rows[starts]
+        first, last = latest[heads], latest[tails if rows is None else rows[tails]]
+        key = np.zeros(len(filled), np.int64)
+        made = Rows(edges[filled], edges[filled + 1], key, first, last, flat(fields))
+        return made, count * len(self.operators)
 
     def _part(
         self, batch: Batch, kept: Chosen, in_order: bool, keys: LocalKeys
@@ -88,7 +115,7 @@ class Slicer:
             times = kept.of(batch.times)
         else:
             groups, start, end, present = self._by_slice(times, code, keys.count, in_order)
-        rows = self._rows(batch, kept, times, in_order, groups, start, end, present)
+        rows = self._rows(batch, kept, times, groups, start, end, present)
         return rows, len(times) * len(self.operators)
 
     def _by_slice(
@@ -106,15 +133,12 @@ class Slicer:
         if in_order:
             starts = np.concatenate([[0], np.searchsorted(times, edges[1:-1])])
             lengths = np.diff(starts, append=len(times))
-            if code is None:
-                filled = np.flatnonzero(lengths)
-                groups = Grouping(None, len(filled), starts=starts[filled], rows=len(times))
-                return groups, edges[filled], edges[filled + 1], np.zeros(len(filled), np.int64)
-            codes = np.repeat(np.arange(slices, dtype=np.int64) * width, lengths) + code
+            codes = np.repeat(np.arange(slices, dtype=np.int64) * width, lengths)
         else:
             codes = self._slice_of(times, edges, low, high)
-            if code is not None:
-                codes = codes * width + code
+            codes = codes if width == 1 else codes * width
+        if code is not None:
+            codes = codes + code
         groups, present = _grouping(codes, slices * width)
         place, key = np.divmod(present, width)
         return groups, edges[place], edges[place + 1], key
@@ -178,21 +202,21 @@ class Slicer:
         return chosen, groups, start, start + window.length, owner
 
     def _rows(
-        self, batch: Batch, kept: Chosen, times: Ints, in_order: bool, groups: Grouping,
+        self, batch: Batch, kept: Chosen, times: Ints, groups: Grouping,
         start: Ints, end: Ints, key: Ints,
     ) -> Rows:  # fmt: skip
-        fields = flat(lift(batch, kept, times, groups, self.operators))
+        fields = flat(lift(batch, kept, lambda: times, groups, self.operators))
         present = None
         if groups.n > len(start):  # some groups of a dense grouping are empty
             present = np.flatnonzero(groups.count)
             fields = {name: take(column, present) for name, column in fields.items()}
         first = last = start
         if self.smallest_gap and len(times):
-            first, last = self._ends(times, in_order, groups, present, start, end, key)
+            first, last = self._ends(times, groups, present, start, end, key)
         return Rows(start, end, key, first, last, fields)
 
     def _ends(
-        self, times: Ints, in_order: bool, groups: Grouping, present: Ints | None,
+        self, times: Ints, groups: Grouping, present: Ints | None,
         start: Ints, end: Ints, key: Ints,
     ) -> tuple[Ints, Ints]:  # fmt: skip
         """The first and last times, of those slices where a session may begin or end.
@@ -200,8 +224,6 @@ class Slicer:
         Of two neighbours so close that no break fits between them, neither the last of the one
         nor the first of the other can matter: the slice's start stands in for both.
         """
-        if groups.starts is not None and in_order:
-            return times[groups.starts], times[np.append(groups.starts[1:], len(times)) - 1]
         order = np.lexsort((start, key))
         close = np.zeros(len(order) + 1, np.bool_)
         close[1:-1] = (key[order][1:] == key[order][:-1]) & (
@@ -232,7 +254,11 @@ def _grouping(codes: Ints, cells: int) -> tuple[Grouping, Ints]:
 
 @QUIET
 def lift(
-    batch: Batch, kept: Chosen, times: Ints, groups: Grouping, operators: Mapping[str, Operator]
+    batch: Batch,
+    kept: Chosen,
+    times: Callable[[], Ints],
+    groups: Grouping,
+    operators: Mapping[str, Operator],
 ) -> dict[str, Fields]:
     """Every operator's partials; the nulls of a column are dropped once for all its operators."""
     inputs: dict[tuple[str | None, bool], Input] = {}
@@ -246,16 +272,22 @@ def lift(
 
 
 def _input(
-    batch: Batch, kept: Chosen, times: Ints, groups: Grouping, text: str | None, arithmetic: bool
+    batch: Batch,
+    kept: Chosen,
+    times: Callable[[], Ints],
+    groups: Grouping,
+    text: str | None,
+    arithmetic: bool,
 ) -> Input:
-    column = Column(batch.times, None, None)
-    if text is not None:
-        column = batch.column(text, arithmetic)
+    if text is None:  # whole events, which have no value
+        nothing = np.empty(0, np.int64)
+        return Input(nothing, groups, times, lambda: kept.of(batch.arrivals))
+    column = batch.column(text, arithmetic)
     values = kept.of(column.values)
     if column.valid is None:
         return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)
     valid = kept.of(column.valid)
     return Input(
-        values[valid], groups.select(valid), times[valid],
+        values[valid], groups.select(valid), lambda: times()[valid],
         lambda: kept.of(batch.arrivals)[valid], column.levels,
     )  # fmt: skip

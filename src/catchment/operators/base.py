@@ -41,7 +41,7 @@ class Input:
 
     values: Array
     groups: Grouping
-    times: Ints
+    times: Callable[[], Ints]
     arrivals: Callable[[], Ints]
     levels: Array | None = None
 

@@ -21,8 +21,9 @@ class _End(Operator):
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
         pick = events.groups.last if self.latest else events.groups.first
-        groups, rows = pick(events.times)
-        times, arrivals = events.times[rows], events.arrivals()[rows]
+        times = events.times()
+        groups, rows = pick(times)
+        times, arrivals = times[rows], events.arrivals()[rows]
         values = events.decode(events.values[rows])
         return self._placed(groups, times, arrivals, values, events.groups.n)
 
