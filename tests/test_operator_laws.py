@@ -75,7 +75,7 @@ def lifted(
     batch = Batch(events, times, 0)
     batch.arrivals = np.array([row[1] for row in rows], np.int64)
     codes = np.zeros(len(rows), np.int64)
-    made = lift(batch, Chosen(None, None), times, Grouping(codes, groups), operators)
+    made = lift(batch, Chosen(None, None), lambda: times, Grouping(codes, groups), operators)
     return flat(made)
 
 
