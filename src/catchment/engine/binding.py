@@ -26,13 +26,19 @@ def columns_of(group: Group) -> set[str]:
     return read | set(group.by) | set(group.distinct_on)
 
 
-def bind_types(plan: Plan, schema: pa.Schema, time: str) -> dict[int, Types]:
-    """The type of every aggregated expression, by group; refuses what does not fit."""
-    check_time(schema, time)
-    return {group.id: _group_types(group, schema, _some_name(plan, group)) for group in plan.groups}
+def bind_types(plan: Plan, schema: pa.Schema, time: str) -> tuple[pa.Schema, dict[int, Types]]:
+    """The schema events are worked on in, and by group the types of aggregated expressions.
+
+    Refuses what does not fit.
+    """
+    _check_time(schema, time)
+    schema = _plain_schema(plan, schema)
+    return schema, {
+        group.id: _group_types(group, schema, _some_name(plan, group)) for group in plan.groups
+    }
 
 
-def check_time(schema: pa.Schema, time: str) -> None:
+def _check_time(schema: pa.Schema, time: str) -> None:
     if time not in schema.names:
         raise SchemaError(
             "the events have no such time column", given=time,
@@ -89,7 +95,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_null(kind) else kind
 
 
-def plain_schema(plan: Plan, schema: pa.Schema) -> pa.Schema:
+def _plain_schema(plan: Plan, schema: pa.Schema) -> pa.Schema:
     """The columns that are read, in the types that they are worked on in."""
     needed = set().union(*(columns_of(group) for group in plan.groups))
     keys = set().union(*(group.by for group in plan.groups))

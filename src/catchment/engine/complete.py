@@ -9,7 +9,7 @@ import numpy as np
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Block
 from catchment.engine.rows import Operators
-from catchment.operators.ragged import Array, Field, Ints, concat, take
+from catchment.operators.ragged import Array, Field, Ints, take
 from catchment.operators.values import Mask
 
 Spans = list[tuple[int, int, int, int]]
@@ -41,24 +41,6 @@ class Complete:
             self.kind[rows], self.key[rows], self.start[rows], self.end[rows], fields,
             some(self.index), some(self.revision), some(self.retracted),
         )  # fmt: skip
-
-
-def joined(parts: list[Complete]) -> Complete:
-    """One batch of windows that all have, or all lack, an index."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def all_of(name: str) -> Array:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    def some(name: str) -> Array | None:
-        return None if getattr(parts[0], name) is None else all_of(name)
-
-    fields = {name: concat([p.fields[name] for p in parts]) for name in parts[0].fields}
-    return Complete(
-        all_of("kind"), all_of("key"), all_of("start"), all_of("end"), fields,
-        some("index"), some("revision"), some("retracted"),
-    )  # fmt: skip
 
 
 def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[Block, Spans]:

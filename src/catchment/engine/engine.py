@@ -13,10 +13,8 @@ from catchment.engine.batch import Batch
 from catchment.engine.binding import (
     Types,
     bind_types,
-    check_time,
     columns_of,
     conform,
-    plain_schema,
 )
 from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import to_block
@@ -264,7 +262,7 @@ class Engine:
         queries = self.queries | {query.name: query}
         plan, lineage = replan(self.plan, queries.values(), self.rate)
         if self.schema is not None:
-            bind_types(plan, plain_schema(plan, self.schema), self.time)
+            bind_types(plan, self.schema, self.time)
         self._switch(queries, plan, lineage)
         group, number = plan.names[query.name]
         if group in self.states and group in lineage:
@@ -309,9 +307,7 @@ class Engine:
                 self.remove(name, drain=False)
 
     def _bind(self, schema: pa.Schema) -> None:
-        check_time(schema, self.time)
-        schema = plain_schema(self.plan, schema)
-        types = bind_types(self.plan, schema, self.time)
+        schema, types = bind_types(self.plan, schema, self.time)
         self.schema = schema
         for group in self.plan.groups:
             self.states[group.id] = GroupState(group, types[group.id], self._updates(group))

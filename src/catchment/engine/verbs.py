@@ -19,10 +19,8 @@ from catchment.engine.batch import Batch
 from catchment.engine.binding import (
     Types,
     bind_types,
-    check_time,
     columns_of,
     conform,
-    plain_schema,
 )
 from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState, bind
@@ -52,9 +50,7 @@ def slice(
 
     `arrival` is the number of the first event in its node's order of arrival.
     """
-    check_time(events.schema, time)
-    schema = plain_schema(plan, events.schema)
-    types = bind_types(plan, schema, time)
+    schema, types = bind_types(plan, events.schema, time)
     needed = set().union({time}, *(columns_of(group) for group in plan.groups))
     read = conform(events, schema, needed)
     times, good = times_of(read.column(time))

@@ -29,10 +29,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Periodic(Window):
-    """Windows `[offset + k * slide, offset + k * slide + length)` for k in `first..last`.
-
-    `first` and `last` are None where the series has no end on that side.
-    """
+    """Windows `[offset + k * slide, offset + k * slide + length)`, for every whole k."""
 
     length: int
     slide: int
