@@ -1,10 +1,20 @@
-"""How property tests run: CATCHMENT_EXAMPLES says how many examples; none has a time limit."""
+"""How property tests run, and the servers that tests may ask for.
+
+CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time limit.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from catchment.testing import servers
 
 # `make soak` raises the number. A test that pins `max_examples` would not follow it; one that needs
 # fewer writes `@settings(max_examples=settings.default.max_examples // 4)`.
@@ -16,3 +26,34 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("catchment")
+
+Started = TypeVar("Started")
+Factory = pytest.TempPathFactory
+
+
+# One server per worker, started when a test first asks for it. A test that takes one down brings
+# it back.
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: Factory) -> Iterator[servers.Kafka]:
+    yield from _running("kafka", servers.kafka, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: Factory) -> Iterator[servers.Postgres]:
+    yield from _running("postgres", servers.postgres, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory: Factory) -> Iterator[servers.Mosquitto]:
+    yield from _running("mosquitto", servers.mosquitto, tmp_path_factory)
+
+
+def _running(
+    name: str, run: Callable[[Path], AbstractContextManager[Started]], folders: Factory
+) -> Iterator[Started]:
+    if why := servers.missing(name):
+        pytest.skip(why)
+    with run(folders.mktemp(name)) as server:
+        yield server

@@ -54,6 +54,14 @@ class DataError(CatchmentError, ValueError):
     """A bad row, when bad rows were asked to be fatal."""
 
 
+class SourceError(CatchmentError, OSError):
+    """A source that cannot be read: not there, not reachable, not what it was said to be."""
+
+
+class SinkError(CatchmentError, OSError):
+    """A sink that refuses results; they are kept and offered again."""
+
+
 class StateError(CatchmentError, ValueError):
     """A plan or snapshot that cannot be read back."""
 

@@ -15,6 +15,6 @@ A section is a pydantic model and one field of `Job`. Values that a query checks
 names, conditions) pass through unchecked, so the same mistake gives the same error as in Python.
 """
 
-from catchment.job.model import Job, QuerySection, Section, job_schema, load_job
+from catchment.job.model import Job, QuerySection, job_schema, load_job
 
-__all__ = ["Job", "QuerySection", "Section", "job_schema", "load_job"]
+__all__ = ["Job", "QuerySection", "job_schema", "load_job"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
@@ -14,6 +14,7 @@ from catchment.errors import JobError, QueryError
 from catchment.job.reading import explained, read
 from catchment.job.window import read_window, window_schema
 from catchment.model.query import MEASURES, Aggregate, Query
+from catchment.model.section import Section
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
 from catchment.sql import aggregate, sql
 
@@ -34,18 +35,12 @@ MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
 LateWord = Annotated[Any, Shown({"enum": list(LATE)})]
 
 
-class Section(BaseModel):
-    """A part of the job file; a key it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class AggregateSection(Section):
     """An aggregate, taken apart: {function: quantile, column: v, params: [0.95], alias: p95}."""
 
     function: str
     column: Text = None
-    params: list[Any] = []
+    params: tuple[Any, ...] = ()
     alias: str = ""
 
     def build(self) -> Aggregate:

@@ -1,0 +1,54 @@
+"""What takes results: each delivery may come twice, and must count once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from catchment.model.section import Section
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Results of one batch and one bucket of keys.
+
+    The same (job, batch, part) always holds the same results. After a crash the last deliveries
+    come again; those of one part never come out of order.
+    """
+
+    job: str
+    """Identity of the job: a name and some random letters, the same over restarts."""
+    batch: int
+    part: int
+    results: Mapping[str, pa.Table]
+    """Query name to result rows: the key columns, window_start and window_end (timestamps, UTC,
+    microseconds), window_index (count windows only), the aggregates, and, where late events may
+    correct results, revision (0, 1, ...) and retracted."""
+    keys: Mapping[str, tuple[str, ...]]
+    """Query name to the names of its key columns."""
+
+
+class Sink(Section, ABC):
+    """A sink: its options are its fields, so that it is checked, documented and pickled."""
+
+    on_driver: ClassVar[bool] = False
+    """Whether deliveries go to the driver; otherwise each executor writes its own."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises SinkError when nothing can be written: no permission, no server, a wrong name."""
+
+    @abstractmethod
+    def write(self, delivery: Delivery) -> None:
+        """Writes a delivery, durably, before it returns; writing it again changes nothing.
+
+        Raises SinkError when the sink refuses; the delivery comes again later.
+        """
+
+    def close(self) -> None:
+        """Lets go of connections."""
+        return

@@ -1,0 +1,1 @@
+"""Where events come from: one file per source, one line in SOURCES."""

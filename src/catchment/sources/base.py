@@ -1,0 +1,111 @@
+"""What a source of events can do. Runtimes plan with it in one place and read in others."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.folder import Folder
+from catchment.model.section import Section
+
+Position = dict[str, Any]
+"""How far a source has been read: plain JSON, kept in the checkpoint as the offset."""
+
+BAD = pa.schema(
+    [("origin", pa.string()), ("place", pa.int64()), ("reason", pa.string()), ("body", pa.binary())]
+)
+"""Rows set aside: where they came from, where in there, why, and the bytes as they were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A share of the source that one task reads. The same split always gives the same events."""
+
+    partition: str
+    """The stream it belongs to. Frontiers are kept by partition."""
+    arrival: int
+    """The place of its first event in the partition's order; the next events take the next places.
+    Rows where they can be counted, bytes or offsets otherwise: it only has to grow, by at least
+    one an event."""
+    body: dict[str, Any]
+    """What the source needs to find it again. Can be pickled."""
+    weight: int = 1
+    """Roughly how much there is to read, in rows or bytes, to share splits out evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some events of a split in order, and what could not be read as events."""
+
+    events: pa.Table
+    bad: pa.Table | None = None
+    arrival: int | None = None
+    """The place of the first event, where it does not follow from the events before it."""
+
+
+class Source(Section, ABC):
+    """A source: its options are its fields, so that it is checked, documented and pickled.
+
+    On the driver, `open` comes first; then `start`, `latest`, `bound`, `splits`, `commit`, `ended`
+    and `partitions` may be called, from one process. `read` is called in executors, on a copy that
+    was never opened.
+    """
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises SourceError when nothing can be read: no such file, broker, topic or column."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of its events."""
+
+    def open(self, home: Folder) -> None:
+        """Gets ready to plan. `home` is a folder of its own that outlives restarts."""
+        return
+
+    @abstractmethod
+    def start(self) -> Position:
+        """Where a new job begins."""
+
+    @abstractmethod
+    def latest(self, position: Position, bound: Position | None = None) -> Position:
+        """How far the next batch reads: at most one batch's worth of events, at most to `bound`.
+
+        Equal to `position` when there is nothing new. It must not lose its place when the answer is
+        never used: after a crash it is asked again from the same position.
+        """
+
+    @abstractmethod
+    def bound(self, position: Position) -> Position:
+        """The end of what there is now: where a job that takes what is available stops."""
+
+    @abstractmethod
+    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
+        """What lies between two positions, in shares for about `parallel` tasks at once."""
+
+    @abstractmethod
+    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
+        """The events of a split in order, only with `columns` (None: all).
+
+        Events that do not meet `where` (a condition in SQL) may be left out, but need not be.
+        """
+
+    def commit(self, position: Position) -> None:
+        """Everything before the position is safely processed and is not asked for again."""
+        return
+
+    def ended(self, position: Position) -> bool:
+        """Whether the source is finite and nothing can come after this position."""
+        return False
+
+    def partitions(self, position: Position) -> list[str]:
+        """Partitions known to exist, events or not. Others become known by their events."""
+        return []
+
+    def close(self) -> None:
+        """Lets go of connections."""
+        return
