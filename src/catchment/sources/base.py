@@ -16,7 +16,12 @@ Position = dict[str, Any]
 """How far a source has been read: plain JSON, kept in the checkpoint as the offset."""
 
 BAD = pa.schema(
-    [("origin", pa.string()), ("place", pa.int64()), ("reason", pa.string()), ("body", pa.binary())]
+    [
+        pa.field("origin", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("body", pa.binary()),
+    ]
 )
 """Rows set aside: where they came from, where in there, why, and the bytes as they were read."""
 
@@ -60,7 +65,7 @@ class Source(Section, ABC):
         """Raises SourceError when nothing can be read: no such file, broker, topic or column."""
 
     @abstractmethod
-    def schema(self) -> pa.Schema:
+    def event_schema(self) -> pa.Schema:
         """The columns of its events."""
 
     def open(self, home: Folder) -> None:
