@@ -34,7 +34,7 @@ def bind_types(plan: Plan, schema: pa.Schema, time: str) -> tuple[pa.Schema, dic
     _check_time(schema, time)
     schema = _plain_schema(plan, schema)
     return schema, {
-        group.id: _group_types(group, schema, _some_name(plan, group)) for group in plan.groups
+        group.id: group_types(group, schema, _some_name(plan, group)) for group in plan.groups
     }
 
 
@@ -58,7 +58,8 @@ def _some_name(plan: Plan, group: Group) -> str:
     return next((name for name, (g, _) in plan.names.items() if g == group.id), "?")
 
 
-def _group_types(group: Group, schema: pa.Schema, query: str) -> Types:
+def group_types(group: Group, schema: pa.Schema, query: str = "?") -> Types:
+    """The types of a group's aggregated expressions."""
     for name in sorted(columns_of(group)):
         if name not in schema.names:
             raise SchemaError(
@@ -157,3 +158,8 @@ def _cast(column: pa.ChunkedArray[Any], name: str, wanted: pa.DataType) -> pa.Ch
             f"column {name!r} changed its type", given=f"{column.type}, before {wanted}",
             hint="push events of one schema, or cast them",
         ) from error  # fmt: skip
+
+
+def key_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a key column in results."""
+    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind

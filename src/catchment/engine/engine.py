@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import snapshots
+from catchment.engine import codec, settled, snapshots
 from catchment.engine.batch import Batch
 from catchment.engine.binding import (
     Types,
     bind_types,
     columns_of,
     conform,
+    key_type,
 )
 from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import to_block
 from catchment.engine.group import GroupState
 from catchment.engine.keys import Encoder
+from catchment.engine.partials import EVENTS, Partials, absorb
 from catchment.engine.results import Limit, NamesOf, Results, Shape
 from catchment.engine.stats import Stats
 from catchment.engine.times import FARTHEST, out_of_range, times_of
@@ -75,6 +77,7 @@ class Engine:
         schema: pa.Schema | None = None,
         rate: float = DEFAULT_RATE,
         clock: Callable[[], int] = now,
+        plan: Plan | None = None,
     ) -> None:
         self.time = column_name(time, "time column")
         self.lateness = not_negative(lateness, "lateness")
@@ -83,7 +86,7 @@ class Engine:
         self.rate = positive_rate(rate)
         self.clock = clock
         given = each_its_name(queries)
-        self.plan, _ = replan(Plan(), given, rate)
+        self.plan = replan(Plan(), given, rate)[0] if plan is None else plan
         self.queries = {query.name: query for query in given}
         self._keep = None if keep is None else not_negative(keep, "keep")
         self.frontier = EARLIEST
@@ -144,9 +147,8 @@ class Engine:
         assert self.schema is not None
         read = conform(table, self.schema, self._needed | {self.time})
         times, good = times_of(read.column(self.time))
-        arrival = self.counts["events"]
+        batch = Batch(read, times, self._arrival(), self._encoder)
         self.counts["events"] += len(times)
-        batch = Batch(read, times, arrival, self._encoder)
         if len(batch) and not -FARTHEST < batch.span[0] <= batch.span[1] < FARTHEST:
             far = out_of_range(times)
             good = ~far if good is None else good & ~far
@@ -154,6 +156,10 @@ class Engine:
             self._set_aside(table, good)
         fit = self._on_time(table, batch, good)
         self._push_groups(batch if fit is None else batch.where(fit))
+
+    def _arrival(self) -> int:
+        """The place of the next event in the order of arrival."""
+        return self.counts["events"]
 
     def _refuse_bad(self, table: pa.Table) -> None:
         """Before anything is done with any row."""
@@ -192,8 +198,11 @@ class Engine:
         if self.late == "update" and low < self.frontier:
             self.counts["updates"] += int((batch.times < self.frontier).sum())
         self.newest = max(self.newest, high)
+        self._push_to(self.plan.groups, batch)
+
+    def _push_to(self, groups: Iterable[Group], batch: Batch) -> None:
         dropped: list[Mask | None] = []
-        for group in self.plan.groups:
+        for group in groups:
             state = self.states[group.id]
             by_clock = group.measure == "processing"
             # A clock that steps back must not bring events before what is complete already.
@@ -201,10 +210,27 @@ class Engine:
             dropped.append(state.push(events))
         # A duplicate is an event that every group dropped.
         masks = [mask for mask in dropped if mask is not None]
-        repeats = bool(masks) and len(masks) == len(dropped)
+        repeats = bool(masks) and len(masks) == len(self.plan.groups)
         duplicates = int(np.logical_and.reduce(masks).sum()) if repeats else 0
         self.counts["duplicates"] += duplicates
         self.counts["accepted"] += len(batch) - duplicates
+
+    def absorb(self, partials: Partials) -> None:
+        """Takes in what was sliced elsewhere by the same plan; each partial must come once."""
+        for id, table in partials.items():
+            if id == EVENTS:
+                self._absorb_events(table)
+            else:
+                absorb(self.states[id], table)
+                self.newest = max(self.newest, self.states[id].newest)
+
+    def _absorb_events(self, table: pa.Table) -> None:
+        order = np.argsort(codec.ints(table, settled.ARRIVAL), kind="stable")
+        table = table.take(order)
+        batch = Batch(table, codec.ints(table, settled.TIME), 0, self._encoder)
+        batch.arrivals = codec.ints(table, settled.ARRIVAL)
+        self.newest = max(self.newest, batch.span[1])
+        self._push_to((group for group in self.plan.groups if group.distinct_on), batch)
 
     def take_late(self) -> pa.Table | None:
         """The late rows collected since the last call; None when there are none."""
@@ -263,12 +289,20 @@ class Engine:
         plan, lineage = replan(self.plan, queries.values(), self.rate)
         if self.schema is not None:
             bind_types(plan, self.schema, self.time)
-        self._switch(queries, plan, lineage)
-        group, number = plan.names[query.name]
-        if group in self.states and group in lineage:
-            limit = answer_limit(self.states[group], plan.groups[group].answers[number])
-            if limit is not None:
-                self.limits[query.name] = limit
+        self.queries = queries
+        self.follow(plan, lineage)
+
+    def follow(self, plan: Plan, lineage: dict[int, int]) -> None:
+        """Goes on by another plan; `lineage` says which of the old groups each group continues."""
+        new = plan.names.keys() - self.plan.names.keys()
+        self.limits = {name: limit for name, limit in self.limits.items() if name in plan.names}
+        self._switch(plan, lineage)
+        for name in new:
+            group, number = plan.names[name]
+            if group in self.states and group in lineage:
+                limit = answer_limit(self.states[group], plan.groups[group].answers[number])
+                if limit is not None:
+                    self.limits[name] = limit
 
     def remove(self, name: str, drain: bool = True) -> None:
         """Removes a query; with `drain`, once the windows that have begun are complete."""
@@ -281,12 +315,11 @@ class Engine:
             since = self.limits[name].since if name in self.limits else None
             self.limits[name] = Limit(since, state.newest)
             return
-        queries = {other: query for other, query in self.queries.items() if other != name}
-        self.limits.pop(name, None)
-        self._switch(queries, *replan(self.plan, queries.values(), self.rate))
+        self.queries = {other: query for other, query in self.queries.items() if other != name}
+        self.follow(*replan(self.plan, self.queries.values(), self.rate))
 
-    def _switch(self, queries: dict[str, Query], plan: Plan, lineage: dict[int, int]) -> None:
-        self.queries, self.plan = queries, plan
+    def _switch(self, plan: Plan, lineage: dict[int, int]) -> None:
+        self.plan = plan
         self._replanned()
         if self.schema is None:
             return
@@ -311,7 +344,7 @@ class Engine:
         self.schema = schema
         for group in self.plan.groups:
             self.states[group.id] = GroupState(group, types[group.id], self._updates(group))
-            keys = {name: _key_type(schema.field(name).type) for name in group.by}
+            keys = {name: key_type(schema.field(name).type) for name in group.by}
             self._shapes[group.id] = self._shape(group, types[group.id], keys)
 
     def adopt(
@@ -351,7 +384,3 @@ class Engine:
     def restore(cls, blob: bytes, *, clock: Callable[[], int] = now) -> Engine:
         """An engine in the state that `snapshot` wrote."""
         return snapshots.load(cls, blob, clock)
-
-
-def _key_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -91,8 +91,6 @@ class GroupState:
 
     def push(self, batch: Batch) -> Mask | None:
         """Slices a batch, or lays it by until it settles; says which events repeat others."""
-        if len(batch):
-            self.newest = max(self.newest, batch.span[1])
         kept = batch.chosen(self.group)
         repeated = None
         if self.repeats is not None:
@@ -100,9 +98,10 @@ class GroupState:
             repeated = np.zeros(len(batch), np.bool_)
             repeated[np.arange(len(batch)) if kept.rows is None else kept.rows] = ~unique
             kept = kept.where(unique)
-        if self.ledger is not None:
+        if len(batch):
+            self.newest = max(self.newest, batch.span[1])
             times = kept.of(batch.times)
-            self.late.append(times[times < self.frontier])
+            self.saw(times, times[:0])
         if self.group.slicing == "arrival":
             sliced = self.slicer.slice(batch, kept)
             self.calls += sliced.calls
@@ -110,10 +109,18 @@ class GroupState:
             rows.key = self.keys.translate(sliced.keys, rows.key)
             self.absorb(rows)
         elif len(batch):
-            self._wait(batch, kept)
+            self.lay_by(batch, kept)
         return repeated
 
-    def _wait(self, batch: Batch, kept: Chosen) -> None:
+    def saw(self, first: Ints, last: Ints) -> None:
+        """Notes how far time has come, and which windows said already may have changed."""
+        if len(last):
+            self.newest = max(self.newest, int(last.max()))
+        if self.ledger is not None:
+            self.late.append(first[first < self.frontier])
+
+    def lay_by(self, batch: Batch, kept: Chosen) -> None:
+        """Keeps events until they settle."""
         keys = batch.keys(self.group.by)
         code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
         if kept.selection is not None:

@@ -15,14 +15,13 @@ from catchment.model.section import Section
 Position = dict[str, Any]
 """How far a source has been read: plain JSON, kept in the checkpoint as the offset."""
 
-BAD = pa.schema(
-    [
-        pa.field("origin", pa.string()),
-        pa.field("place", pa.int64()),
-        pa.field("reason", pa.string()),
-        pa.field("body", pa.binary()),
-    ]
-)
+_BAD: list[pa.Field[Any]] = [
+    pa.field("origin", pa.string()),
+    pa.field("place", pa.int64()),
+    pa.field("reason", pa.string()),
+    pa.field("body", pa.binary()),
+]
+BAD = pa.schema(_BAD)
 """Rows set aside: where they came from, where in there, why, and the bytes as they were read."""
 
 
