@@ -6,7 +6,9 @@ engine = ct.Engine([q], time="ts")
 engine.push(table); engine.advance(t)["speed"]
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from catchment.engine import Engine, Results, Stats, assemble, merge, slice
 from catchment.errors import (
@@ -60,18 +62,32 @@ from catchment.windows import (
     tumbling,
 )
 
+if TYPE_CHECKING:
+    from catchment.spark.batch import run
+    from catchment.spark.job import Job
+
+_ON_SPARK = {"run": "catchment.spark.batch", "Job": "catchment.spark.job"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs pyspark is imported when it is first asked for."""
+    if name not in _ON_SPARK:
+        raise AttributeError(f"module 'catchment' has no attribute {name!r}")
+    return getattr(import_module(_ON_SPARK[name]), name)
+
+
 try:
     __version__ = version("catchment")
 except PackageNotFoundError:  # running from a source tree that was not installed
     __version__ = "0.0.0"
 
 __all__ = [
-    "Aggregate", "CatchmentError", "DataError", "Engine", "JobError", "Plan", "Query",
+    "Aggregate", "CatchmentError", "DataError", "Engine", "Job", "JobError", "Plan", "Query",
     "QueryError", "Results", "SchemaError", "SqlError", "StateError", "Stats",
     "approx_count_distinct", "approx_median", "approx_quantile", "assemble", "avg", "between",
     "count", "count_distinct", "count_sliding", "count_tumbling", "cut", "explain", "first",
     "fixed", "function", "geometric_mean", "last", "load_job", "max", "median", "merge", "min",
-    "mode", "plan", "product", "quantile", "range", "register_function", "register_operator",
+    "mode", "plan", "product", "quantile", "range", "register_function", "register_operator", "run",
     "session", "slice", "sliding", "sql", "stddev", "stddev_pop", "sum", "tumbling", "variance",
     "variance_pop",
 ]  # fmt: skip

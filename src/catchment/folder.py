@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 
 import pyarrow.fs as pafs
@@ -56,11 +57,19 @@ class Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """Puts a file in its place, whole; one of the same name is replaced."""
-        self._fs.create_dir(self._path, recursive=True)
         beside = f"{self._path}/.{name}.{uuid.uuid4().hex[:8]}"
-        with self._fs.open_output_stream(beside) as stream:
-            stream.write(data)
-        self._fs.move(beside, f"{self._path}/{name}")
+        try:
+            self._fs.create_dir(self._path, recursive=True)
+            with self._fs.open_output_stream(beside) as stream:
+                stream.write(data)
+            if isinstance(self._fs, pafs.LocalFileSystem):
+                _settle(beside)
+            self._fs.move(beside, f"{self._path}/{name}")
+        except OSError as error:
+            raise StateError(
+                "a file of the job cannot be written", given=f"{self.uri}/{name}",
+                hint=error.strerror or str(error),
+            ) from error  # fmt: skip
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it is there."""
@@ -68,3 +77,12 @@ class Folder:
             self._fs.delete_file(f"{self._path}/{name}")
         except FileNotFoundError:
             return
+
+
+def _settle(path: str) -> None:
+    """Has the disk hold what was written, before the file gets its name."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -102,17 +102,27 @@ class Generator:
         _whole("rows", rows, least=0)
         return pa.Table.from_batches(self.batches(max(rows, 1), rows), self.schema)
 
-    def batches(self, rows_per_batch: int, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The events in order of arrival; without `rows`, endlessly."""
-        _whole("rows_per_batch", rows_per_batch, least=1)
-        return self._batches(rows_per_batch, math.inf if rows is None else rows)
+    def batches(
+        self, rows_per_batch: int, rows: int | None = None, skip: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """The events in order of arrival; without `rows`, endlessly.
 
-    def _batches(self, size: int, rows: float) -> Iterator[pa.RecordBatch]:
+        The first `skip` events are left out, without the time it takes to make them.
+        """
+        _whole("rows_per_batch", rows_per_batch, least=1)
+        _whole("skip", skip, least=0)
+        return self._batches(rows_per_batch, math.inf if rows is None else rows, skip)
+
+    def _batches(self, size: int, rows: float, skip: int) -> Iterator[pa.RecordBatch]:
+        blocks, before = _Blocks(self).seek(skip)
         held: Columns | None = None
-        arrived = 0
-        blocks = _Blocks(self).arrivals()
-        while arrived < rows:
-            wanted = int(min(size, rows - arrived))
+        while before < skip:
+            block = next(blocks)
+            held = {name: column[skip - before :] for name, column in block.items()}
+            before += len(block["ts"])
+        arrived, end = skip, skip + rows
+        while arrived < end:
+            wanted = int(min(size, end - arrived))
             parts = [held] if held is not None else []
             have = sum(len(part["ts"]) for part in parts)
             while have < wanted:
@@ -154,21 +164,36 @@ class _Blocks:
         weights = 1.0 / np.arange(1, settings.keys + 1) ** settings.key_skew
         self.shares = np.cumsum(weights) / weights.sum()
 
-    def arrivals(self) -> Iterator[Columns]:
+    def seek(self, place: int) -> tuple[Iterator[Columns], int]:
+        """Blocks in order of arrival up to the event at a place and on, and how many came before.
+
+        Late events wait for `late_by` at most, so it is enough to begin that much earlier.
+        """
+        last = place // BLOCK
+        first = last
+        if self.settings.late_share:
+            known = self._end(last - 1)
+            while first > 0 and self._end(first - 1) + self.late_by > known:
+                first -= 1
+        blocks = self.arrivals(first)
+        passed = sum(len(next(blocks)["ts"]) for _ in range(first, last))
+        return blocks, first * BLOCK + passed
+
+    def arrivals(self, first: int = 0) -> Iterator[Columns]:
         """Blocks in order of arrival; a late event moves to the block that it arrives in.
 
         No event of a later block arrives before that block's first instant, so what arrives before
         it is in its final order.
         """
         waiting: Columns | None = None
-        for number in count():
+        for number in count(first):
             block = self._events(number)
             if not self.settings.late_share:
                 yield block
                 continue
             block["arrival"] = block["ts"] + self._delays(number)
             known = _join([waiting, block]) if waiting is not None else block
-            ends = self._times(np.array([float((number + 1) * BLOCK)]))[0]
+            ends = self._end(number)
             # A stable sort: of two that arrive at once the earlier event comes first.
             order = np.argsort(known["arrival"], kind="stable")
             cut = int(np.searchsorted(known["arrival"][order], ends))
@@ -196,6 +221,10 @@ class _Blocks:
             "y": np.round(y, 3),
             "event": marker,
         }
+
+    def _end(self, number: int) -> int:
+        """The first instant of the next block."""
+        return int(self._times(np.array([float((number + 1) * BLOCK)]))[0])
 
     def _times(self, positions: Floats) -> Ints:
         """Event times of positions in the stream, silences put in between."""

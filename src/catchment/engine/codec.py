@@ -6,7 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,8 @@ from catchment.engine.rows import Operators, Rows, identity_fields
 from catchment.errors import StateError
 from catchment.operators.ragged import Field, Ints, Ragged
 from catchment.operators.values import Mask, from_arrow, one_piece, to_arrow
+
+Compression = Literal["lz4", "zstd"]
 
 MAGIC = b"CATCHMENT"
 FORMAT = 1
@@ -69,13 +71,15 @@ def ints(table: pa.Table, name: str) -> Ints:
     return np.array(whole(table, name).to_numpy(zero_copy_only=False), np.int64)
 
 
-def pack(meta: dict[str, Any], tables: Mapping[str, pa.Table]) -> bytes:
+def pack(
+    meta: dict[str, Any], tables: Mapping[str, pa.Table], compression: Compression | None = "zstd"
+) -> bytes:
     """A header, JSON, and tables in Arrow's stream format, under one checksum."""
     parts = []
     sizes = {}
     for name, table in tables.items():
         sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        options = pa.ipc.IpcWriteOptions(compression=compression)
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write_table(table)
         data = sink.getvalue().to_pybytes()

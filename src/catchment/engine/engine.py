@@ -94,6 +94,8 @@ class Engine:
         self.schema: pa.Schema | None = None
         self.counts = dict.fromkeys(_COUNTS, 0)
         self.limits: dict[str, Limit] = {}
+        self.ceiling = FARTHEST
+        """No event's time may be this late; runtimes may lower it to what their clock says."""
         self.states: dict[int, GroupState] = {}
         self._encoder = Encoder()
         self._late_rows: list[pa.Table] = []
@@ -104,7 +106,7 @@ class Engine:
 
     def _replanned(self) -> None:
         self._names = NamesOf(self.plan)
-        self._needed = set().union(*(columns_of(group) for group in self.plan.groups))
+        self.needed = set().union(*(columns_of(group) for group in self.plan.groups))
         self._shapes = {
             group.id: self._shape(group, {None: None}, {}) for group in self.plan.groups
         }
@@ -145,12 +147,12 @@ class Engine:
 
     def _push(self, table: pa.Table) -> None:
         assert self.schema is not None
-        read = conform(table, self.schema, self._needed | {self.time})
+        read = conform(table, self.schema, self.needed | {self.time})
         times, good = times_of(read.column(self.time))
         batch = Batch(read, times, self._arrival(), self._encoder)
         self.counts["events"] += len(times)
-        if len(batch) and not -FARTHEST < batch.span[0] <= batch.span[1] < FARTHEST:
-            far = out_of_range(times)
+        if len(batch) and not -FARTHEST < batch.span[0] <= batch.span[1] < self.ceiling:
+            far = out_of_range(times, self.ceiling)
             good = ~far if good is None else good & ~far
         if good is not None:
             self._set_aside(table, good)
@@ -253,8 +255,12 @@ class Engine:
         """Ends the input: every time and session window is complete."""
         return self._advance(LATEST, LATEST)
 
+    def no_results(self) -> Results:
+        """Results of no windows: every query's table is empty."""
+        return Results(self.plan, self._shapes, self._names, self.limits)
+
     def _advance(self, frontier: int, wall: int) -> Results:
-        results = Results(self.plan, self._shapes, self._names, self.limits)
+        results = self.no_results()
         self.frontier = frontier
         closing = frontier >= LATEST
         for group in self.plan.groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -106,6 +106,14 @@ def _times(values: Ints) -> pa.Array[Any]:
 Text = tuple[str, str | None, tuple[object, ...]]
 
 
+class Leaf(Protocol):
+    """Result rows of one group, from which tables are cut."""
+
+    def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table: ...
+
+    def __len__(self) -> int: ...
+
+
 class Form(NamedTuple):
     """Aggregates that some answers of a group have in common, and whether most windows do."""
 
@@ -193,10 +201,10 @@ class Results(Mapping[str, pa.Table]):
         self._plan = plan
         self._shapes = shapes
         self._names = names
-        self._parts: dict[Place, list[tuple[Block, int, int]]] = {}
+        self._parts: dict[Place, list[tuple[Leaf, int, int]]] = {}
         self._made: dict[tuple[int, int], pa.Table] = {}
 
-    def add(self, group: int, block: Block, spans: list[tuple[int, int, int, int]]) -> None:
+    def add(self, group: int, block: Leaf, spans: list[tuple[int, int, int, int]]) -> None:
         """Adds a block whose rows `[low, high)` are of a window and selection."""
         for window, selection, low, high in spans:
             if high > low:
@@ -214,7 +222,7 @@ class Results(Mapping[str, pa.Table]):
             table = self._made[group, number] = self._make(group, number, parts or [])
         return table
 
-    def _make(self, group: int, number: int, parts: list[tuple[Block, int, int]]) -> pa.Table:
+    def _make(self, group: int, number: int, parts: list[tuple[Leaf, int, int]]) -> pa.Table:
         shape = self._shapes[group]
         if len(parts) == 1:
             block, low, high = parts[0]

@@ -45,6 +45,6 @@ def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
     return values, good
 
 
-def out_of_range(values: Ints) -> Mask:
-    """Microseconds too far from 1970 to reckon with."""
-    return (values <= -FARTHEST) | (values >= FARTHEST)
+def out_of_range(values: Ints, ceiling: int = FARTHEST) -> Mask:
+    """Microseconds too far from 1970 to reckon with, or later than any event may be."""
+    return (values <= -FARTHEST) | (values >= ceiling)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from catchment.functions.base import Function, builder, names, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.ragged import plain
-from catchment.operators.user import Monoid, decode_state, define, monoid_of
+from catchment.operators.user import Monoid, decode_state, define, monoid_of, monoids
 
 
 class UserFunction(Function):
@@ -80,3 +80,16 @@ def _registered(name: str) -> Function:
     from catchment.functions.base import function_of
 
     return function_of(Aggregate(name))
+
+
+def defined() -> dict[str, Monoid]:
+    """Every function defined in this process, to be defined in another."""
+    return monoids()
+
+
+def define_all(known: Mapping[str, Monoid]) -> None:
+    """Defines what another process knew; what is known here already stays."""
+    for name, monoid in known.items():
+        if name not in monoids():
+            define(name, monoid)
+            register_function(UserFunction(name))

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, Union
 
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    Discriminator,
+    Field,
+    InstanceOf,
+    SkipValidation,
+    Tag,
+    ValidationError,
+)
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
 from catchment.errors import JobError, QueryError
 from catchment.job.reading import explained, read
 from catchment.job.window import read_window, window_schema
+from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
 from catchment.model.section import Section
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
+from catchment.planner.group import DEFAULT_RATE
+from catchment.sinks import SINKS
+from catchment.sources import SOURCES
 from catchment.sql import aggregate, sql
 
 
@@ -90,20 +102,49 @@ class QuerySection(Section):
         )  # fmt: skip
 
 
+def _form_of_query(value: object) -> str:
+    return "query" if isinstance(value, Query) else "mapping"
+
+
+# Queries may be given as they are, in Python.
+QueryForm = Annotated[
+    Annotated[QuerySection, Tag("mapping")]
+    | Annotated[SkipValidation[InstanceOf[Query]], Tag("query"), Shown({"not": {}})],
+    Discriminator(_form_of_query),
+]
+SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
+SinkForm = Annotated[Union[SINKS], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
+Trigger = Annotated[Any, Shown({"type": "string", "examples": ["continuous", "batch", "5s"]})]
+
+
 class Job(Section):
-    """A job file: what is computed, over which time column, and what becomes of late events."""
+    """A job file: what is computed, from where to where, and what becomes of late events."""
 
     name: str = "catchment"
     time: Text = "ts"
     lateness: Duration = "0s"
     late: LateWord = "drop"
     keep: Duration = None
-    queries: list[QuerySection]
+    queries: list[QueryForm]
+    source: SourceForm | None = Field(None, description="where events come from")
+    sinks: tuple[SinkForm, ...] = Field((), description="where results go; none: memory")
+    checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")
+    trigger: Trigger = Field("continuous", description="continuous, available-now, batch, or 5s")
+    idle_timeout: Duration = Field(
+        None, description="after which a silent partition no longer holds the frontier back"
+    )
+    max_ahead: Duration = Field(
+        None, description="how far in the future an event may be before it is set aside"
+    )
+    buckets: int | None = Field(None, gt=0, description="shares of keys; by default one a core")
+    rate: float = Field(DEFAULT_RATE, gt=0, description="events a second, to plan for")
+    metrics: int | None = Field(None, ge=0, lt=65536, description="a port for Prometheus")
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
         return [
-            _located(section, f"queries[{index}]") for index, section in enumerate(self.queries)
+            section if isinstance(section, Query) else _located(section, f"queries[{index}]")
+            for index, section in enumerate(self.queries)
         ]
 
     def engine_options(self) -> dict[str, Any]:
@@ -127,9 +168,16 @@ def load_job(source: str | Path | Mapping[str, Any]) -> Job:
     >>> load_job({"queries": [query]}).build()[0].window
     Tumbling(length=1000000, slide=1000000, offset=0)
     """
-    data = source if isinstance(source, Mapping) else read(source)
+    return checked(Job, source if isinstance(source, Mapping) else read(source))
+
+
+JobType = TypeVar("JobType", bound=Job)
+
+
+def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
+    """A job of some kind, whose parts are known to fit together."""
     try:
-        job = Job.model_validate(data)
+        job = kind.model_validate(data)
     except ValidationError as error:
         raise explained(error, Job) from error
     each_its_name(job.build())
@@ -138,7 +186,26 @@ def load_job(source: str | Path | Mapping[str, Any]) -> Job:
     one_of(job.late, LATE, "late")
     if job.keep is not None:
         not_negative(job.keep, "keep")
+    if job.idle_timeout is not None:
+        not_negative(job.idle_timeout, "idle_timeout")
+    if job.max_ahead is not None:
+        not_negative(job.max_ahead, "max_ahead")
+    if job.trigger not in TRIGGERS:
+        period(job.trigger)
     return job
+
+
+TRIGGERS = ("continuous", "available-now", "batch")
+
+
+def period(trigger: object) -> int:
+    """A trigger's period in microseconds."""
+    try:
+        return micros(trigger)  # type: ignore[arg-type]
+    except QueryError as error:
+        raise JobError(
+            "no such trigger", given=repr(trigger), hint=f"try {', '.join(TRIGGERS)}, or 5s"
+        ) from error
 
 
 def job_schema() -> dict[str, Any]:

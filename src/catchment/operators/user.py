@@ -44,6 +44,10 @@ def define(name: str, monoid: Monoid) -> None:
     _MONOIDS[name] = monoid
 
 
+def monoids() -> dict[str, Monoid]:
+    return dict(_MONOIDS)
+
+
 def monoid_of(name: str) -> Monoid:
     if name not in _MONOIDS:
         raise QueryError(

@@ -1,0 +1,129 @@
+"""Partials and results on their way between processes: as bytes, and shared out by key."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import codec
+from catchment.engine.engine import Engine
+from catchment.engine.partials import EVENTS, Partials, key_columns
+from catchment.engine.results import Limit, Results, Shape
+from catchment.model.plan import Plan
+from catchment.operators.ragged import Ints
+
+
+def pack_partials(
+    partials: Partials,
+    meta: dict[str, Any] | None = None,
+    compression: codec.Compression | None = None,
+) -> bytes:
+    """Partials as bytes, with a note."""
+    tables = {str(id): table for id, table in partials.items() if table.num_rows}
+    return codec.pack(meta or {}, tables, compression)
+
+
+def unpack_partials(data: bytes) -> tuple[Partials, dict[str, Any]]:
+    """The inverse: the partials, and the note."""
+    meta, tables = codec.unpack(data)
+    return {int(id): table for id, table in tables.items()}, meta
+
+
+def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partials]:
+    """Partials by bucket: all of a key's in one, and all of a group without keys."""
+    shares: dict[int, Partials] = {}
+    for id, table in partials.items():
+        if not table.num_rows:
+            continue
+        group = None if id == EVENTS else plan.groups[id]
+        if group is None or not group.by or buckets == 1:
+            home = 0 if group is None else group.id % buckets
+            shares.setdefault(home, {})[id] = table
+            continue
+        place = _places(key_columns(table, group), buckets)
+        for bucket in np.unique(place).tolist():
+            shares.setdefault(bucket, {})[id] = table.filter(pa.array(place == bucket))
+    return shares
+
+
+def _places(columns: list[pa.Array[Any]], buckets: int) -> Ints:
+    """A bucket for each row that depends on the values alone, in every process alike."""
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        codes = column.dictionary_encode()
+        if isinstance(codes, pa.ChunkedArray):
+            codes = codes.combine_chunks()
+        values = _marks(codes.dictionary)
+        place = codes.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + values[place]
+    mixed ^= mixed >> np.uint64(29)
+    return (mixed % np.uint64(buckets)).astype(np.int64)
+
+
+def _marks(values: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """A number for each value, and a last one for null."""
+    if pa.types.is_integer(values.type):
+        whole = values.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        marks = whole.astype(np.int64).view(np.uint64)
+    else:
+        texts = (repr(value).encode() for value in values.to_pylist())
+        marks = np.fromiter((zlib.crc32(text) for text in texts), np.uint64, len(values))
+    marks = np.append(marks, np.uint64(0x5BD1E995))
+    marks = (marks ^ (marks >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
+    return marks ^ (marks >> np.uint64(27))
+
+
+class Sheet:
+    """Result rows as they were made elsewhere; stands where a block would."""
+
+    def __init__(self, tables: Mapping[tuple[int, int], pa.Table]) -> None:
+        self._tables = tables
+
+    def __len__(self) -> int:
+        return max((table.num_rows for table in self._tables.values()), default=0)
+
+    def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table:
+        form = shape.forms[answer]
+        if form.common:
+            return self._tables[form.number, 0].slice(low, high - low)
+        return self._tables[form.number, low]
+
+
+def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
+    """Results as bytes, with a note: each table that answers share once."""
+    tables: dict[str, pa.Table] = {}
+    spans: list[list[int]] = []
+    places: dict[int, int] = {}
+    for (group, window, selection), parts in results._parts.items():
+        for block, low, high in parts:
+            number = places.setdefault(id(block), len(places))
+            spans.append([number, group, window, selection, low, high])
+            shape = results._shapes[group]
+            for answer, _ in results._names.of((group, window, selection)):
+                form = shape.forms[answer]
+                name = f"{number} {form.number} {0 if form.common else low}"
+                if name not in tables:
+                    bounds = (0, len(block)) if form.common else (low, high)
+                    tables[name] = block.table(shape, answer, *bounds)
+    limits = {name: list(limit) for name, limit in results._limits.items()}
+    return codec.pack({"spans": spans, "limits": limits, "note": note or {}}, tables, None)
+
+
+def unpack_results(data: bytes, engine: Engine) -> tuple[Results, dict[str, Any]]:
+    """The results that an engine of the same plan and schema packed, and the note."""
+    meta, tables = codec.unpack(data)
+    sheets: dict[int, dict[tuple[int, int], pa.Table]] = {}
+    for name, table in tables.items():
+        number, form, low = map(int, name.split())
+        sheets.setdefault(number, {})[form, low] = table
+    results = engine.no_results()
+    results._limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    made = {number: Sheet(held) for number, held in sheets.items()}
+    for number, group, window, selection, low, high in meta["spans"]:
+        if number in made:
+            results.add(group, made[number], [(window, selection, low, high)])
+    return results, meta["note"]

@@ -1,0 +1,129 @@
+"""Results as messages of Kafka, each in exactly one committed transaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pyarrow as pa
+from pydantic import Field
+
+from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.options import Timeout, need, seconds
+from catchment.sinks.rows import bounds, digest, filled
+from catchment.sinks.text import PLAIN, lists, objects, texts, whole
+
+if TYPE_CHECKING:
+    from catchment.sinks.kafka_transactions import Target
+
+_LONGEST = 240
+_QUERY = "{query}"
+
+
+class KafkaSink(Sink):
+    """Messages that a consumer with `isolation.level=read_committed` sees once.
+
+    A delivery is one transaction, in which its number is committed, too, as the offset of a
+    consumer group that nobody joins; a delivery that comes again finds its number and is left out.
+    Brokers forget such offsets after `offsets.retention.minutes` (a week): a job that stood still
+    for longer may repeat its last delivery.
+
+    The key is a JSON list: query, list of key values, window_start, window_end and, of count
+    windows, window_index. The value is the row as a JSON object. Headers tell query and revision.
+    """
+
+    type: Literal["kafka"] = "kafka"
+    servers: str = Field(description="as in host:9092,other:9092")
+    topic: str = Field(description="a topic; {query} in it stands for the query's name")
+    format: Literal["json"] = "json"
+    options: dict[str, str | int | float | bool] = Field(
+        default={}, repr=False, description="settings of librdkafka, such as security.protocol"
+    )
+    timeout: Timeout = Field(
+        default="30s", description="how long to try while the servers are away"
+    )
+
+    def check(self) -> None:
+        need("confluent_kafka", "kafka")
+        from catchment.sinks import kafka_transactions
+
+        kafka_transactions.check(self._target())
+
+    def write(self, delivery: Delivery) -> None:
+        tables = filled(delivery)
+        if not tables:
+            return
+        need("confluent_kafka", "kafka")
+        from catchment.sinks import kafka_transactions
+
+        topics = {query: topic_name(self.topic, query) for query, _ in tables}
+        kafka_transactions.write(
+            self._target(), delivery.job, delivery.part, delivery.batch, set(topics.values()),
+            lambda: _addressed(_FORMATS[self.format](tables, delivery.keys), topics),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        need("confluent_kafka", "kafka")
+        from catchment.sinks import kafka_transactions
+
+        kafka_transactions.close(self._target())
+
+    def _target(self) -> Target:
+        from catchment.sinks.kafka_transactions import Target
+
+        # The topic whose offsets count deliveries is there whatever the queries are.
+        marker = topic_name(self.topic, "catchment")
+        options = tuple(sorted(self.options.items()))
+        return Target(self.servers, marker, self.topic, options, seconds(self.timeout))
+
+
+class Message(NamedTuple):
+    query: str
+    revision: int
+    key: str
+    value: str
+
+
+Tables = Sequence[tuple[str, pa.Table]]
+Keys = Mapping[str, tuple[str, ...]]
+
+
+def _json(tables: Tables, keys: Keys) -> Iterator[Message]:
+    flat = iter(texts([whole(column) for _, table in tables for column in table.columns]))
+    for query, table in tables:
+        rows, names = table.num_rows, table.column_names
+        text = {name: next(flat) for name in names}
+        own = lists([text[name] for name in keys[query]], rows)
+        name = pa.repeat(pa.scalar(PLAIN.quoted(query)), rows)
+        key = lists([name, own, *(text[bound] for bound in bounds(table))], rows)
+        value = objects(names, list(text.values()), rows)
+        revision: Iterable[Any] = repeat(0)
+        if "revision" in names:
+            revision = table["revision"].to_pylist()
+        yield from map(Message, repeat(query), revision, key.to_pylist(), value.to_pylist())
+
+
+_FORMATS: dict[str, Callable[[Tables, Keys], Iterator[Message]]] = {"json": _json}
+
+
+def _addressed(
+    messages: Iterator[Message], topics: Mapping[str, str]
+) -> Iterator[tuple[str, Message]]:
+    return ((topics[message.query], message) for message in messages)
+
+
+def topic_name(topic: str, query: str) -> str:
+    """The topic of a query: what Kafka does not take in a name is left out, but told apart.
+
+    >>> topic_name("results", "q"), topic_name("r.{query}", "q 1"), topic_name("{query}", "q-1")
+    ('results', 'r.q_1_0e7f34f7', 'q-1')
+    """
+    if _QUERY not in topic:
+        return topic
+    plain = re.sub(r"[^a-zA-Z0-9._-]", "_", query)
+    room = max(20, _LONGEST - len(topic))
+    if plain != query or len(plain) > room or plain in (".", ".."):
+        plain = f"{plain[: room - 9]}_{digest(query)}"
+    return topic.replace(_QUERY, plain)

@@ -1,0 +1,281 @@
+"""Results as Parquet files, one per delivery or one per delivery and query."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as of
+from pydantic import Field
+
+from catchment.errors import SinkError
+from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.place import Place
+from catchment.sinks.rows import Layout, aggregates, digest, filled, is_long, latest
+from catchment.sinks.text import Array, decoded, objects, pc, texts, whole
+
+_MARKER = "_catchment.json"
+_QUERY = b"catchment.query"
+_LONGEST = 200
+_EXACT = 2**53
+"""Doubles hold every integer below."""
+_TIME = pa.timestamp("us", "UTC")
+
+_owned: set[tuple[str, str]] = set()
+"""Folders, and the jobs that were seen to own them, so that each process looks once."""
+
+
+class ParquetSink(Sink):
+    """Files that appear whole and never change: `path/<query>/<batch>-<part>.parquet`, or, in the
+    long layout, `path/<batch>-<part>.parquet` with a row per query, key, window and aggregate.
+
+    The same delivery makes the same file again. A folder belongs to one job: another's batches
+    would have the same names. A job that may grow past 100 queries should name its layout.
+    """
+
+    type: Literal["parquet"] = "parquet"
+    path: str = Field(description="a local folder, or a URI such as s3://bucket/results")
+    layout: Layout = Field(
+        default="auto",
+        description="a folder per query, or all in long form; auto: long past 100 queries",
+    )
+    compression: Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"] = "zstd"
+
+    def check(self) -> None:
+        """Writes a small file and removes it."""
+        place = Place(self.path)
+        place.probe()
+        place.tidy()
+
+    def write(self, delivery: Delivery) -> None:
+        tables = filled(delivery)
+        if not tables:
+            return
+        place = Place(self.path)
+        self._own(place, delivery.job)
+        name = f"{delivery.batch:09d}-{delivery.part}.parquet"
+        if is_long(self.layout, delivery):
+            with _named("all queries"):
+                data = self._file(long_table(tables, delivery))
+            place.write(name, data)
+            return
+        for query, table in tables:
+            with _named(query):
+                data = self._file(table.replace_schema_metadata({_QUERY: query.encode()}))
+            place.write(f"{folder_name(query)}/{name}", data)
+
+    def read(self, query: str | None = None) -> pa.Table:
+        """All rows of a query, or of all queries; columns that some files lack are null there.
+
+        Without files the table has no columns.
+        """
+        place = Place(self.path)
+        files, folders = place.names()
+        if query is not None:
+            folders = [folder for folder in folders if folder == folder_name(query)]
+        found = [_read_long(place, name, query) for name in _parquet(files)]
+        for folder in folders:
+            for name in _parquet(place.names(folder)[0]):
+                found.append(_read_one(place, f"{folder}/{name}", label=query is None))
+        return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+
+    @staticmethod
+    def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+        """The newest revision of each key and window; retracted ones are gone.
+
+        For the long layout the keys are query, key and aggregate.
+        """
+        return latest(table, keys)
+
+    def _own(self, place: Place, job: str) -> None:
+        if (self.path, job) in _owned:
+            return
+        owner = _owner(place)
+        if owner is None:
+            place.write(_MARKER, json.dumps({"job": job}).encode())
+            owner = _owner(place)
+        if owner != job:
+            raise SinkError(
+                "the folder holds results of another job", given=f"{self.path}: {owner}",
+                hint="batches of two jobs have the same names; give each job its own folder",
+            )  # fmt: skip
+        _owned.add((self.path, job))
+
+    def _file(self, table: pa.Table) -> pa.Buffer:
+        """The bytes of a file, which depend on nothing but the rows."""
+        stream = pa.BufferOutputStream()
+        pq.write_table(table.combine_chunks(), stream, compression=self.compression)
+        return stream.getvalue()
+
+
+def folder_name(query: str) -> str:
+    """A query's name as that of a folder: what a path, a shell or Spark would read is quoted.
+
+    >>> folder_name("a/b: 5%"), folder_name("_hidden"), folder_name("..")
+    ('a%2Fb%3A 5%25', '%5Fhidden', '%2E.')
+    """
+    name = quote(query, safe=" +,@()!-_.~")
+    name = re.sub("^[._ ]", lambda found: f"%{ord(found[0]):02X}", name)
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}_{digest(query)}"
+
+
+def long_table(tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> pa.Table:
+    """A row per query, key, window and aggregate.
+
+    `value` is the number, `text` the JSON of what is no number or does not fit a double.
+    """
+    labels = [aggregates(table, delivery.keys[query]) for query, table in tables]
+    rows = np.array([table.num_rows for _, table in tables])
+    counts = np.array([len(names) for names in labels])
+    pairs = list(zip(tables, labels, strict=True))
+    columns = [whole(table[name]) for (_, table), names in pairs for name in names]
+    value, text = _numbers(columns)
+
+    def repeated(name: str, kind: pa.DataType) -> Array:
+        made: list[Array] = []
+        for (_, table), names in pairs:
+            made += [_column(table, name, kind)] * len(names)
+        return _together(made, kind)
+
+    keys = _keys(tables, delivery)
+    every = [key for key, names in zip(keys, labels, strict=True) for _ in names]
+    each = np.repeat(rows, counts)
+    flat = [name for names in labels for name in names]
+    return pa.table(
+        {
+            "query": _dictionary([query for query, _ in tables], rows * counts),
+            "key": _together(every, pa.string()),
+            "window_start": repeated("window_start", _TIME),
+            "window_end": repeated("window_end", _TIME),
+            "window_index": repeated("window_index", pa.int64()),
+            "aggregate": _dictionary(flat, each),
+            "value": value,
+            "text": text,
+            "revision": repeated("revision", pa.int64()),
+            "retracted": repeated("retracted", pa.bool_()),
+        }
+    )
+
+
+def _column(table: pa.Table, name: str, kind: Any) -> Array:
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    column = whole(table[name])
+    return column if column.type == kind else column.cast(kind)
+
+
+def _keys(tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> list[Array]:
+    """The key of each row, as a JSON object."""
+    names = [delivery.keys[query] for query, _ in tables]
+    columns = [
+        whole(table[key]) for (_, table), keys in zip(tables, names, strict=True) for key in keys
+    ]
+    made = iter(texts(columns))
+    return [
+        objects(keys, [next(made) for _ in keys], table.num_rows)
+        for (_, table), keys in zip(tables, names, strict=True)
+    ]
+
+
+def _numbers(columns: Sequence[Array]) -> tuple[Array, Array]:
+    """The values as doubles, and as JSON where a double does not say it all."""
+    values: list[Array] = [None] * len(columns)
+    exact: list[Array] = [None] * len(columns)
+    kinds: dict[pa.DataType, list[int]] = {}
+    for place, column in enumerate(columns):
+        kinds.setdefault(column.type, []).append(place)
+    for places in kinds.values():
+        value, text = _number(pa.concat_arrays([decoded(columns[place]) for place in places]))
+        start = 0
+        for place in places:
+            values[place] = value.slice(start, len(columns[place]))
+            exact[place] = text.slice(start, len(columns[place]))
+            start += len(columns[place])
+    return _together(values, pa.float64()), _together(exact, pa.string())
+
+
+def _number(array: Array) -> tuple[Array, Array]:
+    kind, none = array.type, pa.scalar(None, pa.string())
+    if of.is_floating(kind):
+        return array.cast(pa.float64()), pa.nulls(len(array), pa.string())
+    value = pa.nulls(len(array), pa.float64())
+    told = array.is_valid()
+    if of.is_integer(kind) or of.is_decimal(kind):
+        value = array.cast(pa.float64(), safe=False)
+    if of.is_integer(kind):
+        inside = pc.less(pc.abs(value), _EXACT)
+        told = pc.and_(told, pc.invert(pc.fill_null(inside, True)))
+    if not pc.any(told, min_count=0).as_py():
+        return value, pa.nulls(len(array), pa.string())
+    return value, pc.if_else(told, texts([array])[0], none)
+
+
+def _together(arrays: Sequence[Array], kind: pa.DataType) -> Array:
+    return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+
+
+def _dictionary(words: Sequence[str], counts: Any) -> Array:
+    """Each word so many times in a row, told once."""
+    places = {word: place for place, word in enumerate(dict.fromkeys(words))}
+    numbers = np.array([places[word] for word in words], np.int32)
+    indices = pa.array(np.repeat(numbers, counts), pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.string()))
+
+
+def _owner(place: Place) -> str | None:
+    data = place.read(_MARKER)
+    if data is None:
+        return None
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(data)["job"])
+    raise SinkError(
+        "the folder is marked, but not by a job", given=f"{place.uri}/{_MARKER}",
+        hint="choose another folder, or remove this file",
+    )  # fmt: skip
+
+
+def _parquet(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name.endswith(".parquet")]
+
+
+def _table(place: Place, name: str) -> pa.Table:
+    data = place.read(name)
+    if data is None:
+        raise SinkError("a result file has gone while it was read", given=f"{place.uri}/{name}")
+    with _named(name):
+        return pq.read_table(pa.BufferReader(data))
+
+
+def _read_long(place: Place, name: str, query: str | None) -> pa.Table:
+    table = _table(place, name)
+    for column in ("query", "aggregate"):
+        text = table[column].cast(pa.string())
+        table = table.set_column(table.column_names.index(column), column, text)
+    return table if query is None else table.filter(pc.equal(table["query"], query))
+
+
+def _read_one(place: Place, name: str, label: bool) -> pa.Table:
+    table = _table(place, name)
+    query = (table.schema.metadata or {}).get(_QUERY, b"").decode()
+    table = table.replace_schema_metadata(None)
+    if label:
+        table = table.add_column(0, "query", pa.repeat(pa.scalar(query), table.num_rows))
+    return table
+
+
+@contextmanager
+def _named(query: str) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise SinkError(
+            "the results do not fit a Parquet file", given=query, hint=str(error)
+        ) from error

@@ -1,0 +1,190 @@
+"""Results as rows of PostgreSQL tables: a row is put in, or takes the place of an older one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.types as of
+from pydantic import ConfigDict, Field
+
+from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.options import Timeout, need, seconds
+from catchment.sinks.rows import Layout, aggregates, bounds, filled, is_long, shortened
+from catchment.sinks.text import Array, Style, objects, pc, texts, whole
+
+if TYPE_CHECKING:
+    from catchment.sinks.postgres_tables import Target
+
+STYLE = Style(bytes="hex", nul="\u2400")
+"""PostgreSQL's texts hold no NUL; the sign for it stands in."""
+_LONGEST = 63
+_CHUNK = 20_000
+"""Rows of one statement."""
+_SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+
+
+class PostgresSink(Sink):
+    """A table per query, `<prefix><query>`, or, in the long layout, `<prefix>results` for all.
+
+    A delivery is one transaction. A row of a key and window is there once: a newer revision takes
+    the place of an older one, never the other way round. Missing tables and columns are made.
+    Needs PostgreSQL 15 or newer.
+    """
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    type: Literal["postgres"] = "postgres"
+    dsn: str = Field(repr=False, description="as in postgresql://user@host:5432/database")
+    namespace: str = Field(default="public", alias="schema", description="the schema of the tables")
+    prefix: str = Field(default="", description="goes before the names of tables")
+    layout: Layout = Field(
+        default="auto", description="a table per query, or one for all; auto: one past 100 queries"
+    )
+    timeout: Timeout = Field(default="30s", description="how long to try while the server is away")
+
+    def check(self) -> None:
+        need("psycopg", "postgres")
+        from catchment.sinks import postgres_tables
+
+        postgres_tables.check(self._target())
+
+    def write(self, delivery: Delivery) -> None:
+        tables = filled(delivery)
+        if not tables:
+            return
+        need("psycopg", "postgres")
+        from catchment.sinks import postgres_tables
+
+        if is_long(self.layout, delivery):
+            made = [self._long(tables, delivery)]
+        else:
+            made = list(self._each(tables, delivery))
+        postgres_tables.write(self._target(), made)
+
+    def close(self) -> None:
+        need("psycopg", "postgres")
+        from catchment.sinks import postgres_tables
+
+        postgres_tables.close(self._target())
+
+    def _target(self) -> Target:
+        from catchment.sinks.postgres_tables import Target
+
+        return Target(self.dsn, self.namespace, seconds(self.timeout))
+
+    def _long(self, tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> Rows:
+        """All results as rows of one table, with keys and values as JSON."""
+        flat = iter(texts([whole(c) for _, table in tables for c in table.columns], STYLE))
+        rows: list[Array] = []
+        for query, table in tables:
+            keys = delivery.keys[query]
+            column = {name: next(flat) for name in table.column_names}
+            count = table.num_rows
+            parts = {"query": pa.repeat(pa.scalar(STYLE.quoted(query)), count)}
+            parts["key"] = objects(keys, [column[k] for k in keys], count, STYLE)
+            labels = aggregates(table, keys)
+            parts["values"] = objects(labels, [column[a] for a in labels], count, STYLE)
+            parts |= {name: column[name] for name in _LONG if name in column}
+            rows.append(objects(parts, list(parts.values()), count, STYLE))
+        name = identifier(f"{self.prefix}results")
+        return Rows(name, _LONG, _LONG_IDENTITY, list(_statements(pa.concat_arrays(rows))))
+
+    def _each(self, tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> Iterator[Rows]:
+        """The results of each query as rows of its own table."""
+        flat = iter(texts([whole(c) for _, table in tables for c in table.columns], STYLE))
+        for query, table in tables:
+            keys = delivery.keys[query]
+            values = [next(flat) for _ in table.column_names]
+            names = [identifier(name) for name in table.column_names]
+            # A column of which nothing is known yet is made when its type is.
+            empty = [f.name for f in table.schema if f.name not in keys and of.is_null(f.type)]
+            columns = {
+                identifier(field.name): column_type(field.type)
+                for field in table.schema
+                if field.name not in empty
+            }
+            identity = [identifier(name) for name in (*keys, *bounds(table))]
+            rows = objects(names, values, table.num_rows, STYLE)
+            name = identifier(f"{self.prefix}{query}")
+            chunks, unknown = list(_statements(rows)), tuple(map(identifier, empty))
+            yield Rows(name, columns, tuple(identity), chunks, unknown)
+
+
+class Rows(NamedTuple):
+    """Rows for one table: JSON lists of objects whose names are those of columns."""
+
+    table: str
+    columns: dict[str, str]
+    """Name to type."""
+    identity: tuple[str, ...]
+    """The columns by which a row is the same row."""
+    chunks: list[str]
+    empty: tuple[str, ...] = ()
+    """Columns of unknown type that hold nulls only."""
+
+
+_LONG = {
+    "query": "text",
+    "key": "jsonb",
+    "window_start": "timestamp with time zone",
+    "window_end": "timestamp with time zone",
+    "window_index": "bigint",
+    "values": "jsonb",
+    "revision": "bigint",
+    "retracted": "boolean",
+}
+_LONG_IDENTITY = ("query", "key", "window_start", "window_end", "window_index")
+
+
+def _statements(rows: Array) -> Iterator[str]:
+    for start in range(0, len(rows), _CHUNK):
+        some = rows.slice(start, _CHUNK)
+        one = pa.ListArray.from_arrays(pa.array([0, len(some)], pa.int32()), some)
+        yield f"[{pc.binary_join(one, ',')[0].as_py()}]"
+
+
+def identifier(name: str) -> str:
+    """The name of a table or column that PostgreSQL takes.
+
+    >>> identifier("p95 of v"), identifier("xmin"), len(identifier("long " * 20))
+    ('p95 of v', 'xmin_', 63)
+    """
+    name = name.replace("\0", "\u2400")
+    return f"{name}_" if name in _SYSTEM else shortened(name, _LONGEST)
+
+
+def column_type(kind: Any) -> str:
+    """The type of a column that holds these values, as PostgreSQL itself calls it.
+
+    >>> column_type(pa.uint32()), column_type(pa.list_(pa.float64()))
+    ('bigint', 'double precision[]')
+    """
+    if of.is_dictionary(kind):
+        return column_type(kind.value_type)
+    if of.is_timestamp(kind):
+        return f"timestamp {'with' if kind.tz else 'without'} time zone"
+    if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
+        inner = column_type(kind.value_type)
+        return "jsonb" if inner == "jsonb" or inner.endswith("[]") else f"{inner}[]"
+    return next((name for is_kind, name in _TYPES if is_kind(kind)), "jsonb")
+
+
+_TYPES: tuple[tuple[Any, str], ...] = (
+    (of.is_boolean, "boolean"),
+    (lambda kind: kind in (pa.int8(), pa.int16(), pa.uint8()), "smallint"),
+    (lambda kind: kind in (pa.int32(), pa.uint16()), "integer"),
+    (of.is_uint64, "numeric"),
+    (of.is_integer, "bigint"),
+    (lambda kind: of.is_float16(kind) or of.is_float32(kind), "real"),
+    (of.is_float64, "double precision"),
+    (of.is_decimal, "numeric"),
+    (lambda kind: of.is_string(kind) or of.is_large_string(kind), "text"),
+    (lambda kind: of.is_string_view(kind) or of.is_null(kind), "text"),
+    (lambda kind: of.is_binary(kind) or of.is_large_binary(kind), "bytea"),
+    (lambda kind: of.is_binary_view(kind) or of.is_fixed_size_binary(kind), "bytea"),
+    (of.is_date, "date"),
+    (of.is_time, "time without time zone"),
+    (of.is_duration, "interval"),
+)

@@ -1,0 +1,80 @@
+"""What the rows of results are made of, and which of them count."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from catchment.sinks.base import Delivery
+
+Layout = Literal["per-query", "long", "auto"]
+MANY = 100
+"""With more queries than these, "auto" puts all results in one place."""
+BOUNDS = ("window_start", "window_end", "window_index")
+UPDATES = ("revision", "retracted")
+
+
+def filled(delivery: Delivery) -> list[tuple[str, pa.Table]]:
+    """The queries that have rows, always in the same order."""
+    pairs = ((name, table) for name, table in delivery.results.items() if table.num_rows)
+    return sorted(pairs, key=itemgetter(0))
+
+
+def is_long(layout: Layout, delivery: Delivery) -> bool:
+    """Whether all results of this delivery go to one place."""
+    return layout == "long" or (layout == "auto" and len(delivery.keys) > MANY)
+
+
+def bounds(table: pa.Table) -> list[str]:
+    return [name for name in BOUNDS if name in table.column_names]
+
+
+def aggregates(table: pa.Table, keys: Sequence[str]) -> list[str]:
+    """The columns that are neither keys nor what the engine adds."""
+    other = {*keys, *BOUNDS, *UPDATES}
+    return [name for name in table.column_names if name not in other]
+
+
+def shortened(name: str, limit: int) -> str:
+    """A name of at most so many bytes; a long one ends in letters that depend on all of it.
+
+    >>> shortened("short", 20), shortened("a very long name indeed", 20)
+    ('short', 'a very long_6e522085')
+    """
+    data = name.encode()
+    if len(data) <= limit:
+        return name
+    return f"{data[: limit - 9].decode(errors='ignore')}_{digest(name)}"
+
+
+def digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The newest revision of each key and window, in the table's order; retracted ones are gone.
+
+    >>> table = pa.table({"k": [1, 1, 2], "window_start": [0, 0, 0], "window_end": [9, 9, 9],
+    ...                   "n": [5, 6, None], "revision": [0, 1, 1],
+    ...                   "retracted": [False, False, True]})
+    >>> latest(table, ["k"])["n"].to_pylist()
+    [6]
+    """
+    identity = [*keys, *bounds(table)]
+    revised = "revision" in table.column_names
+    # Polars takes two nulls for the same key; joins and groups of Arrow do not.
+    chosen = table.select([*identity, "revision"] if revised else identity)
+    rows = pl.DataFrame(chosen).with_row_index("__row")
+    if revised:
+        rows = rows.sort("revision", maintain_order=True, nulls_last=False)
+    places = rows.unique(identity, keep="last")["__row"].sort() if identity else rows["__row"][-1:]
+    made = table.take(places.to_arrow())
+    if "retracted" not in made.column_names:
+        return made
+    gone = pl.Series(made["retracted"]).fill_null(False)
+    return made.filter((~gone).to_arrow())

@@ -1,0 +1,326 @@
+"""Files as a stream: what all formats share. New files are found, journaled, and shared out.
+
+A file is taken once, by its path. One that cannot be read, or lacks columns, waits and is looked at
+again; one that turns bad after it was taken is read as far as it can be, and the rest is counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import time
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
+
+from catchment.errors import SourceError
+from catchment.folder import Folder
+from catchment.model.settings import not_negative
+from catchment.sources.aside import reason_of
+from catchment.sources.base import Piece, Position, Source, Split
+from catchment.sources.journal import Journal, Taken
+from catchment.sources.listing import Found, check_paths, find
+from catchment.sources.sharing import Part, shares
+from catchment.sources.types import misfit, schema_of
+
+_SCHEMA = "schema.json"
+UNREADABLE = (OSError, pa.ArrowException, EOFError, UnicodeError)
+"""What reading a broken file may raise. Arrow's errors are not all of one kind."""
+_PASSING = {
+    errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+    errno.ESTALE, errno.ETIMEDOUT,
+}  # fmt: skip
+
+
+def refuse_passing(error: BaseException) -> None:
+    """Raises again what may be over at the next try: nothing is given up for that."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) in _PASSING:
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a look at a file tells: its columns, and the rows of its parts where it says."""
+
+    schema: pa.Schema | None
+    groups: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    size: int
+    mtime_ns: int
+    reason: str
+    again: bool
+    """Whether it is looked at again although it has not changed."""
+
+
+class Files(Source):
+    """Files of one format: those there are, and those that come."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    endings: ClassVar[tuple[str, ...]]
+
+    path: str | tuple[str, ...] = Field(description="a file, a folder, a pattern, or several")
+    types: dict[str, str] | None = Field(
+        default=None,
+        alias="schema",
+        description="column names and types; by default the first file's",
+    )
+    max_files_per_batch: int = Field(default=64, gt=0)
+    settle: str = Field(default="1s", description="how long lines must be unchanged")
+
+    _journal: Journal | None = PrivateAttr(None)
+    _home: Folder | None = PrivateAttr(None)
+    _schema: pa.Schema | None = PrivateAttr(None)
+    _waiting: dict[str, _Waiting] = PrivateAttr(default_factory=dict)
+    _met: dict[str, tuple[int, int, float]] = PrivateAttr(default_factory=dict)
+    _remembered: bool = PrivateAttr(False)
+
+    @field_validator("settle")
+    @classmethod
+    def _a_duration(cls, value: str) -> str:
+        not_negative(value, "settle time")
+        return value
+
+    @field_validator("types")
+    @classmethod
+    def _known_types(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        schema_of(value or {})
+        return value
+
+    def __getstate__(self) -> dict[Any, Any]:
+        # Executors get the options; what the driver has learned stays with it.
+        return super().__getstate__() | {"__pydantic_private__": type(self)._fresh()}
+
+    @classmethod
+    def _fresh(cls) -> dict[str, Any]:
+        return {
+            name: attr.default_factory() if attr.default_factory else attr.default
+            for name, attr in cls.__private_attributes__.items()
+        }
+
+    # What a format adds.
+
+    @abstractmethod
+    def examine(self, found: Found) -> Examined:
+        """A cheap look at a file; raises one of UNREADABLE when it is not whole."""
+
+    @abstractmethod
+    def infer(self, found: Found) -> pa.Schema:
+        """The columns of a file, where none were given; raises one of UNREADABLE."""
+
+    @abstractmethod
+    def pieces(self, part: Part, schema: pa.Schema, where: str | None) -> Iterator[Piece]:
+        """The events of a part of a file in these columns, and what of it could not be read."""
+
+    def span(self, found: Found) -> int:
+        """More places than a file has events, where its rows are not known."""
+        return found.size
+
+    def may_grow(self, found: Found) -> bool:
+        """Whether a half-written file of this kind looks like a whole one."""
+        return False
+
+    def refine(self, schema: pa.Schema, found: Found) -> pa.Schema:
+        """The schema with the types that are fastest to read."""
+        return schema
+
+    # The schema.
+
+    def check(self) -> None:
+        check_paths(self._paths)
+        if files := self._list():
+            self._first_readable(files)
+        elif self.types is None:
+            raise self._nothing_yet()
+
+    def event_schema(self) -> pa.Schema:
+        if self._schema is None:
+            files = self._list()
+            if files:
+                self._schema = self._first_readable(files)
+            elif self.types is not None:
+                self._schema = schema_of(self.types)
+            else:
+                check_paths(self._paths)
+                raise self._nothing_yet()
+        return self._schema
+
+    def _first_readable(self, files: list[Found]) -> pa.Schema:
+        """The schema, and proof that the first file that can be read has it."""
+        why = ""
+        for found in files:
+            try:
+                have = self.examine(found).schema
+                schema = self.infer(found) if self.types is None else schema_of(self.types)
+            except UNREADABLE as error:
+                why = why or f"{found.path}: {reason_of(error)}"
+                continue
+            if have is not None and (lacking := misfit(have, schema)):
+                raise SourceError("a file does not fit the schema", given=found.path, hint=lacking)
+            return self.refine(schema.remove_metadata(), found)
+        raise SourceError("no file can be read", given=self.path, hint=why)
+
+    def _nothing_yet(self) -> SourceError:
+        return SourceError(
+            "the columns are not known: there is no file yet", given=self.path,
+            hint='give them, as in schema: {ts: timestamp, v: double}',
+        )  # fmt: skip
+
+    def _remember_schema(self) -> None:
+        """Keeps the schema with the journal: the first file may be gone after a restart."""
+        if self._home is None or self._remembered:
+            return
+        kept = base64.b64encode(self.event_schema().serialize().to_pybytes()).decode()
+        self._home.write(_SCHEMA, json.dumps({"given": self.types, "schema": kept}).encode())
+        self._remembered = True
+
+    # Planning, on the driver.
+
+    def open(self, home: Folder) -> None:
+        self._home, self._journal = home, Journal(home)
+        known = json.loads(home.read(_SCHEMA) or b"{}")
+        self._remembered = bool(known) and known["given"] == self.types
+        if self._remembered:
+            kept = pa.py_buffer(base64.b64decode(known["schema"]))
+            self._schema = pa.ipc.read_schema(kept)
+
+    def start(self) -> Position:
+        return {"n": 0}
+
+    def latest(self, position: Position, bound: Position | None = None) -> Position:
+        n = int(position["n"])
+        if n > self._opened.last:
+            raise SourceError(
+                "the journal of files is behind the checkpoint", given=f"{n}",
+                hint="its folder was changed: restore it, or start with a new checkpoint",
+            )  # fmt: skip
+        if bound is not None and n >= bound["n"]:
+            return position
+        if self._opened.last > n:
+            return {"n": n + 1}
+        if bound is not None:
+            return position
+        fresh = self._fresh_files(self.max_files_per_batch)
+        return {"n": self._add(fresh)} if fresh else position
+
+    def bound(self, position: Position) -> Position:
+        self._wait_until_settled()
+        fresh = self._fresh_files(None)
+        for first in range(0, len(fresh), self.max_files_per_batch):
+            self._add(fresh[first : first + self.max_files_per_batch])
+        return {"n": max(self._opened.last, int(position["n"]))}
+
+    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
+        taken = [file for n in range(start["n"] + 1, end["n"] + 1) for file in self._opened[n]]
+        return shares(taken, parallel, self.event_schema()) if taken else []
+
+    def commit(self, position: Position) -> None:
+        self._opened.commit(int(position["n"]))
+
+    def partitions(self, position: Position) -> list[str]:
+        return self._opened.partitions(int(position["n"]))
+
+    def waiting(self) -> dict[str, str]:
+        """Files that are not taken yet, and why."""
+        return {path: entry.reason for path, entry in self._waiting.items()}
+
+    # Reading, in executors.
+
+    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
+        schema: pa.Schema = split.body["schema"]
+        if columns:
+            schema = pa.schema([schema.field(name) for name in columns])
+        for part in split.body["parts"]:
+            yield from self.pieces(part, schema, where)
+
+    # Discovery.
+
+    @property
+    def _opened(self) -> Journal:
+        if self._journal is None:
+            raise SourceError("the source is not open", hint="call open(home) first")
+        return self._journal
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return (self.path,) if isinstance(self.path, str) else self.path
+
+    def _list(self) -> list[Found]:
+        return find(self._paths, self.endings)
+
+    def _fresh_files(self, most: int | None) -> list[tuple[Found, Examined]]:
+        """Files not taken yet, by their times, that can be read now."""
+        seen = self._opened.seen
+        files = [found for found in self._list() if found.path not in seen]
+        self._forget_gone({found.path for found in files})
+        fresh: list[tuple[Found, Examined]] = []
+        for found in sorted(files, key=lambda f: (f.mtime_ns, f.path)):
+            if len(fresh) == most:
+                break
+            examined = self._examined(found)
+            if examined is not None:
+                fresh.append((found, examined))
+        return fresh
+
+    def _examined(self, found: Found) -> Examined | None:
+        """A look at a file, unless it is not ready; then it waits."""
+        before = self._waiting.get(found.path)
+        same = before is not None and (before.size, before.mtime_ns) == found[2:]
+        if before is not None and same and not before.again:
+            return None
+        try:
+            if self.may_grow(found) and not self._settled(found):
+                return None
+            examined = self.examine(found)
+            have = examined.schema
+            reason, again = have is not None and misfit(have, self.event_schema()), False
+        except UNREADABLE as error:
+            reason, again = reason_of(error), True
+        if reason:
+            self._waiting[found.path] = _Waiting(*found[2:], reason, again)
+            return None
+        self._waiting.pop(found.path, None)
+        self._met.pop(found.path, None)
+        return examined
+
+    def _settled(self, found: Found) -> bool:
+        """Unchanged for long enough, by its own time or, where clocks differ, by ours."""
+        least = not_negative(self.settle, "settle time") / 1e6
+        size, mtime, since = self._met.get(found.path, (-1, -1, 0.0))
+        now = time.monotonic()
+        if (size, mtime) != found[2:]:
+            since = now
+            self._met[found.path] = (*found[2:], since)
+        return time.time() - found.mtime_ns / 1e9 >= least or now - since >= least
+
+    def _wait_until_settled(self) -> None:
+        """A job over what there is now must not leave out the file written just before it."""
+        seen = self._opened.seen
+        files = [found for found in self._list() if found.path not in seen]
+        if not all(self._settled(found) for found in files if self.may_grow(found)):
+            time.sleep(not_negative(self.settle, "settle time") / 1e6)
+
+    def _forget_gone(self, there: set[str]) -> None:
+        for memory in (self._waiting, self._met):
+            for path in [path for path in memory if path not in there]:
+                del memory[path]
+
+    def _add(self, files: list[tuple[Found, Examined]]) -> int:
+        journal = self._opened
+        self._remember_schema()
+        taken: list[Taken] = []
+        ends: dict[str, int] = {}
+        for found, examined in files:
+            rows = None if examined.groups is None else sum(examined.groups)
+            base = ends.get(found.partition, journal.base(found.partition))
+            span = self.span(found) if rows is None else rows
+            taken.append(Taken(*found, rows, examined.groups, base, span))
+            ends[found.partition] = base + span
+        return journal.add(taken)

@@ -1,0 +1,220 @@
+"""Files of lines: read in blocks of whole lines, of which the bad ones are set aside."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from catchment.sources.aside import Aside, aside, reason_of
+from catchment.sources.base import Piece
+from catchment.sources.files import UNREADABLE, Examined, Files, refuse_passing
+from catchment.sources.listing import Found
+from catchment.sources.sharing import Part
+from catchment.sources.text_values import look_like_times
+from catchment.sources.types import TIME, misfit
+
+BLOCK = 16 << 20
+_SAMPLE = 4 << 20
+_CHUNK = 1 << 20
+_MOST_GZIP = 1100
+"""A byte of gzip stands for at most 1032."""
+
+
+class Block(NamedTuple):
+    """Whole lines, where they begin in the file, and the number of the first."""
+
+    data: bytes
+    offset: int
+    line: int
+
+
+class Parsed(NamedTuple):
+    """The good lines as a table; and of the bad ones the place in the block, why, and bytes."""
+
+    table: pa.Table
+    bad: list[tuple[int, str, bytes]]
+
+
+class TextFiles(Files):
+    """Files of lines, maybe compressed with gzip (.gz). An event is a line."""
+
+    @abstractmethod
+    def parse(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
+        """The lines of a block."""
+
+    @abstractmethod
+    def sample(self, block: bytes) -> pa.Table:
+        """The lines of a block, in types that are guessed."""
+
+    def header(self, first: bytes) -> tuple[list[str], int]:
+        """The names in the first line, and how many bytes of the file it takes."""
+        return [], 0
+
+    def span(self, found: Found) -> int:
+        return found.size * (_MOST_GZIP if _is_gzip(found.path) else 1)
+
+    def may_grow(self, found: Found) -> bool:
+        return True
+
+    def examine(self, found: Found) -> Examined:
+        if found.size == 0:
+            raise OSError("the file is empty")
+        names, _ = self.header(_first_line(found.path))
+        return Examined(_nulls(names) if names else None)
+
+    def infer(self, found: Found) -> pa.Schema:
+        reader = _Reader(found.path, found.size)
+        block = next(reader.blocks(_SAMPLE), None)
+        if block is None:
+            raise OSError("the file is empty")
+        table = self.sample(block.data)
+        if not table.num_rows:
+            raise OSError("there is no row yet to tell the types by")
+        return pa.schema(
+            [pa.field(name, _guess(table.column(name))) for name in table.column_names]
+        )
+
+    def pieces(self, part: Part, schema: pa.Schema, where: str | None) -> Iterator[Piece]:
+        reader = _Reader(part.path, part.size)
+        names: list[str] = []
+        for number, block in enumerate(reader.blocks(BLOCK)):
+            data, skipped = block.data, 0
+            if number == 0:
+                try:
+                    names, skipped = self._header(data, schema)
+                except UNREADABLE as error:
+                    reader.trouble = f"the file was replaced: {reason_of(error)}"
+                    break
+                data = data[skipped:]
+            parsed = self.parse(data, names, schema)
+            line = block.line + bool(skipped)
+            rows = [Aside(part.path, line + at, why, body) for at, why, body in parsed.bad]
+            yield Piece(parsed.table, aside(rows), part.base + block.offset + skipped)
+        if reader.trouble:
+            bad = Aside(part.path, -1, reader.trouble, reader.rest)
+            yield Piece(schema.empty_table(), aside([bad]), part.base + reader.offset)
+
+    def _header(self, data: bytes, schema: pa.Schema) -> tuple[list[str], int]:
+        names, skipped = self.header(data)
+        lacking = misfit(_nulls(names), schema) if names else None
+        if lacking:
+            raise OSError(lacking)
+        return names, skipped
+
+
+def _nulls(names: list[str]) -> pa.Schema:
+    """Columns whose types are not known: null fits all."""
+    return pa.schema([pa.field(name, pa.null()) for name in names])
+
+
+class _Reader:
+    """A file as far as it reached when it was taken, in blocks; `trouble` is what went wrong."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.offset = 0
+        self.trouble = ""
+        self.rest = b""
+        self._raw = 0
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        line, held = 1, bytearray()
+        for chunk in self._chunks():
+            held += chunk
+            if len(held) < size or (cut := held.rfind(b"\n") + 1) == 0:
+                continue
+            data = bytes(held[:cut])
+            del held[:cut]
+            yield Block(data, self.offset, line)
+            line += data.count(b"\n")
+            self.offset += cut
+        data = bytes(held)
+        if self.trouble:
+            # The last line may be cut short and still look whole, so it is not to be trusted.
+            cut = data.rfind(b"\n") + 1
+            data, self.rest = data[:cut], data[cut:]
+        if data:
+            yield Block(data, self.offset, line)
+            self.offset += len(data)
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            with open(self.path, "rb") as raw:
+                there = raw.seek(0, io.SEEK_END)
+                raw.seek(0)
+                limited = _Limited(raw, self.size)
+                yield from _unzipped(limited) if _is_gzip(self.path) else _plain(limited)
+            if there > self.size:
+                self.trouble = f"{there - self.size} bytes came after the file was taken"
+            elif there < self.size:
+                self.trouble = f"{self.size - there} bytes lost: the file was cut"
+        except (*UNREADABLE, zlib.error) as error:
+            refuse_passing(error)
+            self.trouble = f"{reason_of(error)}; what follows in the file is lost"
+
+
+class _Limited(io.RawIOBase):
+    """The beginning of a file: a taken file gives the same events although it grows."""
+
+    def __init__(self, file: io.BufferedReader, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._left)
+        got = self._file.readinto(memoryview(buffer)[:wanted]) if wanted else 0
+        self._left -= got
+        return got
+
+
+def _plain(file: io.RawIOBase) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def _unzipped(file: io.RawIOBase) -> Iterator[bytes]:
+    # read1 hands over what it has before it stumbles over what is broken.
+    with gzip.GzipFile(fileobj=io.BufferedReader(file, _CHUNK)) as stream:
+        while chunk := stream.read1(_CHUNK):
+            yield chunk
+
+
+def _is_gzip(path: str) -> bool:
+    return path.lower().endswith(".gz")
+
+
+def _first_line(path: str) -> bytes:
+    with gzip.open(path) if _is_gzip(path) else open(path, "rb") as file:
+        return file.readline(_CHUNK)
+
+
+def _guess(column: pa.ChunkedArray[Any]) -> pa.DataType:
+    """A type that later lines are likely to fit as well."""
+    kind: pa.DataType = column.type
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind):
+        return TIME
+    if pa.types.is_string(kind) and look_like_times(column.combine_chunks()):
+        return TIME
+    return kind
+
+
+def lines_of(block: bytes) -> tuple[list[bytes], list[int]]:
+    """The lines that are not blank, and the place of each."""
+    lines, places = [], []
+    for place, line in enumerate(block.split(b"\n")):
+        if stripped := line.rstrip(b"\r"):
+            lines.append(stripped)
+            places.append(place)
+    return lines, places

@@ -1,0 +1,1 @@
+"""The pipeline on Apache Spark: the only place that knows pyspark."""

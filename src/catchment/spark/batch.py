@@ -1,0 +1,145 @@
+"""Batch: splits are read and sliced, partials shuffled by key, windows assembled by bucket."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from catchment.engine.binding import columns_of
+from catchment.engine.parcels import unpack_results
+from catchment.errors import SourceError
+from catchment.folder import Folder
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+from catchment.model.settings import column_name, each_its_name
+from catchment.planner import plan as make_plan
+from catchment.sources import source_of
+from catchment.sources.base import Source
+from catchment.spark import frames
+from catchment.spark.results import RunResults
+from catchment.spark.session import cores_of, session, ship
+from catchment.spark.tasks import PARCEL, Assemble, ReadAndSlice, Work
+
+_SPLITS_A_CORE = 2
+"""More shares than cores, so that a slow one holds up little."""
+
+Events = Any
+"""Path or paths, a source, an Arrow table, a pandas or Polars frame, a Spark DataFrame."""
+
+
+def run(
+    events: Events,
+    queries: Query | Iterable[Query],
+    time: str = "ts",
+    spark: SparkSession | None = None,
+    *,
+    buckets: int | None = None,
+) -> RunResults:
+    """Computes all queries over events that are all there: every window is complete.
+
+    Without a session it starts Spark in local mode, on all cores.
+    """
+    given = each_its_name([queries] if isinstance(queries, Query) else queries)
+    made = make_plan(given)
+    time = column_name(time, "time column")
+    spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
+    ship(spark)
+    buckets = buckets or (cores_of(spark) if any(group.by for group in made.groups) else 1)
+    if not isinstance(events, DataFrame) and _is_frame(events):
+        return _run_table(_to_arrow(events), made, time, spark, buckets)
+    if isinstance(events, DataFrame):
+        work, parcels = frames.sliced(events, made, time, buckets)
+    else:
+        work, parcels = _sliced_source(source_of(events), made, time, spark, buckets)
+    return _assembled(work, parcels, spark)
+
+
+def _sliced_source(
+    source: Source, plan: Plan, time: str, spark: SparkSession, buckets: int
+) -> tuple[Work, DataFrame]:
+    source.check()
+    with tempfile.TemporaryDirectory(prefix="catchment-") as home:
+        source.open(Folder(home))
+        try:
+            start = source.start()
+            end = source.bound(start)
+            splits = source.splits(start, end, _SPLITS_A_CORE * cores_of(spark))
+            _none_waiting(source)
+        finally:
+            source.close()
+    work = Work(plan.to_bytes(), source.event_schema(), {"time": time}, buckets)
+    work.engine()  # refuses queries that do not fit the events, before anything is read
+    nodes = {name: number for number, name in enumerate(dict.fromkeys(s.partition for s in splits))}
+    numbered = [(nodes[split.partition], split) for split in splits]
+    columns = needed(plan, time, source.event_schema())
+    task = ReadAndSlice(work, source, numbered, columns, common_condition(plan))
+    numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
+    return work, numbers.mapInArrow(task, PARCEL)
+
+
+def _none_waiting(source: Source) -> None:
+    """A stream waits for files that are not whole; a batch job must not leave them out."""
+    waiting: Callable[[], dict[str, str]] | None = getattr(source, "waiting", None)
+    for path, reason in (waiting() if waiting else {}).items():
+        raise SourceError("a file cannot be read", given=path, hint=reason)
+
+
+def needed(plan: Plan, time: str, schema: pa.Schema) -> list[str]:
+    """The columns that are read, in the events' order."""
+    names = {time}.union(*(columns_of(group) for group in plan.groups))
+    return [name for name in schema.names if name in names]
+
+
+def common_condition(plan: Plan) -> str | None:
+    """A condition that every event of any use meets, if there is one."""
+    selections = {text for group in plan.groups for text in group.selections}
+    if None in selections or not 0 < len(selections) <= 8:
+        return None
+    return " OR ".join(f"({text})" for text in sorted(str(text) for text in selections))
+
+
+def _assembled(work: Work, parcels: DataFrame, spark: SparkSession) -> RunResults:
+    placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
+    rows = placed.mapInArrow(Assemble(work), PARCEL).toArrow()
+    engine = work.engine()
+    parts, counts = [], dict.fromkeys(engine.counts, 0)
+    for body in rows.column("body").to_pylist():
+        results, note = unpack_results(body, engine)
+        parts.append(results)
+        for name, count in note["counts"].items():
+            counts[name] += count
+    parts = parts or [engine.no_results()]
+    return RunResults(parts, list(work.plan.names), counts, spark)
+
+
+def _is_frame(events: Events) -> bool:
+    return isinstance(events, pa.Table | pa.RecordBatch) or hasattr(events, "__arrow_c_stream__")
+
+
+def _to_arrow(events: Events) -> pa.Table:
+    if isinstance(events, pa.Table):
+        return events
+    if isinstance(events, pa.RecordBatch):
+        return pa.Table.from_batches([events])
+    return pa.table(events)
+
+
+def _run_table(
+    table: pa.Table, plan: Plan, time: str, spark: SparkSession, buckets: int
+) -> RunResults:
+    """Executors on this machine map the table from a file; others get it through Spark."""
+    if not spark.sparkContext.master.startswith("local"):
+        work, parcels = frames.sliced(spark.createDataFrame(table), plan, time, buckets)
+        return _assembled(work, parcels, spark)
+    with tempfile.TemporaryDirectory(prefix="catchment-") as folder:
+        path = Path(folder) / "events.arrow"
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1 << 20)
+        work, parcels = _sliced_source(source_of(str(path)), plan, time, spark, buckets)
+        return _assembled(work, parcels, spark)

@@ -1,0 +1,114 @@
+"""Results on their way to the sinks: from executors where a sink can, else through the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from catchment.engine import codec
+from catchment.engine.engine import Engine
+from catchment.engine.parcels import pack_results, unpack_results
+from catchment.engine.results import Results
+from catchment.model.frontier import Frontier
+from catchment.sinks.base import Delivery
+from catchment.spark.planning import Progress
+from catchment.spark.rows import row_of
+from catchment.spark.spec import Control, Spec
+
+COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
+
+
+def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iterator[Any]:
+    """In an executor: writes what it can itself, and passes on what the driver must."""
+    if not len(results):
+        return
+    delivery = delivery_of(spec, control.batch, control.plan, bucket, results)
+    for sink in spec.sinks:
+        if not sink.on_driver:
+            sink.write(delivery)
+    if any(sink.on_driver for sink in spec.sinks):
+        yield row_of(bucket, "results", pack_results(results))
+
+
+def delivery_of(spec: Spec, batch: int, plan: int, bucket: int, results: Results) -> Delivery:
+    queries = spec.plan(plan).queries
+    keys = {name: query.by for name, query in queries.items()}
+    return Delivery(spec.job, batch, bucket, dict(results.items()), keys)
+
+
+class Steward:
+    """On the driver, once a batch: rows set aside, driver sinks, and the progress, in this order.
+
+    All of it may happen again for the same batch, and then does the same. The progress is last:
+    where it is there, all the rest is.
+    """
+
+    def __init__(self, spec: Spec, heard: Callable[[Progress, dict[str, Any]], None]) -> None:
+        self.spec = spec
+        self.heard = heard
+        self._engines: dict[int, Engine] = {}
+
+    def __call__(self, rows: DataFrame, _: int) -> None:
+        reports: list[dict[str, Any]] = []
+        results: list[tuple[int, bytes]] = []
+        aside: dict[str, list[pa.Table]] = {}
+        for row in rows.collect():
+            body = bytes(row.body)
+            if row.kind == "report":
+                reports.append(json.loads(body))
+            elif row.kind == "results":
+                results.append((row.bucket, body))
+            else:
+                meta, tables = codec.unpack(body)
+                aside.setdefault(meta["kind"], []).append(tables["rows"])
+        if not reports:
+            return
+        control = Control.from_dict(reports[0]["control"])
+        self._keep_aside(control, aside)
+        self._deliver(control, results)
+        progress = self._progress(control, reports)
+        progress.save(self.spec)
+        self.heard(progress, {"rows": sum(r["results"] for r in reports), "plan": control.plan})
+
+    def _keep_aside(self, control: Control, aside: dict[str, list[pa.Table]]) -> None:
+        for kind, tables in aside.items():
+            table = pa.concat_tables(tables, promote_options="permissive")
+            folder = self.spec.home.sub("aside").sub(kind)
+            buffer = pa.BufferOutputStream()
+            pq.write_table(table, buffer, compression="zstd")
+            folder.write(f"{control.batch:09d}.parquet", buffer.getvalue().to_pybytes())
+
+    def _deliver(self, control: Control, parcels: list[tuple[int, bytes]]) -> None:
+        for bucket, body in sorted(parcels):
+            results, _ = unpack_results(body, self._engine(control.plan))
+            delivery = delivery_of(self.spec, control.batch, control.plan, bucket, results)
+            for sink in self.spec.sinks:
+                if sink.on_driver:
+                    sink.write(delivery)
+
+    def _engine(self, plan: int) -> Engine:
+        if plan not in self._engines:
+            self._engines = {plan: self.spec.engine(plan)}
+        return self._engines[plan]
+
+    def _progress(self, control: Control, reports: list[dict[str, Any]]) -> Progress:
+        before = dict.fromkeys(COUNTS, 0)
+        if control.batch > 0:
+            before = Progress.load(self.spec, control.batch - 1).counts
+        counts = dict(before)
+        for report in reports:
+            for held in report["counts"]:
+                for name in ("events", "late", "bad", "updates"):
+                    counts[name] += held[name]
+            counts["duplicates"] += report["duplicates"]
+            counts["results"] += report["results"]
+        counts["accepted"] = (
+            counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
+        )
+        frontier = Frontier.from_dict(reports[0]["frontier"])
+        return Progress(control.batch, frontier, counts, control.ended)

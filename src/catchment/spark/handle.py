@@ -1,0 +1,246 @@
+"""A running job in the user's hands."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from catchment.engine.engine import now
+from catchment.errors import CatchmentError, QueryError
+from catchment.job.model import Job as JobModel
+from catchment.model.frontier import EARLIEST
+from catchment.model.query import Query
+from catchment.sinks.memory import Memory
+from catchment.spark.deliver import COUNTS, Steward
+from catchment.spark.planning import Progress
+from catchment.spark.queries import REJECTED, QueryFolder
+from catchment.spark.session import SparkError
+from catchment.spark.spec import Spec
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a job stands. accepted + late + bad + duplicates = events, always."""
+
+    state: str
+    """starting, running, ended, stopped or failed."""
+    job: str
+    batch: int = -1
+    events: int = 0
+    accepted: int = 0
+    late: int = 0
+    bad: int = 0
+    duplicates: int = 0
+    updates: int = 0
+    results: int = 0
+    frontier: int | None = None
+    """Microseconds since 1970."""
+    lag: float | None = None
+    """Seconds from the newest event to the frontier."""
+    rate: float = 0.0
+    """Events a second, over the last batches."""
+    queries: int = 0
+    partitions: dict[str, int | None] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    """Query files that cannot be used, and why."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Files that cannot be read yet, and why."""
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Handle:
+    """A job that runs: look at it, change its queries, stop it."""
+
+    def __init__(self, spec: Spec, spark: SparkSession, job: JobModel) -> None:
+        self.spec = spec
+        self.job = job
+        self.steward = Steward(spec, self._heard)
+        self._spark = spark
+        self._query: StreamingQuery | None = None
+        self._progress: Progress | None = None
+        self._marks: list[tuple[float, int]] = []
+        self._listeners: list[Callable[[Status], None]] = []
+        self._moved = threading.Condition()
+        self._stopped = False
+
+    def attach(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        """How the job stands now."""
+        progress = self._progress
+        base: dict[str, Any] = {"state": self._state(), "job": self.spec.job}
+        base["error"] = self._error()
+        base["rejected"] = self._noted(REJECTED)
+        base["waiting"] = self._noted("source/waiting.json")
+        base["queries"] = len(self.queries())
+        if progress is None:
+            return Status(**base)
+        frontier = progress.frontier
+        known = frontier.value > EARLIEST
+        newest = {name: t for name, (t, _) in frontier.partitions.items()}
+        return Status(
+            **base, batch=progress.batch, **{name: progress.counts[name] for name in COUNTS},
+            frontier=frontier.value if known else None,
+            lag=(frontier.newest - frontier.value) / 1e6 if known else None,
+            rate=self._rate(), partitions=newest,
+        )  # fmt: skip
+
+    def _noted(self, name: str) -> dict[str, str]:
+        folder, _, file = name.rpartition("/")
+        home = self.spec.home.sub(folder) if folder else self.spec.home
+        held: dict[str, str] = json.loads(home.read(file) or b"{}")
+        return held
+
+    def _state(self) -> str:
+        if self._query is None:
+            return "starting"
+        if self._query.exception() is not None:
+            return "failed"
+        if self._progress is not None and self._progress.ended:
+            return "ended"
+        if not self._query.isActive:
+            return "stopped"
+        return "running" if self._progress is not None else "starting"
+
+    def _error(self) -> str | None:
+        failure = None if self._query is None else self._query.exception()
+        return None if failure is None else told(failure)
+
+    def _rate(self) -> float:
+        if len(self._marks) < 2:
+            return 0.0
+        (t0, n0), (t1, n1) = self._marks[0], self._marks[-1]
+        return (n1 - n0) / max(t1 - t0, 1e-9)
+
+    @property
+    def results(self) -> Mapping[str, pa.Table]:
+        """The results that came to memory, by query; needs the sink `memory` (the default)."""
+        memory = next((sink for sink in self.spec.sinks if isinstance(sink, Memory)), None)
+        if memory is None:
+            raise QueryError(
+                "this job keeps no results in memory", given=[s.type for s in self.spec.sinks],
+                hint="add the sink {type: memory}, or read them where they were written",
+            )  # fmt: skip
+        return _InMemory(memory, self.queries())
+
+    def _heard(self, progress: Progress, _: dict[str, Any]) -> None:
+        with self._moved:
+            self._progress = progress
+            self._marks = [*self._marks[-9:], (time.monotonic(), progress.counts["events"])]
+            self._moved.notify_all()
+        for listener in self._listeners:
+            listener(self.status)
+
+    def watch(self, listener: Callable[[Status], None]) -> None:
+        """Calls back after each batch."""
+        self._listeners.append(listener)
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def queries(self) -> dict[str, Query]:
+        """The queries asked for, by name."""
+        return QueryFolder(self.spec.home).read()[0]
+
+    def add_query(self, query: Query) -> None:
+        """Adds a query with the next batch; kept slices answer it from where they serve."""
+        if not isinstance(query, Query):
+            raise QueryError("not a query", given=repr(query), hint="try ct.Query(...)")
+        self.check(query)
+        QueryFolder(self.spec.home).add(query)
+
+    def check(self, query: Query) -> None:
+        """Refuses a query that does not fit the events."""
+        from catchment.engine.binding import bind_types
+        from catchment.planner import plan
+
+        bind_types(plan([query]), self.spec.schema, self.spec.time)
+
+    def remove_query(self, name: str) -> None:
+        """Removes a query with the next batch: its open windows give no results any more."""
+        QueryFolder(self.spec.home).remove(name)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Waits until the job has ended, stopped or failed, or for so many seconds."""
+        assert self._query is not None
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._query.isActive and (until is None or time.monotonic() < until):
+            if self._progress is not None and self._progress.ended:
+                self.stop()
+                break
+            with self._moved:
+                self._moved.wait(0.2)
+        failure = self._query.exception()
+        if failure is not None:
+            raise SparkError("the job failed", hint=told(failure)) from failure
+        return self.status
+
+    def stop(self) -> Status:
+        """Stops after the batch at hand; started again, the job goes on from there."""
+        assert self._query is not None
+        if self._query.isActive:
+            self._query.stop()
+        for sink in self.spec.sinks:
+            sink.close()
+        return self.status
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def told(failure: PySparkException) -> str:
+    """What really went wrong, out of a stack of wrappers: our own error's sentence if there is."""
+    text = str(failure)
+    for line in text.splitlines():
+        head, _, rest = line.strip().partition(": ")
+        name = head.rsplit(".", 1)[-1]
+        if name.endswith("Error") and head.startswith("catchment."):
+            return rest
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line or "Exception" in line]
+    return (errors[-1] if errors else lines[0] if lines else "unknown")[:500]
+
+
+class _InMemory(Mapping[str, pa.Table]):
+    def __init__(self, memory: Memory, queries: Mapping[str, Query]) -> None:
+        self._memory = memory
+        self._names = list(queries)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._names and name not in self._memory.queries():
+            raise QueryError("no such query", given=name)
+        return self._memory.results(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def idle_seconds(since: int) -> float:
+    """Seconds since a time of the wall clock."""
+    return (now() - since) / 1e6
+
+
+__all__ = ["CatchmentError", "Handle", "Status", "told"]

@@ -1,0 +1,130 @@
+"""Planning the next batch, on the driver: how far to read, by which plan, from which frontier.
+
+All that a batch depends on is in its offset, which Spark writes down before the batch runs. So a
+batch that runs again after a crash does the same, whatever has changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from catchment.engine.engine import now
+from catchment.errors import StateError
+from catchment.model.frontier import Frontier
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+from catchment.planner import replan
+from catchment.sources.base import Split
+from catchment.spark.queries import Queries
+from catchment.spark.spec import Control, Planned, Spec
+
+Offset = dict[str, Any]
+
+_TICK = 1_000_000
+"""How often windows by the wall clock are looked after while no events come, in microseconds."""
+
+
+class Planner:
+    """Plans batches. The offset is the source's position and the control of the batch."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.source = spec.source
+        self.source.open(spec.home.sub("source"))
+        self.queries = Queries(spec)
+        self.until_now = False
+        self._bound: dict[str, Any] | None = None
+
+    def first(self) -> Offset:
+        """Before the first batch. The plan of batch 0 was made when the job was."""
+        known = Frontier().knowing(self.source.partitions(self.source.start()), now())
+        control = Control(batch=-1, plan=0, now=now(), ended=False, frontier=known)
+        return {"at": self.source.start(), **control.to_dict()}
+
+    def next(self, start: Offset) -> Offset:
+        """The offset of the next batch; the same as before when there is nothing to do."""
+        before = Control.from_dict(start)
+        if before.ended:
+            return start
+        if self.until_now and self._bound is None:
+            self._bound = self.source.bound(start["at"])
+        at = self.source.latest(start["at"], self._bound)
+        frontier = self._frontier(before)
+        plan = self.queries.changed(before.plan)
+        ended = at == start["at"] and self.source.ended(at)
+        clock = max(now(), before.now)
+        moved = at != start["at"] or plan != before.plan or ended
+        if not moved and not self._due(before, frontier, clock):
+            return start
+        names = [*self.source.partitions(at)]
+        names += [s.partition for s in self.source.splits(start["at"], at, self.spec.parallel)]
+        frontier = frontier.knowing(names, clock)
+        control = Control(before.batch + 1, plan, clock, ended, frontier)
+        return {"at": at, **control.to_dict()}
+
+    def _frontier(self, before: Control) -> Frontier:
+        """The frontier after the batch before, which the driver wrote down before it committed."""
+        if before.batch < 0:
+            return before.frontier
+        return Progress.load(self.spec, before.batch).frontier
+
+    def _due(self, before: Control, frontier: Frontier, clock: int) -> bool:
+        """Whether time alone changes something: a partition gone idle, windows by the clock."""
+        spec = self.spec
+        if frontier.after({}, clock, spec.lateness, spec.idle).value > frontier.value:
+            return True
+        by_clock = any(g.measure == "processing" for g in spec.plan(before.plan).plan.groups)
+        return by_clock and clock - before.now >= _TICK
+
+    def splits(self, start: Offset, end: Offset) -> list[tuple[int, Split | None]]:
+        """What the batch reads, each with the number of its partition; at least one, if empty."""
+        frontier = Control.from_dict(end).frontier
+        found = self.source.splits(start["at"], end["at"], self.spec.parallel)
+        return [(frontier.number(s.partition), s) for s in found] or [(0, None)]
+
+    def commit(self, end: Offset) -> None:
+        self.source.commit(end["at"])
+
+
+class Progress:
+    """What is known after a batch, kept in the job's home."""
+
+    def __init__(self, batch: int, frontier: Frontier, counts: dict[str, int], ended: bool) -> None:
+        self.batch = batch
+        self.frontier = frontier
+        self.counts = counts
+        self.ended = ended
+
+    @classmethod
+    def load(cls, spec: Spec, batch: int) -> Progress:
+        data = spec.home.sub("progress").read(f"{batch:09d}.json")
+        if data is None:
+            raise StateError(
+                "the progress of a batch is missing", given=f"{spec.home.uri}/progress/{batch:09d}",
+                hint="the job's folder was changed by hand, or is of another job",
+            )  # fmt: skip
+        held = json.loads(data)
+        return cls(
+            held["batch"], Frontier.from_dict(held["frontier"]), held["counts"], held["ended"]
+        )
+
+    def save(self, spec: Spec) -> None:
+        held = {
+            "batch": self.batch, "frontier": self.frontier.to_dict(), "counts": self.counts,
+            "ended": self.ended,
+        }  # fmt: skip
+        folder = spec.home.sub("progress")
+        folder.write(f"{self.batch:09d}.json", json.dumps(held).encode())
+        folder.remove(f"{self.batch - _KEPT:09d}.json")
+
+
+_KEPT = 200
+"""Progress of so many batches is kept: more than Spark may ask to run again."""
+
+
+def first_plan(spec: Spec, queries: list[Query]) -> None:
+    """Writes the plan of the first batch."""
+    made, lineage = replan(Plan(), queries, spec.rate)
+    planned = Planned(made, lineage, {query.name: query for query in queries})
+    spec.home.sub("plans").write(f"{0:09d}", planned.to_bytes())

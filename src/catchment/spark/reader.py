@@ -1,0 +1,169 @@
+"""The Python data source through which Spark reads: its readers yield partials, not events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from catchment.engine import codec
+from catchment.engine.cutter import Cutter
+from catchment.engine.parcels import pack_partials, share_out
+from catchment.planner.edges import EARLIEST
+from catchment.sources.base import Piece, Split
+from catchment.spark.planning import Offset, Planner
+from catchment.spark.spec import Control, Spec
+from catchment.spark.tasks import PARCEL, parcel
+
+NAME = "catchment"
+
+_CUTTERS: dict[tuple[str, int], Cutter] = {}
+"""One for the plan in use; binding a plan to columns takes longer than a small batch."""
+
+
+class PartialsSource(DataSource):
+    """Events of a job's source, as partials."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return PARCEL
+
+    def streamReader(self, schema: StructType) -> PartialsReader:  # noqa: N802
+        return PartialsReader(str(self.options["spec"]))
+
+
+class Share(InputPartition):
+    """A split and what its batch is told."""
+
+    def __init__(self, number: int, node: int, split: Split | None, control: dict[str, Any]):
+        super().__init__((number, node, split, control))
+
+
+class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans on the driver, reads in executors."""
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        self._planner: Planner | None = None
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(Spec.from_text(self.spec))
+        return self._planner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "_planner": None}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return self.planner.first()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        return self.planner.next(start)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.planner.until_now = True
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        control = {name: value for name, value in end.items() if name != "at"}
+        shares = self.planner.splits(start, end)
+        return [Share(n, node, split, control) for n, (node, split) in enumerate(shares)]
+
+    def commit(self, end: Offset) -> None:
+        self.planner.commit(end)
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.source.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        number, node, split, control = partition.value
+        reading = Reading(Spec.from_text(self.spec), Control.from_dict(control), number, node)
+        yield parcel(reading.rows(split))
+
+
+@dataclass
+class Reading:
+    """Reads one split of a batch: slices what is on time, sets the rest aside, counts all."""
+
+    spec: Spec
+    control: Control
+    number: int
+    node: int
+
+    def rows(self, split: Split | None) -> list[tuple[int, bytes]]:
+        cutter = self._cutter()
+        aside = [] if split is None else self._read(cutter, split)
+        partition = None if split is None else split.partition
+        newest = cutter.newest if cutter.newest > EARLIEST else None
+        plan = self.spec.plan(self.control.plan).plan
+        shares = share_out(cutter.take(self.number), plan, self.spec.buckets)
+        note = {
+            "control": self.control.to_dict(), "number": self.number,
+            "partition": partition, "newest": newest,
+        }  # fmt: skip
+        counted = note | {"counts": self._counts(cutter, aside)}
+        # Every bucket hears of every split: so each knows the frontier without asking.
+        made = [
+            (label, pack_partials(shares.get(bucket, {}), note if bucket else counted))
+            for bucket, label in enumerate(self.spec.labels)
+        ]
+        return made + [(self.spec.labels[0], body) for body in self._set_aside(cutter, aside)]
+
+    def _cutter(self) -> Cutter:
+        key = (self.spec.job, self.control.plan)
+        if key not in _CUTTERS:
+            _CUTTERS.clear()
+            _CUTTERS[key] = self.spec.cutter(self.control.plan)
+        cutter = _CUTTERS[key]
+        cutter.reset(self.node, self.control.frontier.value)
+        cutter.clock = lambda: self.control.now
+        if self.spec.ahead is not None:
+            cutter.ceiling = self.control.now + self.spec.ahead
+        return cutter
+
+    def _read(self, cutter: Cutter, split: Split) -> list[pa.Table]:
+        arrival = split.arrival
+        aside = []
+        columns = None if self.spec.late == "collect" else self._columns(cutter)
+        for piece in self.spec.source.read(split, columns, None):
+            arrival = arrival if piece.arrival is None else piece.arrival
+            self._take(cutter, piece, arrival, aside)
+            arrival += piece.events.num_rows
+        return aside
+
+    def _take(self, cutter: Cutter, piece: Piece, arrival: int, aside: list[pa.Table]) -> None:
+        cutter.cut(piece.events, arrival)
+        if piece.bad is not None and piece.bad.num_rows:
+            aside.append(piece.bad)
+
+    def _columns(self, cutter: Cutter) -> list[str]:
+        needed = cutter.needed | {self.spec.time}
+        return [name for name in self.spec.schema.names if name in needed]
+
+    def _counts(self, cutter: Cutter, aside: list[pa.Table]) -> dict[str, int]:
+        unread = sum(table.num_rows for table in aside)
+        counts = dict(cutter.counts)
+        counts["events"] += unread
+        counts["bad"] += unread
+        return counts
+
+    def _set_aside(self, cutter: Cutter, aside: list[pa.Table]) -> list[bytes]:
+        bodies = [_parcel("unread", table) for table in aside]
+        if (bad := cutter.take_bad()) is not None:
+            bodies.append(_parcel("bad", bad))
+        if (late := cutter.take_late()) is not None:
+            bodies.append(_parcel("late", late))
+        return bodies
+
+
+def _parcel(kind: str, table: pa.Table) -> bytes:
+    return codec.pack({"kind": kind}, {"rows": table})

@@ -1,0 +1,62 @@
+"""The results of a batch job: a table per query, made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from catchment.engine.results import Results
+from catchment.errors import QueryError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+class RunResults(Mapping[str, pa.Table]):
+    """Query name to its results as an Arrow table, sorted by window and key."""
+
+    def __init__(
+        self, parts: list[Results], names: list[str], counts: dict[str, int], spark: SparkSession
+    ) -> None:
+        self._parts = parts
+        self._names = names
+        self._spark = spark
+        self.counts = counts
+        """Events read, accepted, bad and duplicates; result rows."""
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._names:
+            raise QueryError("no such query", given=name, hint=did_you_mean(name, self._names))
+        table = pa.concat_tables([part[name] for part in self._parts])
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        order = ["window_start", "window_end", *keys]
+        sortable = [n for n in order if not pa.types.is_nested(table.schema.field(n).type)]
+        return table.take(pc.sort_indices(table, [(n, "ascending") for n in sortable]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def rows(self) -> int:
+        """Result rows of all queries together, without making their tables."""
+        return sum(part.rows() for part in self._parts)
+
+    def to_pandas(self, name: str) -> pd.DataFrame:
+        return self[name].to_pandas()
+
+    def to_polars(self, name: str) -> pl.DataFrame:
+        import polars
+
+        made: Any = polars.from_arrow(self[name])
+        return made
+
+    def spark(self, name: str) -> DataFrame:
+        """A query's results as a Spark DataFrame."""
+        return self._spark.createDataFrame(self[name])

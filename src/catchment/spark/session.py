@@ -1,0 +1,118 @@
+"""A Spark session with sound defaults, and how our code reaches its executors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from catchment import errors
+from catchment.errors import CatchmentError
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class SparkError(CatchmentError, RuntimeError):
+    """Spark cannot be started or used."""
+
+
+def log_file() -> Path:
+    """Where the logs of a session that we start go."""
+    return Path(tempfile.gettempdir()) / f"catchment-spark-{os.getpid()}.log"
+
+
+def settings(cores: int | None = None) -> dict[str, str]:
+    """What a session of ours is started with."""
+    log4j = Path(__file__).with_name("log4j2.properties")
+    java = f"-Dlog4j2.configurationFile=file:{log4j} -Dcatchment.log={log_file()}"
+    return {
+        "spark.master": f"local[{cores or '*'}]",
+        "spark.app.name": "catchment",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": java,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+        **streaming(),
+    }
+
+
+def streaming() -> dict[str, str]:
+    """What streaming jobs need of a session, whoever started it."""
+    return {
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # The frontier is ours: a batch without new data has nothing to do.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    }
+
+
+def session(cores: int | None = None, **options: str) -> SparkSession:
+    """The session there is, or a new local one on all cores (or so many)."""
+    active = SparkSession.getActiveSession()
+    if active is not None and cores is None and not options:
+        return active
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+    if shutil.which(str(java)) is None:
+        raise SparkError(
+            "Spark needs Java 17 or later, and none was found", given=java,
+            hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless) "
+            "or set JAVA_HOME",
+        )  # fmt: skip
+    # Workers must run what we run, or they would unpickle with another Python.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder
+    for key, value in (settings(cores) | options).items():
+        builder = builder.config(key, value)
+    with _errors_to(log_file()):
+        made: SparkSession = builder.getOrCreate()
+    return made
+
+
+@contextlib.contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """The JVM, and its workers, take their standard error from us: here it is the log."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(log, 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(log)
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    return max(1, int(spark.sparkContext.defaultParallelism))
+
+
+def ship(spark: SparkSession) -> None:
+    """Brings this package to executors on other machines, where nobody installed it."""
+    context = spark.sparkContext
+    if context.master.startswith("local"):
+        return
+    name = "catchment-package.zip"
+    if any(path.endswith(name) for path in context.listFiles):
+        return
+    archive = Path(tempfile.mkdtemp(prefix="catchment-")) / name
+    root = Path(errors.__file__).parent
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                made.write(path, Path("catchment") / path.relative_to(root))
+    context.addPyFile(str(archive))

@@ -1,0 +1,137 @@
+"""What a streaming job is: all that driver and executors must agree on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from catchment.engine.cutter import Cutter
+from catchment.engine.engine import Engine
+from catchment.errors import StateError
+from catchment.folder import Folder
+from catchment.functions.user import define_all, defined
+from catchment.model.frontier import Frontier
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+from catchment.operators.user import Monoid
+from catchment.sinks.base import Sink
+from catchment.sources.base import Source
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A streaming job. Its home holds plans, progress, queries and the source's notes."""
+
+    job: str
+    """A name and some random letters, the same over restarts."""
+    home: Folder
+    source: Source
+    sinks: tuple[Sink, ...]
+    schema: pa.Schema
+    time: str
+    late: str
+    keep: int | None
+    lateness: int
+    idle: int | None
+    ahead: int | None
+    buckets: int
+    labels: tuple[int, ...]
+    """A grouping key for each bucket that Spark puts into a partition of its own."""
+    parallel: int
+    rate: float
+    functions: dict[str, Monoid] = field(default_factory=defined)
+
+    def to_text(self) -> str:
+        return base64.b64encode(cloudpickle.dumps(self)).decode()
+
+    @staticmethod
+    def from_text(text: str) -> Spec:
+        spec: Spec = _read(text)
+        return spec
+
+    def options(self) -> dict[str, Any]:
+        """How events are treated, for engines."""
+        keep = {} if self.keep is None else {"keep": f"{self.keep}us"}
+        return {"time": self.time, "late": self.late, "rate": self.rate, **keep}
+
+    def engine(self, version: int) -> Engine:
+        return Engine([], plan=self.plan(version).plan, schema=self.schema, **self.options())
+
+    def cutter(self, version: int) -> Cutter:
+        return Cutter(self.plan(version).plan, self.schema, **self.options())
+
+    def plan(self, version: int) -> Planned:
+        define_all(self.functions)
+        return _planned(self.home.uri, version)
+
+
+@lru_cache(maxsize=4)
+def _read(text: str) -> Any:
+    return cloudpickle.loads(base64.b64decode(text))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A version of the plan, and which groups of the version before its groups continue."""
+
+    plan: Plan
+    lineage: dict[int, int]
+    queries: dict[str, Query]
+
+    def to_bytes(self) -> bytes:
+        lineage = {str(new): old for new, old in self.lineage.items()}
+        queries = [query.to_dict() for query in self.queries.values()]
+        head = json.dumps({"lineage": lineage, "queries": queries}).encode()
+        return head + b"\n" + self.plan.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Planned:
+        text, _, body = data.partition(b"\n")
+        head = json.loads(text)
+        queries = [Query.from_dict(query) for query in head["queries"]]
+        lineage = {int(new): old for new, old in head["lineage"].items()}
+        return cls(Plan.from_bytes(body), lineage, {query.name: query for query in queries})
+
+
+@lru_cache(maxsize=8)
+def _planned(home: str, version: int) -> Planned:
+    data = Folder(home).sub("plans").read(f"{version:09d}")
+    if data is None:
+        raise StateError(
+            "a plan of this job is missing", given=f"{home}/plans/{version:09d}",
+            hint="the checkpoint must be on storage that driver and executors all reach",
+        )  # fmt: skip
+    return Planned.from_bytes(data)
+
+
+def forget_plans() -> None:
+    """Reads plans anew when they are asked for again."""
+    _planned.cache_clear()
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a batch is told, as the offset says: the same at every attempt."""
+
+    batch: int
+    plan: int
+    now: int
+    ended: bool
+    frontier: Frontier
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
+            "frontier": self.frontier.to_dict(),
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Control:
+        frontier = Frontier.from_dict(data["frontier"])
+        return cls(data["batch"], data["plan"], data["now"], data["ended"], frontier)

@@ -1,0 +1,244 @@
+"""The state of a bucket of keys in Spark's state store, and its step from batch to batch.
+
+What is kept is a log: the partials of each batch as they came, in columns, behind a snapshot of
+the engine. The engine itself stays in the worker's memory; a worker that does not have it, or has
+an older one, reads the log from where it stands. So a batch writes what is new, not all there is.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from catchment.engine import codec
+from catchment.engine.engine import Engine
+from catchment.engine.parcels import pack_partials, unpack_partials
+from catchment.engine.partials import Partials
+from catchment.engine.results import Results
+from catchment.planner.edges import LATEST
+from catchment.spark.deliver import deliver
+from catchment.spark.rows import row_of
+from catchment.spark.spec import Control, Spec
+
+_CHUNK = 4 << 20
+"""A snapshot is kept in values of this many bytes."""
+_SHORTEST = 4 << 20
+"""A log shorter than this is never worth a snapshot."""
+
+
+@dataclass
+class Held:
+    """An engine and the log entry it has come to."""
+
+    tag: str
+    plan: int
+    engine: Engine
+
+
+_HELD: dict[tuple[str, int], Held] = {}
+"""Engines in this worker's memory, by job and bucket."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one batch does to a bucket: all that its results depend on."""
+
+    partials: Partials
+    plan: int
+    frontier: int
+    now: int
+    ended: bool
+
+    def to_bytes(self) -> bytes:
+        note = {"plan": self.plan, "frontier": self.frontier, "now": self.now, "ended": self.ended}
+        return pack_partials(self.partials, note, "lz4")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Step:
+        partials, note = unpack_partials(data)
+        return cls(partials, note["plan"], note["frontier"], note["now"], note["ended"])
+
+
+class Log:
+    """The state store's side: numbered entries behind a snapshot, and where it ends."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self.head = handle.getValueState("head", "note string")
+        self.entries = handle.getMapState("entries", "n bigint", "tag string, body binary")
+        self.base = handle.getMapState("base", "n bigint", "body binary")
+
+    def read_head(self) -> dict[str, Any] | None:
+        if not self.head.exists():
+            return None
+        held: dict[str, Any] = json.loads(self.head.get()[0])
+        return held
+
+    def entry(self, n: int) -> tuple[str, bytes]:
+        tag, body = self.entries.getValue((n,))
+        return tag, bytes(body)
+
+    def snapshot(self, chunks: int) -> bytes:
+        return b"".join(bytes(self.base.getValue((n,))[0]) for n in range(chunks))
+
+
+def step(spec: Spec, held: Held, move: Step) -> Results:
+    """Takes a batch into a bucket's engine: the windows now complete."""
+    while held.plan < move.plan:
+        held.plan += 1
+        planned = spec.plan(held.plan)
+        held.engine.clock = lambda: move.now
+        held.engine.follow(planned.plan, planned.lineage)
+    held.engine.clock = lambda: move.now
+    held.engine.absorb(move.partials)
+    if move.ended:
+        return held.engine.close()
+    return held.engine.advance(min(move.frontier, LATEST - 1))
+
+
+class Keeper:
+    """Brings a bucket's engine to where the state store is, and the store to where it goes."""
+
+    def __init__(self, spec: Spec, bucket: int, log: Log) -> None:
+        self.spec = spec
+        self.key = (spec.job, bucket)
+        self.log = log
+        self.head = log.read_head()
+
+    def load(self, plan: int) -> Held:
+        """The engine as it was after the last batch that was committed."""
+        held = _HELD.pop(self.key, None)
+        if self.head is None:
+            return Held("", plan, self.spec.engine(plan))
+        if held is not None and held.tag == self.head["tag"]:
+            return held
+        entries = [self.log.entry(n) for n in range(self.head["first"], self.head["next"])]
+        tags = [tag for tag, _ in entries]
+        if held is not None and held.tag in tags:
+            entries = entries[tags.index(held.tag) + 1 :]
+        else:
+            held = self._restored()
+        for tag, body in entries:
+            step(self.spec, held, Step.from_bytes(body))
+            held.tag = tag
+        return held
+
+    def _restored(self) -> Held:
+        assert self.head is not None
+        plan = self.head["plan"]
+        if not self.head["chunks"]:
+            return Held("", plan, self.spec.engine(plan))
+        blob = self.log.snapshot(self.head["chunks"])
+        return Held(self.head["base"], plan, Engine.restore(blob))
+
+    def save(self, held: Held, move: Step, began: int) -> None:
+        """Writes the batch down, or the whole engine when the log has grown longer than that."""
+        held.tag = uuid.uuid4().hex
+        body = move.to_bytes()
+        head = self.head or {
+            "first": 0, "next": 0, "bytes": 0, "chunks": 0, "size": 0, "plan": began, "base": "",
+        }  # fmt: skip
+        if head["bytes"] + len(body) > max(_SHORTEST, head["size"]):
+            head = self._compact(held, head)
+        else:
+            self.log.entries.updateValue((head["next"],), (held.tag, body))
+            head = head | {"next": head["next"] + 1, "bytes": head["bytes"] + len(body)}
+        self.log.head.update((json.dumps(head | {"tag": held.tag}),))
+        _HELD[self.key] = held
+
+    def _compact(self, held: Held, head: dict[str, Any]) -> dict[str, Any]:
+        blob = held.engine.snapshot()
+        chunks = [blob[at : at + _CHUNK] for at in range(0, len(blob), _CHUNK)]
+        for n, chunk in enumerate(chunks):
+            self.log.base.updateValue((n,), (chunk,))
+        for n in range(len(chunks), head["chunks"]):
+            self.log.base.removeKey((n,))
+        for n in range(head["first"], head["next"]):
+            self.log.entries.removeKey((n,))
+        return head | {
+            "first": head["next"], "bytes": 0, "chunks": len(chunks), "size": len(blob),
+            "plan": held.plan, "base": held.tag,
+        }  # fmt: skip
+
+
+class Bucket(StatefulProcessor):
+    """One batch of one bucket: heartbeats give the frontier, partials the windows."""
+
+    def __init__(self, spec: str) -> None:
+        self._spec = spec
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.spec = Spec.from_text(self._spec)
+        self.log = Log(handle)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        bucket = self.spec.labels.index(key[0])
+        slices: list[tuple[Partials, dict[str, Any]]] = []
+        for row in rows:
+            partials, note = _read(bytes(row.body))
+            if note is None:
+                yield row_of(bucket, "aside", bytes(row.body))
+            else:
+                slices.append((partials, note))
+        # In the order of splits, so that sums of floats come out the same every time.
+        slices.sort(key=lambda part: part[1]["number"])
+        control = Control.from_dict(slices[0][1]["control"])
+        heard = heartbeats([note for _, note in slices])
+        frontier = control.frontier.after(heard, control.now, self.spec.lateness, self.spec.idle)
+        move = Step(
+            _joined([partials for partials, _ in slices]), control.plan, frontier.value,
+            control.now, control.ended,
+        )  # fmt: skip
+        keeper = Keeper(self.spec, bucket, self.log)
+        held = keeper.load(control.plan)
+        repeats = held.engine.counts["duplicates"]
+        results = step(self.spec, held, move)
+        yield from deliver(self.spec, control, bucket, results)
+        keeper.save(held, move, control.plan)
+        report = {
+            "bucket": bucket, "frontier": frontier.to_dict(), "results": results.rows(),
+            "duplicates": held.engine.counts["duplicates"] - repeats,
+            "counts": [note["counts"] for _, note in slices if "counts" in note],
+            "control": control.to_dict(),
+        }  # fmt: skip
+        yield row_of(bucket, "report", json.dumps(report).encode())
+
+    def close(self) -> None:
+        return None
+
+
+def _read(body: bytes) -> tuple[Partials, dict[str, Any] | None]:
+    """Partials and their note, or no note for rows set aside."""
+    meta, tables = codec.unpack(body)
+    if "kind" in meta:
+        return {}, None
+    return {int(id): table for id, table in tables.items()}, meta
+
+
+def heartbeats(notes: list[dict[str, Any]]) -> dict[str, int]:
+    """The newest time of each partition heard of."""
+    heard: dict[str, int] = {}
+    for note in notes:
+        if note["partition"] is not None and note["newest"] is not None:
+            heard[note["partition"]] = max(
+                heard.get(note["partition"], note["newest"]), note["newest"]
+            )
+    return heard
+
+
+def _joined(parts: list[Partials]) -> Partials:
+    found: dict[int, list[pa.Table]] = {}
+    for partials in parts:
+        for id, table in partials.items():
+            found.setdefault(id, []).append(table)
+    return {
+        id: tables[0]
+        if len(tables) == 1
+        else pa.concat_tables(tables, promote_options="permissive")
+        for id, tables in found.items()
+    }

@@ -1,0 +1,126 @@
+"""What executors do: read and slice a split, assemble a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.engine.cutter import Cutter
+from catchment.engine.engine import Engine
+from catchment.engine.parcels import pack_partials, pack_results, share_out, unpack_partials
+from catchment.functions.user import define_all, defined
+from catchment.model.plan import Plan
+from catchment.operators.user import Monoid
+from catchment.sources.base import Source, Split
+
+PARCEL = "bucket int, body binary"
+"""The rows that travel through Spark: a bucket of keys, and partials or results as bytes."""
+
+_KNOWN: dict[bytes, Plan] = {}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task must know: the plan, the columns of events, and how to treat them."""
+
+    plan_bytes: bytes
+    schema: pa.Schema
+    options: dict[str, Any]
+    buckets: int
+    functions: dict[str, Monoid] = field(default_factory=defined)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan; read once in each process."""
+        define_all(self.functions)
+        if self.plan_bytes not in _KNOWN:
+            _KNOWN.clear()
+            _KNOWN[self.plan_bytes] = Plan.from_bytes(self.plan_bytes)
+        return _KNOWN[self.plan_bytes]
+
+    def cutter(self, node: int = 0) -> Cutter:
+        return Cutter(self.plan, self.schema, node=node, **self.options)
+
+    def engine(self) -> Engine:
+        return Engine([], plan=self.plan, schema=self.schema, **self.options)
+
+
+def parcel(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
+    """Rows on their way through Spark."""
+    buckets, bodies = [bucket for bucket, _ in rows], [body for _, body in rows]
+    columns = [pa.array(buckets, pa.int32()), pa.array(bodies, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "body"])
+
+
+def bodies(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    """The rows of parcels."""
+    for batch in batches:
+        yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+
+@dataclass(frozen=True)
+class ReadAndSlice:
+    """Reads the splits whose numbers it is given, and gives their partials by bucket."""
+
+    work: Work
+    source: Source
+    splits: list[tuple[int, Split]]
+    """With the number of each one's partition among all."""
+    columns: list[str]
+    where: str | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield parcel(self._split(*self.splits[number], number))
+
+    def _split(self, node: int, split: Split, number: int) -> list[tuple[int, bytes]]:
+        cutter = self.work.cutter(node)
+        arrival = split.arrival
+        for piece in self.source.read(split, self.columns, self.where):
+            arrival = arrival if piece.arrival is None else piece.arrival
+            cutter.cut(piece.events, arrival)
+            arrival += piece.events.num_rows
+        return by_bucket(self.work, cutter, number, {})
+
+
+def by_bucket(
+    work: Work, cutter: Cutter, number: int, note: dict[str, Any]
+) -> list[tuple[int, bytes]]:
+    """What a cutter holds, packed by bucket; one bucket gets the counts."""
+    shares = share_out(cutter.take(number), work.plan, work.buckets)
+    note = note | {"number": number}
+    first = note | {"counts": cutter.counts}
+    return [
+        (bucket, pack_partials(shares.get(bucket, {}), note if bucket else first))
+        for bucket in range(work.buckets)
+        if bucket == 0 or bucket in shares
+    ]
+
+
+@dataclass(frozen=True)
+class Assemble:
+    """Takes all partials of its buckets, and gives the results of all windows."""
+
+    work: Work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        engines: dict[int, list[tuple[int, bytes]]] = {}
+        for bucket, body in bodies(batches):
+            engines.setdefault(bucket, []).append((0, body))
+        for bucket, held in engines.items():
+            yield parcel([(bucket, self._bucket([body for _, body in held]))])
+
+    def _bucket(self, held: list[bytes]) -> bytes:
+        engine = self.work.engine()
+        # In the order of splits, so that sums of floats come out the same every time.
+        unpacked = sorted((unpack_partials(body) for body in held), key=lambda p: p[1]["number"])
+        for partials, note in unpacked:
+            engine.absorb(partials)
+            for name, count in note.get("counts", {}).items():
+                engine.counts[name] += count
+        results = engine.close()
+        return pack_results(results, {"counts": engine.counts})

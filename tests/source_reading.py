@@ -1,0 +1,60 @@
+"""Reading sources as a runtime does: plan on the driver, pickle, read in executors."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.folder import Folder
+from catchment.sources.base import BAD, Position, Source, Split
+
+
+def opened(source: Any, home: Path) -> Any:
+    source.open(Folder(str(home)))
+    return source
+
+
+def read_split(
+    source: Source, split: Split, columns: list[str] | None = None, where: str | None = None
+) -> tuple[list[pa.Table], list[int], pa.Table]:
+    """The tables of a split, their arrivals, and what was set aside; read by a copy."""
+    copy = pickle.loads(pickle.dumps(source))
+    split = pickle.loads(pickle.dumps(split))
+    tables, arrivals, bad = [], [], [BAD.empty_table()]
+    expected = split.arrival
+    for piece in copy.read(split, columns, where):
+        at = expected if piece.arrival is None else piece.arrival
+        assert at >= expected, "places must grow"
+        expected = at + piece.events.num_rows
+        tables.append(piece.events)
+        arrivals.extend(range(at, expected))
+        if piece.bad is not None:
+            assert piece.bad.schema == BAD
+            bad.append(piece.bad)
+    return tables, arrivals, pa.concat_tables(bad)
+
+
+def read_between(
+    source: Source, start: Position, end: Position, parallel: int = 2, **options: Any
+) -> tuple[pa.Table, pa.Table]:
+    """All events between two positions, and what was set aside."""
+    tables, bad = [source.event_schema().empty_table()], [BAD.empty_table()]
+    if options.get("columns"):
+        tables = [tables[0].select(options["columns"])]
+    for split in source.splits(start, end, parallel):
+        found, _, aside = read_split(source, split, **options)
+        tables += found
+        bad.append(aside)
+    return pa.concat_tables(tables), pa.concat_tables(bad)
+
+
+def read_all(source: Source, **options: Any) -> tuple[pa.Table, pa.Table]:
+    """What there is now."""
+    return read_between(source, source.start(), source.bound(source.start()), **options)
+
+
+def values(table: pa.Table, name: str) -> list[Any]:
+    return table[name].to_pylist()
