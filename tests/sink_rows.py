@@ -45,7 +45,7 @@ def rows(
     }
     if revision is not None:
         columns["revision"] = pa.array([revision] * count, pa.int64())
-        columns["retracted"] = pa.array([retracted] * count)
+        columns["retracted"] = pa.array([retracted] * count, pa.bool_())
     return pa.table(columns)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from catchment.folder import Folder
 from catchment.sources.base import BAD, Position, Source, Split
@@ -58,3 +61,30 @@ def read_all(source: Source, **options: Any) -> tuple[pa.Table, pa.Table]:
 
 def values(table: pa.Table, name: str) -> list[Any]:
     return table[name].to_pylist()
+
+
+def events(*numbers: int, **more: Any) -> pa.Table:
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "k": pa.array([f"k{n % 3}" for n in numbers], pa.string()),
+            **more,
+        }
+    )
+
+
+def put(path: Path, table: pa.Table, group: int = 1000) -> Path:
+    """A file that appears whole, as careful writers make them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}")
+    if path.suffix == ".parquet":
+        pq.write_table(table, beside, row_group_size=group)
+    else:
+        with pa.ipc.new_file(beside, table.schema) as file:
+            file.write_table(table, max_chunksize=group)
+    return beside.replace(path)
+
+
+def aged(path: Path, seconds: float) -> None:
+    at = time.time() - seconds
+    os.utime(path, (at, at))

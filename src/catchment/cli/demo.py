@@ -1,4 +1,4 @@
-"""The demo: 25 mixed queries over generated events, and what they cost together and apart."""
+"""The demo's queries and events, and what the queries cost together and apart."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from catchment.model.query import Query
 
 RATE = 50_000  # events per second of event time
 BATCH = 50_000
-SAMPLE = 10.0  # seconds of event time for the comparison with separate engines
+SAMPLE = 5.0  # seconds of event time for the comparison with separate engines
 LATE_BY = "2s"
 SHOWN = ("speed", "sprints", "possession", "top_speed", "laps", "thousand")
 """The queries whose last windows the demo prints."""
 
-EVENTS = Generator(
-    seed=2013, keys=10, rate=RATE, gaps=("20s", "3s"), markers=0.0005,
-    late_share=0.1, late_by=LATE_BY,
-)  # fmt: skip
+SETTINGS: dict[str, Any] = {
+    "seed": 2013, "keys": 10, "rate": RATE, "gaps": ("20s", "3s"), "markers": 0.0005,
+    "late_share": 0.1, "late_by": LATE_BY,
+}  # fmt: skip
+EVENTS = Generator(**SETTINGS)
 
 Report = Callable[[float, int, int], None]
 """Told, after each batch, the seconds of event time, the events and the results so far."""
@@ -48,7 +49,11 @@ class Outcome:
     events: int = 0
     late: int = 0
     seconds: float = 0.0
+    started: float = 0.0
+    """Seconds that Spark took before the first event."""
     state_bytes: int = 0
+    folder: str | None = None
+    """Where the results lie, if they are kept."""
     results: dict[str, int] = field(default_factory=dict)
     last: dict[str, pa.Table] = field(default_factory=dict)
     sample_seconds: float = 0.0
@@ -130,27 +135,33 @@ def _distributions() -> Iterable[Query]:
     yield Query("places", ct.approx_count_distinct("x").alias("n"), window=ct.tumbling("10s"))
 
 
-def run(seconds: float, report: Report) -> Outcome:
-    """Runs the demo over that much event time, and compares one engine with one per query."""
+def nothing_yet(asked: Sequence[Query]) -> Outcome:
+    """What is known before the first event."""
+    return Outcome(len(asked), results={query.name: 0 for query in asked})
+
+
+def run(events: int, report: Report) -> Outcome:
+    """Runs the demo in this process, and compares one engine with one per query."""
     asked = queries()
-    outcome = Outcome(len(asked), results={query.name: 0 for query in asked})
+    outcome = nothing_yet(asked)
     started = time.perf_counter()
     engine = ct.Engine(asked, time="ts", lateness=LATE_BY)
-    for batch in EVENTS.batches(BATCH, round(seconds * RATE)):
+    for batch in EVENTS.batches(BATCH, events):
         newest = pc.max(batch["ts"]).as_py()
         engine.push(batch)
-        _keep(outcome, engine.advance(newest))
+        keep(outcome, engine.advance(newest))
         outcome.events += batch.num_rows
         report(outcome.events / RATE, outcome.events, sum(outcome.results.values()))
     outcome.state_bytes = engine.stats.state_bytes
-    _keep(outcome, engine.close())
+    keep(outcome, engine.close())
     outcome.late = engine.stats.late
     outcome.seconds = time.perf_counter() - started
-    _compare(outcome, asked, min(seconds, SAMPLE))
+    compare(outcome, asked)
     return outcome
 
 
-def _keep(outcome: Outcome, results: Any) -> None:
+def keep(outcome: Outcome, results: Any) -> None:
+    """Counts results, and keeps the last windows of the queries that are shown."""
     for name, table in results.items():
         outcome.results[name] += table.num_rows
         if name in SHOWN and table.num_rows:
@@ -159,10 +170,10 @@ def _keep(outcome: Outcome, results: Any) -> None:
             outcome.last[name] = ordered.slice(max(0, table.num_rows - 3))
 
 
-def _compare(outcome: Outcome, asked: Sequence[Query], seconds: float) -> None:
+def compare(outcome: Outcome, asked: Sequence[Query]) -> None:
     """The same events through one engine for all queries, then through an engine for each."""
-    sample = EVENTS.table(round(seconds * RATE))
-    outcome.sample_seconds = seconds
+    sample = EVENTS.table(min(outcome.events, round(SAMPLE * RATE)))
+    outcome.sample_seconds = sample.num_rows / RATE
     outcome.together = _cost(asked, sample)
     costs = [_cost([query], sample) for query in asked]
     outcome.apart = Cost(

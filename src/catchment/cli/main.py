@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from catchment.errors import CatchmentError
+from catchment.cli import queries as query_commands
+from catchment.errors import CatchmentError, JobError, QueryError, SchemaError
 
 if TYPE_CHECKING:
-    from catchment.model.query import Query
+    from catchment.job import Job
 
 
 class _Commands(TyperGroup):
-    """Shows a user's mistake as one line on stderr, exit code 2, and never as a traceback."""
+    """Shows an error as one line on stderr, and never as a traceback.
+
+    Exit code 2 means that what was given is wrong, 1 that it could not be done.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -64,15 +68,26 @@ def options(
 def demo(
     seconds: Annotated[
         float, typer.Option(min=0.1, help="How much event time to generate, in seconds.")
-    ] = 60.0,
+    ] = 36.0,
+    events: Annotated[
+        int | None, typer.Option(min=1, help="How many events to generate, instead.")
+    ] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="In this process, without Spark.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run 25 mixed queries over generated soccer-like events and show what they share."""
-    from catchment.cli import demo as run
-    from catchment.cli import show
+    """Stream soccer-like events through 25 mixed queries on Spark, and show what they share."""
+    from catchment.cli import demo as plain
+    from catchment.cli import demo_spark, live, show
 
-    with show.progress(seconds) as report:
-        outcome = run.run(seconds, report)
+    wanted = events or round(seconds * plain.RATE)
+    if embedded:
+        with show.progress(wanted / plain.RATE) as report:
+            outcome = plain.run(wanted, report)
+    else:
+        with live.on_screen() as voice:
+            outcome = demo_spark.run(wanted, voice)
     if as_json:
         typer.echo(json.dumps(outcome.to_dict()))
     else:
@@ -80,21 +95,80 @@ def demo(
 
 
 @app.command()
-def explain(job: JobFile) -> None:
-    """Print the shared plan of a job's queries as a tree."""
-    import catchment as ct
+def init(
+    file: Annotated[Path, typer.Argument(help="The job file to write.")] = Path("job.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a commented job file that runs as it is."""
+    from catchment.cli import init as template
 
-    typer.echo(ct.explain(ct.plan(_queries(job))))
+    template.write(file, force)
+    typer.echo(f"wrote {file}; run it with: catchment run {file}")
 
 
 @app.command()
-def validate(job: JobFile) -> None:
+def run(
+    job: JobFile,
+    trigger: Annotated[
+        str | None, typer.Option(help="continuous, available-now, batch, or a period such as 5s.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object after each batch and at the end.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve Prometheus metrics on this port; 0: a free one.", min=0, max=65535
+        ),
+    ] = None,
+    cores: Annotated[int | None, typer.Option(help="By default all.", min=1)] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="A batch job that is done delivers once more.")
+    ] = False,
+) -> None:
+    """Run a job on Spark until it ends; Ctrl-C stops it, and the next run goes on from there."""
+    from catchment.cli import run as running
+
+    running.run(job, running.Options(trigger, checkpoint, as_json, quiet, metrics, cores, again))
+
+
+@app.command()
+def explain(job: JobFile) -> None:
+    """Print the shared plan of a job's queries as a tree, and how the job will run."""
+    import catchment as ct
+    from catchment.cli import check
+
+    loaded = _load(job)
+    typer.echo(ct.explain(ct.plan(loaded.build())))
+    runtime = check.runtime(loaded)
+    if runtime:
+        typer.echo(runtime)
+
+
+@app.command()
+def validate(
+    job: JobFile,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Ask source and sinks too, and their columns.")
+    ] = False,
+) -> None:
     """Check a job file without reading any event."""
     import catchment as ct
+    from catchment.cli import check
 
-    queries = _queries(job)
+    loaded = _load(job)
+    queries = loaded.build()
     ct.plan(queries)
-    typer.echo(f"{job} is fine: {len(queries)} {'query' if len(queries) == 1 else 'queries'}")
+    reached = ""
+    if connect:
+        schema = check.connect(loaded)
+        reached = f", source and {len(loaded.sinks)} sink(s) answer, {len(schema)} columns"
+    count = f"{len(queries)} {'query' if len(queries) == 1 else 'queries'}"
+    typer.echo(f"{job} is fine: {count}{reached}")
 
 
 @app.command()
@@ -123,16 +197,19 @@ def bench(
         raise typer.Exit(1)
 
 
-def _queries(path: Path) -> list[Query]:
+app.add_typer(query_commands.app, name="queries")
+
+
+def _load(path: Path) -> Job:
     from catchment.job import load_job
 
-    return load_job(path).build()
+    return load_job(path)
 
 
 def _fail(error: CatchmentError) -> NoReturn:
     notes = "".join(f" [{note}]" for note in getattr(error, "__notes__", ()))
     typer.echo("catchment: " + " ".join(f"{error}{notes}".split()), err=True)
-    raise typer.Exit(2)
+    raise typer.Exit(2 if isinstance(error, JobError | QueryError | SchemaError) else 1)
 
 
 def main() -> None:

@@ -12,9 +12,11 @@ import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from catchment.cli.demo import Cost, Outcome, Report
+    from catchment.cli.live import Ending
 
 
 @contextmanager
@@ -45,15 +47,59 @@ def outcome(found: Outcome) -> None:
     for name, table in sorted(found.last.items()):
         console.print(_windows(f"{name}: last of {found.results[name]:,} results", table))
     console.print(_sharing(found))
-    rate = found.events / found.seconds / 1e6
+    rate = found.events / found.seconds
     total = sum(found.results.values())
-    console.print(
+    after = f", after {found.started:.1f} s to start Spark" if found.started else ""
+    _say(
+        console,
         f"{found.queries} queries, {found.events:,} events read once in {found.seconds:.1f} s "
-        f"({rate:.1f} M events/s), {total:,} results, {found.late:,} events too late, "
-        f"{found.state_bytes / 1e6:.1f} MB of state before the end.",
-        highlight=False,
-        soft_wrap=True,
+        f"({rate:,.0f} events/s{after}), {total:,} results, {found.late:,} events too late.",
     )
+    if found.folder:
+        _say(console, f"The results lie in {found.folder}, a folder of Parquet files per query:")
+        _say(console, f'    polars.read_parquet("{found.folder}/speed/*.parquet")')
+
+
+def ending(found: Ending) -> None:
+    """How a job ended: its counts, which add up, and where to look next."""
+    console, status = Console(), found.status
+    shown = Table(title=f"{status.job}: {status.state}", title_justify="left", show_header=False)
+    shown.add_column()
+    shown.add_column(justify="right")
+    shown.add_row("events", f"{status.events:,}")
+    for name in ("accepted", "late", "bad", "duplicates"):
+        shown.add_row(f"  {name}", f"{getattr(status, name):,}")
+    if status.updates:
+        shown.add_row("late events that corrected results", f"{status.updates:,}")
+    shown.add_row("results", f"{status.results:,}")
+    console.print(shown)
+    for place in found.places:
+        _say(console, f"results: {place}")
+    if found.checkpoint:
+        _say(console, f"checkpoint: {found.checkpoint}")
+        if status.bad:
+            _say(console, f"bad rows: {found.checkpoint}/catchment/aside")
+    for name, why in status.rejected.items():
+        _say(console, f"query file rejected: {name}: {why}")
+    for name, why in status.waiting.items():
+        _say(console, f"file waiting: {name}: {why}")
+
+
+def queries(found: list[dict[str, Any]], rejected: dict[str, str]) -> None:
+    """The queries of a job, and the files that cannot be used."""
+    console = Console()
+    shown = Table()
+    for heading in ("name", "query", "file"):
+        shown.add_column(heading, overflow="fold")
+    for query in found:
+        shown.add_row(*(Text(query[name]) for name in ("name", "text", "file")))
+    console.print(shown)
+    for name, why in rejected.items():
+        _say(console, f"rejected: {name}: {why}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def _windows(title: str, table: pa.Table) -> Table:

@@ -97,9 +97,20 @@ def explained(error: ValidationError, model: type[BaseModel]) -> JobError:
         return JobError("no such key in the job file", given=path, hint=hint)
     if first["type"] == "missing":
         return JobError("a key is missing in the job file", given=path, hint="add it")
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        return _wrong_type(first, path)
     message = _MESSAGES.get(first["type"]) or first["msg"].removeprefix("Input ")
     given = f"{path} is {first['input']!r}" if path else repr(first["input"])
     return JobError("a wrong value in the job file", given=given, hint=f"it {message}")
+
+
+def _wrong_type(error: Any, path: str) -> JobError:
+    """A source or sink whose type nobody knows, or that has none."""
+    if error["type"] == "union_tag_not_found":
+        return JobError("a key is missing in the job file", given=f"{path}.type", hint="add it")
+    given, known = (error["ctx"][name] for name in ("tag", "expected_tags"))
+    hint = did_you_mean(given, [tag.strip("'") for tag in known.split(", ")])
+    return JobError("no such type in the job file", given=f"{path}.type: {given}", hint=hint)
 
 
 def path_text(place: tuple[int | str, ...]) -> str:

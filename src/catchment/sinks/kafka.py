@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import pyarrow as pa
 from pydantic import Field
 
 from catchment.sinks.base import Delivery, Sink
 from catchment.sinks.options import Timeout, need, seconds
-from catchment.sinks.rows import bounds, digest, filled
+from catchment.sinks.rows import bounds, digest, filled, grouped
 from catchment.sinks.text import PLAIN, lists, objects, texts, whole
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class KafkaSink(Sink):
         topics = {query: topic_name(self.topic, query) for query, _ in tables}
         kafka_transactions.write(
             self._target(), delivery.job, delivery.part, delivery.batch, set(topics.values()),
-            lambda: _addressed(_FORMATS[self.format](tables, delivery.keys), topics),
+            lambda: _addressed(_FORMATS[self.format](delivery), topics),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -86,26 +85,22 @@ class Message(NamedTuple):
     value: str
 
 
-Tables = Sequence[tuple[str, pa.Table]]
-Keys = Mapping[str, tuple[str, ...]]
-
-
-def _json(tables: Tables, keys: Keys) -> Iterator[Message]:
-    flat = iter(texts([whole(column) for _, table in tables for column in table.columns]))
-    for query, table in tables:
-        rows, names = table.num_rows, table.column_names
-        text = {name: next(flat) for name in names}
-        own = lists([text[name] for name in keys[query]], rows)
-        name = pa.repeat(pa.scalar(PLAIN.quoted(query)), rows)
+def _json(delivery: Delivery) -> Iterator[Message]:
+    for group in grouped(delivery):
+        table, rows, names = group.table, group.table.num_rows, group.table.column_names
+        text = dict(zip(names, texts([whole(column) for column in table.columns]), strict=True))
+        own = lists([text[name] for name in group.keys], rows)
+        name = group.named([PLAIN.quoted(query) for query in group.queries])
         key = lists([name, own, *(text[bound] for bound in bounds(table))], rows)
         value = objects(names, list(text.values()), rows)
         revision: Iterable[Any] = repeat(0)
         if "revision" in names:
             revision = table["revision"].to_pylist()
-        yield from map(Message, repeat(query), revision, key.to_pylist(), value.to_pylist())
+        queries = group.named(group.queries).to_pylist()
+        yield from map(Message, queries, revision, key.to_pylist(), value.to_pylist())
 
 
-_FORMATS: dict[str, Callable[[Tables, Keys], Iterator[Message]]] = {"json": _json}
+_FORMATS: dict[str, Callable[[Delivery], Iterator[Message]]] = {"json": _json}
 
 
 def _addressed(

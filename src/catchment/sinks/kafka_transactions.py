@@ -19,7 +19,15 @@ from catchment.errors import SinkError
 from catchment.sinks.kafka import Message
 from catchment.sinks.rows import digest
 
-_LOG = logging.getLogger("catchment.sinks.kafka")
+
+class _Log:
+    """What librdkafka has to say, which is much while a server is away; errors tell the rest."""
+
+    def log(self, _: int, text: str, *args: object) -> None:
+        logging.getLogger("catchment.sinks.kafka").debug(text, *args)
+
+
+_LOG: Any = _Log()
 _MOST = 32
 """Producers kept by a process: each has threads of its own."""
 _ABORT = 2.0
@@ -31,11 +39,18 @@ _PASSING = (
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError._TRANSPORT,
     KafkaError._STATE,
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
 )
-"""Another process had the part in between, or a topic has gone; a new producer may do."""
+"""Another process had the part in between, a topic has gone, or a server has just come: a new
+producer may do."""
 
 
 class Target(NamedTuple):
@@ -91,8 +106,8 @@ def write(
                 return _once(target, name, batch, topics, messages, end, trouble)
             except KafkaException as error:
                 _topics.clear()
-                passing = error.args[0].code() in _PASSING
-                if not passing or time.monotonic() > end:
+                why = error.args[0]
+                if not (why.retriable() or why.code() in _PASSING) or time.monotonic() > end:
                     raise
                 time.sleep(0.1)
 
@@ -178,6 +193,11 @@ def _commit(
         if failed:
             break
     try:
+        # Not by flush, which goes on calling back after a fatal error and loses it so.
+        while len(producer) and not failed:
+            producer.poll(0.1)
+            if time.monotonic() > end:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         offset = TopicPartition(marker, 0, batch + 1)
         producer.send_offsets_to_transaction([offset], link.group, _left(end))
         producer.commit_transaction(_left(end))
@@ -190,7 +210,8 @@ def _commit(
 
 
 def _abort(producer: Producer) -> None:
-    with contextlib.suppress(KafkaException):
+    # SystemError is what becomes of a fatal error among many messages that fail.
+    with contextlib.suppress(KafkaException, SystemError):
         producer.purge()
         producer.abort_transaction(_ABORT)
 
@@ -218,7 +239,13 @@ def _have(target: Target, topics: Iterable[str], end: float, trouble: list[Kafka
 
 def _settings(target: Target, trouble: list[KafkaError]) -> dict[str, Any]:
     shared = {name: value for name, value in target.options if name.startswith(_SHARED)}
-    return {"bootstrap.servers": target.servers, "error_cb": trouble.append} | shared
+    return {
+        "bootstrap.servers": target.servers,
+        "error_cb": trouble.append,
+        # A request that waits for a server heeds only this; transactions take no more than 60 s.
+        "socket.timeout.ms": min(60_000, max(1000, int(1000 * target.timeout))),
+        "reconnect.backoff.max.ms": 1000,
+    } | shared
 
 
 def _left(end: float) -> float:

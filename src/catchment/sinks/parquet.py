@@ -19,7 +19,7 @@ from pydantic import Field
 from catchment.errors import SinkError
 from catchment.sinks.base import Delivery, Sink
 from catchment.sinks.place import Place
-from catchment.sinks.rows import Layout, aggregates, digest, filled, is_long, latest
+from catchment.sinks.rows import Group, Layout, aggregates, digest, filled, grouped, is_long, latest
 from catchment.sinks.text import Array, decoded, objects, pc, texts, whole
 
 _MARKER = "_catchment.json"
@@ -64,7 +64,7 @@ class ParquetSink(Sink):
         name = f"{delivery.batch:09d}-{delivery.part}.parquet"
         if is_long(self.layout, delivery):
             with _named("all queries"):
-                data = self._file(long_table(tables, delivery))
+                data = self._file(long_table(grouped(delivery)))
             place.write(name, data)
             return
         for query, table in tables:
@@ -127,40 +127,35 @@ def folder_name(query: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}_{digest(query)}"
 
 
-def long_table(tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> pa.Table:
+def long_table(groups: Sequence[Group]) -> pa.Table:
     """A row per query, key, window and aggregate.
 
     `value` is the number, `text` the JSON of what is no number or does not fit a double.
     """
-    labels = [aggregates(table, delivery.keys[query]) for query, table in tables]
-    rows = np.array([table.num_rows for _, table in tables])
-    counts = np.array([len(names) for names in labels])
-    pairs = list(zip(tables, labels, strict=True))
-    columns = [whole(table[name]) for (_, table), names in pairs for name in names]
-    value, text = _numbers(columns)
+    return pa.concat_tables([_long(group) for group in groups]).unify_dictionaries()
 
-    def repeated(name: str, kind: pa.DataType) -> Array:
-        made: list[Array] = []
-        for (_, table), names in pairs:
-            made += [_column(table, name, kind)] * len(names)
-        return _together(made, kind)
 
-    keys = _keys(tables, delivery)
-    every = [key for key, names in zip(keys, labels, strict=True) for _ in names]
-    each = np.repeat(rows, counts)
-    flat = [name for names in labels for name in names]
+def _long(group: Group) -> pa.Table:
+    table, rows = group.table, group.table.num_rows
+    labels = aggregates(table, group.keys)
+    numbers = [_number(decoded(whole(table[label]))) for label in labels]
+    key = objects(group.keys, texts([whole(table[name]) for name in group.keys]), rows)
+
+    def repeated(column: Array) -> Array:
+        return pa.chunked_array([column] * len(labels), column.type).combine_chunks()
+
     return pa.table(
         {
-            "query": _dictionary([query for query, _ in tables], rows * counts),
-            "key": _together(every, pa.string()),
-            "window_start": repeated("window_start", _TIME),
-            "window_end": repeated("window_end", _TIME),
-            "window_index": repeated("window_index", pa.int64()),
-            "aggregate": _dictionary(flat, each),
-            "value": value,
-            "text": text,
-            "revision": repeated("revision", pa.int64()),
-            "retracted": repeated("retracted", pa.bool_()),
+            "query": repeated(group.named(group.queries)).dictionary_encode(),
+            "key": repeated(key),
+            "window_start": repeated(_column(table, "window_start", _TIME)),
+            "window_end": repeated(_column(table, "window_end", _TIME)),
+            "window_index": repeated(_column(table, "window_index", pa.int64())),
+            "aggregate": _labels(labels, rows),
+            "value": pa.chunked_array([value for value, _ in numbers], pa.float64()),
+            "text": pa.chunked_array([text for _, text in numbers], pa.string()),
+            "revision": repeated(_column(table, "revision", pa.int64())),
+            "retracted": repeated(_column(table, "retracted", pa.bool_())),
         }
     )
 
@@ -170,36 +165,6 @@ def _column(table: pa.Table, name: str, kind: Any) -> Array:
         return pa.nulls(table.num_rows, kind)
     column = whole(table[name])
     return column if column.type == kind else column.cast(kind)
-
-
-def _keys(tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> list[Array]:
-    """The key of each row, as a JSON object."""
-    names = [delivery.keys[query] for query, _ in tables]
-    columns = [
-        whole(table[key]) for (_, table), keys in zip(tables, names, strict=True) for key in keys
-    ]
-    made = iter(texts(columns))
-    return [
-        objects(keys, [next(made) for _ in keys], table.num_rows)
-        for (_, table), keys in zip(tables, names, strict=True)
-    ]
-
-
-def _numbers(columns: Sequence[Array]) -> tuple[Array, Array]:
-    """The values as doubles, and as JSON where a double does not say it all."""
-    values: list[Array] = [None] * len(columns)
-    exact: list[Array] = [None] * len(columns)
-    kinds: dict[pa.DataType, list[int]] = {}
-    for place, column in enumerate(columns):
-        kinds.setdefault(column.type, []).append(place)
-    for places in kinds.values():
-        value, text = _number(pa.concat_arrays([decoded(columns[place]) for place in places]))
-        start = 0
-        for place in places:
-            values[place] = value.slice(start, len(columns[place]))
-            exact[place] = text.slice(start, len(columns[place]))
-            start += len(columns[place])
-    return _together(values, pa.float64()), _together(exact, pa.string())
 
 
 def _number(array: Array) -> tuple[Array, Array]:
@@ -218,16 +183,10 @@ def _number(array: Array) -> tuple[Array, Array]:
     return value, pc.if_else(told, texts([array])[0], none)
 
 
-def _together(arrays: Sequence[Array], kind: pa.DataType) -> Array:
-    return pa.concat_arrays(arrays) if arrays else pa.array([], kind)
-
-
-def _dictionary(words: Sequence[str], counts: Any) -> Array:
-    """Each word so many times in a row, told once."""
-    places = {word: place for place, word in enumerate(dict.fromkeys(words))}
-    numbers = np.array([places[word] for word in words], np.int32)
-    indices = pa.array(np.repeat(numbers, counts), pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, pa.array(list(places), pa.string()))
+def _labels(labels: Sequence[str], rows: int) -> Array:
+    """Each label once per row, told once."""
+    places = pa.array(np.repeat(np.arange(len(labels), dtype=np.int32), rows))
+    return pa.DictionaryArray.from_arrays(places, pa.array(labels, pa.string()))
 
 
 def _owner(place: Place) -> str | None:

@@ -11,7 +11,17 @@ from pydantic import ConfigDict, Field
 
 from catchment.sinks.base import Delivery, Sink
 from catchment.sinks.options import Timeout, need, seconds
-from catchment.sinks.rows import Layout, aggregates, bounds, filled, is_long, shortened
+from catchment.sinks.rows import (
+    BOUNDS,
+    UPDATES,
+    Group,
+    Layout,
+    aggregates,
+    bounds,
+    grouped,
+    is_long,
+    shortened,
+)
 from catchment.sinks.text import Array, Style, objects, pc, texts, whole
 
 if TYPE_CHECKING:
@@ -51,16 +61,16 @@ class PostgresSink(Sink):
         postgres_tables.check(self._target())
 
     def write(self, delivery: Delivery) -> None:
-        tables = filled(delivery)
-        if not tables:
+        groups = grouped(delivery)
+        if not groups:
             return
         need("psycopg", "postgres")
         from catchment.sinks import postgres_tables
 
         if is_long(self.layout, delivery):
-            made = [self._long(tables, delivery)]
+            made = [self._long(groups)]
         else:
-            made = list(self._each(tables, delivery))
+            made = [rows for group in groups for rows in self._each(group)]
         postgres_tables.write(self._target(), made)
 
     def close(self) -> None:
@@ -74,42 +84,43 @@ class PostgresSink(Sink):
 
         return Target(self.dsn, self.namespace, seconds(self.timeout))
 
-    def _long(self, tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> Rows:
+    def _long(self, groups: Sequence[Group]) -> Rows:
         """All results as rows of one table, with keys and values as JSON."""
-        flat = iter(texts([whole(c) for _, table in tables for c in table.columns], STYLE))
         rows: list[Array] = []
-        for query, table in tables:
-            keys = delivery.keys[query]
-            column = {name: next(flat) for name in table.column_names}
-            count = table.num_rows
-            parts = {"query": pa.repeat(pa.scalar(STYLE.quoted(query)), count)}
-            parts["key"] = objects(keys, [column[k] for k in keys], count, STYLE)
-            labels = aggregates(table, keys)
-            parts["values"] = objects(labels, [column[a] for a in labels], count, STYLE)
-            parts |= {name: column[name] for name in _LONG if name in column}
+        for group in groups:
+            table, count = group.table, group.table.num_rows
+            column = dict(zip(table.column_names, _texts(table), strict=True))
+            labels = aggregates(table, group.keys)
+            parts = {
+                "query": group.named([STYLE.quoted(query) for query in group.queries]),
+                "key": objects(group.keys, [column[k] for k in group.keys], count, STYLE),
+                "values": objects(labels, [column[a] for a in labels], count, STYLE),
+            }
+            parts |= {name: column[name] for name in _ADDED if name in column}
             rows.append(objects(parts, list(parts.values()), count, STYLE))
         name = identifier(f"{self.prefix}results")
-        return Rows(name, _LONG, _LONG_IDENTITY, list(_statements(pa.concat_arrays(rows))))
+        return Rows(name, _LONG, _LONG_IDENTITY, list(_chunks(pa.concat_arrays(rows))))
 
-    def _each(self, tables: Sequence[tuple[str, pa.Table]], delivery: Delivery) -> Iterator[Rows]:
+    def _each(self, group: Group) -> Iterator[Rows]:
         """The results of each query as rows of its own table."""
-        flat = iter(texts([whole(c) for _, table in tables for c in table.columns], STYLE))
-        for query, table in tables:
-            keys = delivery.keys[query]
-            values = [next(flat) for _ in table.column_names]
-            names = [identifier(name) for name in table.column_names]
-            # A column of which nothing is known yet is made when its type is.
-            empty = [f.name for f in table.schema if f.name not in keys and of.is_null(f.type)]
-            columns = {
-                identifier(field.name): column_type(field.type)
-                for field in table.schema
-                if field.name not in empty
-            }
-            identity = [identifier(name) for name in (*keys, *bounds(table))]
-            rows = objects(names, values, table.num_rows, STYLE)
-            name = identifier(f"{self.prefix}{query}")
-            chunks, unknown = list(_statements(rows)), tuple(map(identifier, empty))
-            yield Rows(name, columns, tuple(identity), chunks, unknown)
+        table, keys = group.table, group.keys
+        # A column of which nothing is known yet is made when its type is.
+        empty = [f.name for f in table.schema if f.name not in keys and of.is_null(f.type)]
+        columns = {
+            identifier(field.name): column_type(field.type)
+            for field in table.schema
+            if field.name not in empty
+        }
+        identity = tuple(identifier(name) for name in (*keys, *bounds(table)))
+        names = map(identifier, table.column_names)
+        rows = objects(names, _texts(table), table.num_rows, STYLE)
+        for query, start, count in group.spans():
+            name, chunks = identifier(f"{self.prefix}{query}"), _chunks(rows.slice(start, count))
+            yield Rows(name, columns, identity, list(chunks), tuple(map(identifier, empty)))
+
+
+def _texts(table: pa.Table) -> list[Array]:
+    return texts([whole(column) for column in table.columns], STYLE)
 
 
 class Rows(NamedTuple):
@@ -135,10 +146,11 @@ _LONG = {
     "revision": "bigint",
     "retracted": "boolean",
 }
+_ADDED = (*BOUNDS, *UPDATES)
 _LONG_IDENTITY = ("query", "key", "window_start", "window_end", "window_index")
 
 
-def _statements(rows: Array) -> Iterator[str]:
+def _chunks(rows: Array) -> Iterator[str]:
     for start in range(0, len(rows), _CHUNK):
         some = rows.slice(start, _CHUNK)
         one = pa.ListArray.from_arrays(pa.array([0, len(some)], pa.int32()), some)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import accumulate
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -23,6 +25,45 @@ def filled(delivery: Delivery) -> list[tuple[str, pa.Table]]:
     """The queries that have rows, always in the same order."""
     pairs = ((name, table) for name, table in delivery.results.items() if table.num_rows)
     return sorted(pairs, key=itemgetter(0))
+
+
+class Group(NamedTuple):
+    """Results of queries whose tables look the same, one below the other."""
+
+    table: pa.Table
+    keys: tuple[str, ...]
+    queries: list[str]
+    counts: list[int]
+    """The rows of each query."""
+
+    def named(self, words: Sequence[str]) -> pa.Array[Any]:
+        """The word of its query in each row."""
+        places = np.repeat(np.arange(len(words)), self.counts)
+        return pa.array(words, pa.string()).take(pa.array(places))
+
+    def spans(self) -> Iterator[tuple[str, int, int]]:
+        """Each query, where its rows start, and how many they are."""
+        starts = accumulate(self.counts, initial=0)
+        return zip(self.queries, starts, self.counts, strict=False)
+
+
+def grouped(delivery: Delivery) -> list[Group]:
+    """The rows of a delivery, in as few tables as possible: small ones take most of their time."""
+    alike: dict[Hashable, list[tuple[str, pa.Table]]] = {}
+    for query, table in filled(delivery):
+        look = (delivery.keys[query], *table.column_names, *table.schema.types)
+        alike.setdefault(look, []).append((query, table))
+    return [_group(delivery, pairs) for pairs in alike.values()]
+
+
+def _group(delivery: Delivery, pairs: list[tuple[str, pa.Table]]) -> Group:
+    queries = [query for query, _ in pairs]
+    table = pa.concat_tables([_bare(table) for _, table in pairs]).combine_chunks()
+    return Group(table, delivery.keys[queries[0]], queries, [t.num_rows for _, t in pairs])
+
+
+def _bare(table: pa.Table) -> pa.Table:
+    return table.replace_schema_metadata(None) if table.schema.metadata else table
 
 
 def is_long(layout: Layout, delivery: Delivery) -> bool:

@@ -64,17 +64,15 @@ class Csv(TextFiles):
             ),
         )  # fmt: skip
 
-    def parse(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
-        if not block.strip(b"\r\n"):
-            return Parsed(schema.empty_table(), [])
+    def quick(self, block: bytes, header: list[str], schema: pa.Schema) -> pa.Table | None:
         for zone in _zones(block, schema):
             try:
                 table = self._table(block, header, _readable(schema, zone))
             except pa.ArrowInvalid:
                 continue
             if self._one_a_line(block, table.num_rows):
-                return Parsed(fit(table, schema), [])
-        return self._rescue(block, header, schema)
+                return fit(table, schema)
+        return None
 
     def _table(
         self, block: bytes, header: list[str], schema: pa.Schema, skip: Any = None
@@ -106,8 +104,8 @@ class Csv(TextFiles):
         except csv.Error:
             return False
 
-    def _rescue(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
-        """The same with care: as texts first, then each value by itself."""
+    def rescue(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
+        # As texts first, then each value by itself.
         lines, places = lines_of(block)
         why: dict[int, str] = {}
         for at, line in enumerate(lines):

@@ -101,7 +101,7 @@ class Files(Source):
     @classmethod
     def _fresh(cls) -> dict[str, Any]:
         return {
-            name: attr.default_factory() if attr.default_factory else attr.default
+            name: attr.get_default(call_default_factory=True)
             for name, attr in cls.__private_attributes__.items()
         }
 
@@ -135,37 +135,37 @@ class Files(Source):
 
     def check(self) -> None:
         check_paths(self._paths)
-        if files := self._list():
-            self._first_readable(files)
-        elif self.types is None:
-            raise self._nothing_yet()
+        schema, found = self._first_readable()
+        if found is None:
+            return
+        have = self.examine(found).schema
+        if have is not None and (lacking := misfit(have, schema)):
+            raise SourceError("a file does not fit the schema", given=found.path, hint=lacking)
 
     def event_schema(self) -> pa.Schema:
         if self._schema is None:
-            files = self._list()
-            if files:
-                self._schema = self._first_readable(files)
-            elif self.types is not None:
-                self._schema = schema_of(self.types)
-            else:
-                check_paths(self._paths)
-                raise self._nothing_yet()
+            schema, found = self._first_readable()
+            self._schema = schema if found is None else self.refine(schema, found)
         return self._schema
 
-    def _first_readable(self, files: list[Found]) -> pa.Schema:
-        """The schema, and proof that the first file that can be read has it."""
+    def _first_readable(self) -> tuple[pa.Schema, Found | None]:
+        """The schema as given, or as the first file that can be read has it; and that file."""
+        files = self._list()
         why = ""
         for found in files:
             try:
-                have = self.examine(found).schema
+                self.examine(found)
                 schema = self.infer(found) if self.types is None else schema_of(self.types)
             except UNREADABLE as error:
                 why = why or f"{found.path}: {reason_of(error)}"
                 continue
-            if have is not None and (lacking := misfit(have, schema)):
-                raise SourceError("a file does not fit the schema", given=found.path, hint=lacking)
-            return self.refine(schema.remove_metadata(), found)
-        raise SourceError("no file can be read", given=self.path, hint=why)
+            return schema.remove_metadata(), found
+        if files and (self.types is None or self._journal is None):
+            raise SourceError("no file can be read", given=self.path, hint=why)
+        if self.types is None:
+            check_paths(self._paths)
+            raise self._nothing_yet()
+        return schema_of(self.types), None
 
     def _nothing_yet(self) -> SourceError:
         return SourceError(

@@ -30,14 +30,12 @@ class JsonLines(TextFiles):
 
     def sample(self, block: bytes) -> pa.Table:
         lines, _ = lines_of(block)
-        good = [line for line in lines if _objection(line) is None]
+        good = [line for line in lines if _objection(line, pa.schema([])) is None]
         if not good:
             raise OSError("there is no line that is a JSON object")
         return _json(b"\n".join(good), None)
 
-    def parse(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
-        if not block.strip():
-            return Parsed(schema.empty_table(), [])
+    def quick(self, block: bytes, header: list[str], schema: pa.Schema) -> pa.Table | None:
         for texts in (False, True):
             try:
                 table, bad = _typed(block, schema, texts)
@@ -45,18 +43,16 @@ class JsonLines(TextFiles):
                 continue
             # Two objects in a line, or one over several, are told apart only line by line.
             if not bad.any() and table.num_rows == block.rstrip().count(b"\n") + 1:
-                return Parsed(table, [])
-        return _rescue(block, schema)
+                return table
+        return None
 
-
-def _rescue(block: bytes, schema: pa.Schema) -> Parsed:
-    """The same with care, line by line."""
-    lines, places = lines_of(block)
-    why = {at: reason for at, line in enumerate(lines) if (reason := _objection(line))}
-    tables: list[pa.Table] = []
-    _halve(lines, [at for at in range(len(lines)) if at not in why], schema, tables, why)
-    table = pa.concat_tables(tables) if tables else schema.empty_table()
-    return Parsed(table, [(places[at], why[at], lines[at]) for at in sorted(why)])
+    def rescue(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
+        lines, places = lines_of(block)
+        why = {at: reason for at, line in enumerate(lines) if (reason := _objection(line, schema))}
+        tables: list[pa.Table] = []
+        _halve(lines, [at for at in range(len(lines)) if at not in why], schema, tables, why)
+        table = pa.concat_tables(tables) if tables else schema.empty_table()
+        return Parsed(table, [(places[at], why[at], lines[at]) for at in sorted(why)])
 
 
 def _halve(
@@ -116,12 +112,33 @@ def _json(block: bytes, schema: pa.Schema | None) -> pa.Table:
     )
 
 
-def _objection(line: bytes) -> str | None:
-    """Why a line is not a JSON object; None when it is."""
+def _objection(line: bytes, schema: pa.Schema) -> str | None:
+    """Why a line is not an object of such values; None when nothing is wrong at first sight."""
     try:
         made = json.loads(line.decode())
     except UnicodeDecodeError:
         return "not UTF-8"
     except (ValueError, RecursionError) as error:
         return f"not JSON: {reason_of(error)}"
-    return None if isinstance(made, dict) else "not a JSON object"
+    if not isinstance(made, dict):
+        return "not a JSON object"
+    for field in schema:
+        value = made.get(field.name)
+        if value is not None and not _suits(value, field.type):
+            return f"{field.name} is not of type {field.type}: {repr(value)[:100]}"
+    return None
+
+
+def _suits(value: object, kind: pa.DataType) -> bool:
+    is_ = pa.types
+    if is_.is_integer(kind):
+        half = 1 << (kind.bit_width - 1)
+        low, high = (-half, half) if is_.is_signed_integer(kind) else (0, 2 * half)
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value < high
+    if is_.is_floating(kind):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if is_.is_boolean(kind):
+        return isinstance(value, bool)
+    if is_.is_string(kind) or is_.is_binary(kind) or is_.is_temporal(kind):
+        return isinstance(value, str)
+    return True  # of other types Arrow is the judge

@@ -104,7 +104,7 @@ def _compared(node: Call, column: pa.Field[Any], numbers: frozenset[str]) -> Any
         found = _COMPARE[node.op](field, pc.scalar(values[0]))
     # Statistics pass over NaN, which SQL holds to be larger than every number.
     sure = node.op in _BELOW_NAN or column.name in numbers or not pa.types.is_floating(column.type)
-    return found if sure else found | field.is_nan()
+    return found if sure else None
 
 
 def _among(field: Any, values: list[Any], kind: pa.DataType) -> Any:

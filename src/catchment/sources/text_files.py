@@ -22,6 +22,8 @@ from catchment.sources.types import TIME, misfit
 BLOCK = 16 << 20
 _SAMPLE = 4 << 20
 _CHUNK = 1 << 20
+_CAREFUL = 64 << 10
+"""Bytes that are few enough to look at line by line."""
 _MOST_GZIP = 1100
 """A byte of gzip stands for at most 1032."""
 
@@ -45,12 +47,34 @@ class TextFiles(Files):
     """Files of lines, maybe compressed with gzip (.gz). An event is a line."""
 
     @abstractmethod
-    def parse(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
-        """The lines of a block."""
+    def quick(self, block: bytes, header: list[str], schema: pa.Schema) -> pa.Table | None:
+        """The lines of a block, all at once; None when one of them is bad."""
+
+    @abstractmethod
+    def rescue(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
+        """The good lines of a block, and the bad ones: slower."""
 
     @abstractmethod
     def sample(self, block: bytes) -> pa.Table:
         """The lines of a block, in types that are guessed."""
+
+    def parse(self, block: bytes, header: list[str], schema: pa.Schema) -> Parsed:
+        """The lines of a block; a bad one slows down no more than its neighbourhood."""
+        if not block.strip():
+            return Parsed(schema.empty_table(), [])
+        table = self.quick(block, header, schema)
+        if table is not None:
+            return Parsed(table, [])
+        parts = list(_cut(block, max(len(block) // 16, _CAREFUL)))
+        if len(parts) == 1:
+            return self.rescue(block, header, schema)
+        tables, bad, line = [], [], 0
+        for part in parts:
+            parsed = self.parse(part, header, schema)
+            tables.append(parsed.table)
+            bad += [(line + at, why, body) for at, why, body in parsed.bad]
+            line += part.count(b"\n")
+        return Parsed(pa.concat_tables(tables), bad)
 
     def header(self, first: bytes) -> tuple[list[str], int]:
         """The names in the first line, and how many bytes of the file it takes."""
@@ -187,6 +211,15 @@ def _unzipped(file: io.RawIOBase) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=io.BufferedReader(file, _CHUNK)) as stream:
         while chunk := stream.read1(_CHUNK):
             yield chunk
+
+
+def _cut(block: bytes, size: int) -> Iterator[bytes]:
+    """A block in parts of whole lines, of about a size."""
+    start = 0
+    while start < len(block):
+        end = block.find(b"\n", start + size) + 1 or len(block)
+        yield block[start:end]
+        start = end
 
 
 def _is_gzip(path: str) -> bool:

@@ -14,6 +14,14 @@ Mask = npt.NDArray[np.bool_]
 _ZONE = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 _DATE = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d"
 _TOO_FINE = r"(\.\d{6})\d+"
+_SHAPES: tuple[tuple[Any, str], ...] = (
+    (pa.types.is_integer, r"^[+-]?(?:\d+|0[xX][0-9a-fA-F]+)$"),
+    (pa.types.is_floating, r"(?i)^[+-]?(?:\.?\d|inf|nan)"),
+    (pa.types.is_decimal, r"^[+-]?\.?\d"),
+    (pa.types.is_timestamp, r"^\d{4}-\d\d-\d\d"),
+    (pa.types.is_date, r"^\d{4}-\d\d-\d\d$"),
+)
+_NONE = pa.scalar(None, pa.string())
 
 
 def converted(texts: Any, to: pa.DataType) -> tuple[Any, Mask]:
@@ -26,12 +34,15 @@ def converted(texts: Any, to: pa.DataType) -> tuple[Any, Mask]:
     bad = np.zeros(len(texts), bool)
     if texts.type == to:
         return texts, bad
+    if not _is_text(to):
+        texts = pc.utf8_trim_whitespace(texts)
     try:
         return _cast(texts, to), bad
     except pa.ArrowInvalid:
         coded = texts.dictionary_encode()
+        likely = pc.if_else(_shaped(coded.dictionary, to), coded.dictionary, _NONE)
         parts: list[Any] = []
-        _halve(coded.dictionary, to, parts)
+        _halve(likely, to, parts)
         values = pa.concat_arrays(parts)
         failed = pc.and_(pc.is_null(values), pc.is_valid(coded.dictionary))
         wrong = failed.take(coded.indices).fill_null(False)
@@ -50,11 +61,21 @@ def _halve(texts: Any, to: pa.DataType, out: list[Any]) -> None:
         _halve(texts[middle:], to, out)
 
 
+def _shaped(texts: Any, to: pa.DataType) -> Any:
+    """False for texts that are surely no such values: where all are bad, halving would be slow."""
+    for is_kind, shape in _SHAPES:
+        if is_kind(to):
+            return pc.match_substring_regex(texts, pattern=shape)
+    return pc.is_valid(texts)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return is_.is_string(kind) or is_.is_large_string(kind) or is_.is_binary(kind)
+
+
 def _cast(texts: Any, to: pa.DataType) -> Any:
-    if pa.types.is_string(to) or pa.types.is_large_string(to) or pa.types.is_binary(to):
-        return texts.cast(to)
-    trimmed: Any = pc.utf8_trim_whitespace(texts)
-    return _moments(trimmed, to) if isinstance(to, pa.TimestampType) else trimmed.cast(to)
+    return _moments(texts, to) if isinstance(to, pa.TimestampType) else texts.cast(to)
 
 
 def _moments(texts: Any, to: pa.TimestampType[Any, Any]) -> Any:
@@ -66,9 +87,8 @@ def _moments(texts: Any, to: pa.TimestampType[Any, Any]) -> Any:
         pc.match_substring_regex(texts, pattern=_ZONE),
         pc.match_substring_regex(texts, pattern=_DATE),
     )
-    none = pa.scalar(None, pa.string())
-    with_zone = pc.if_else(zoned, texts, none).cast(pa.timestamp(to.unit, "UTC"))
-    without = pc.if_else(zoned, none, texts).cast(pa.timestamp(to.unit))
+    with_zone = pc.if_else(zoned, texts, _NONE).cast(pa.timestamp(to.unit, "UTC"))
+    without = pc.if_else(zoned, _NONE, texts).cast(pa.timestamp(to.unit))
     return pc.coalesce(with_zone, without.cast(with_zone.type)).cast(to)
 
 

@@ -128,6 +128,8 @@ def plain(field: pa.Field[Any]) -> pa.Field[Any]:
     kind = field.type
     if isinstance(kind, pa.DictionaryType):
         kind = CODES if _is_text(kind.value_type) else kind.value_type
+    elif pa.types.is_null(kind):
+        kind = pa.string()  # what other files have there is not known; lines are guessed alike
     return pa.field(field.name, kind)
 
 

@@ -23,7 +23,7 @@ from catchment.sources import source_of
 from catchment.sources.base import Source
 from catchment.spark import frames
 from catchment.spark.results import RunResults
-from catchment.spark.session import cores_of, session, ship
+from catchment.spark.session import cores_of, is_local, session, ship
 from catchment.spark.tasks import PARCEL, Assemble, ReadAndSlice, Work
 
 _SPLITS_A_CORE = 2
@@ -110,7 +110,7 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession) -> RunResult
     engine = work.engine()
     parts, counts = [], dict.fromkeys(engine.counts, 0)
     for body in rows.column("body").to_pylist():
-        results, note = unpack_results(body, engine)
+        results, note = unpack_results(bytes(body or b""), engine)
         parts.append(results)
         for name, count in note["counts"].items():
             counts[name] += count
@@ -134,7 +134,7 @@ def _run_table(
     table: pa.Table, plan: Plan, time: str, spark: SparkSession, buckets: int
 ) -> RunResults:
     """Executors on this machine map the table from a file; others get it through Spark."""
-    if not spark.sparkContext.master.startswith("local"):
+    if not is_local(spark):
         work, parcels = frames.sliced(spark.createDataFrame(table), plan, time, buckets)
         return _assembled(work, parcels, spark)
     with tempfile.TemporaryDirectory(prefix="catchment-") as folder:

@@ -14,11 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from catchment.engine.engine import now
-from catchment.errors import CatchmentError, QueryError
+from catchment.engine.binding import bind_types
+from catchment.errors import QueryError
 from catchment.job.model import Job as JobModel
 from catchment.model.frontier import EARLIEST
 from catchment.model.query import Query
+from catchment.planner import plan
 from catchment.sinks.memory import Memory
 from catchment.spark.deliver import COUNTS, Steward
 from catchment.spark.planning import Progress
@@ -94,9 +95,9 @@ class Handle:
         frontier = progress.frontier
         known = frontier.value > EARLIEST
         newest = {name: t for name, (t, _) in frontier.partitions.items()}
+        base |= {name: progress.counts[name] for name in COUNTS}
         return Status(
-            **base, batch=progress.batch, **{name: progress.counts[name] for name in COUNTS},
-            frontier=frontier.value if known else None,
+            **base, batch=progress.batch, frontier=frontier.value if known else None,
             lag=(frontier.newest - frontier.value) / 1e6 if known else None,
             rate=self._rate(), partitions=newest,
         )  # fmt: skip
@@ -134,7 +135,8 @@ class Handle:
         memory = next((sink for sink in self.spec.sinks if isinstance(sink, Memory)), None)
         if memory is None:
             raise QueryError(
-                "this job keeps no results in memory", given=[s.type for s in self.spec.sinks],
+                "this job keeps no results in memory",
+                given=", ".join(type(sink).__name__ for sink in self.spec.sinks),
                 hint="add the sink {type: memory}, or read them where they were written",
             )  # fmt: skip
         return _InMemory(memory, self.queries())
@@ -166,9 +168,6 @@ class Handle:
 
     def check(self, query: Query) -> None:
         """Refuses a query that does not fit the events."""
-        from catchment.engine.binding import bind_types
-        from catchment.planner import plan
-
         bind_types(plan([query]), self.spec.schema, self.spec.time)
 
     def remove_query(self, name: str) -> None:
@@ -227,7 +226,7 @@ class _InMemory(Mapping[str, pa.Table]):
         self._names = list(queries)
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._names and name not in self._memory.queries():
+        if name not in self._names and name not in self._memory.queries:
             raise QueryError("no such query", given=name)
         return self._memory.results(name)
 
@@ -236,11 +235,3 @@ class _InMemory(Mapping[str, pa.Table]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def idle_seconds(since: int) -> float:
-    """Seconds since a time of the wall clock."""
-    return (now() - since) / 1e6
-
-
-__all__ = ["CatchmentError", "Handle", "Status", "told"]

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from catchment.job import model
-from catchment.job.reading import read
+from catchment.job.reading import explained, read
 from catchment.spark.handle import Handle
 from catchment.spark.stream import start
 
@@ -20,8 +21,8 @@ class Job(model.Job):
     def __init__(self, **sections: Any) -> None:
         try:
             super().__init__(**sections)
-        except model.ValidationError as error:
-            raise model.explained(error, model.Job) from error
+        except ValidationError as error:
+            raise explained(error, model.Job) from error
 
     @classmethod
     def load(cls, source: str | Path | Mapping[str, Any]) -> Job:

@@ -132,7 +132,7 @@ class Reading:
 
     def _read(self, cutter: Cutter, split: Split) -> list[pa.Table]:
         arrival = split.arrival
-        aside = []
+        aside: list[pa.Table] = []
         columns = None if self.spec.late == "collect" else self._columns(cutter)
         for piece in self.spec.source.read(split, columns, None):
             arrival = arrival if piece.arrival is None else piece.arrival

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 import pyarrow as pa
 from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from catchment.engine.results import Results
 from catchment.errors import QueryError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
 
 class RunResults(Mapping[str, pa.Table]):
@@ -48,14 +45,13 @@ class RunResults(Mapping[str, pa.Table]):
         """Result rows of all queries together, without making their tables."""
         return sum(part.rows() for part in self._parts)
 
-    def to_pandas(self, name: str) -> pd.DataFrame:
+    def to_pandas(self, name: str) -> Any:
+        """A query's results as a pandas frame."""
         return self[name].to_pandas()
 
     def to_polars(self, name: str) -> pl.DataFrame:
-        import polars
-
-        made: Any = polars.from_arrow(self[name])
-        return made
+        """A query's results as a Polars frame."""
+        return pl.DataFrame(self[name])
 
     def spark(self, name: str) -> DataFrame:
         """A query's results as a Spark DataFrame."""

@@ -101,10 +101,15 @@ def cores_of(spark: SparkSession) -> int:
     return max(1, int(spark.sparkContext.defaultParallelism))
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether executors are threads of the driver."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
 def ship(spark: SparkSession) -> None:
     """Brings this package to executors on other machines, where nobody installed it."""
     context = spark.sparkContext
-    if context.master.startswith("local"):
+    if is_local(spark):
         return
     name = "catchment-package.zip"
     if any(path.endswith(name) for path in context.listFiles):

@@ -48,7 +48,8 @@ class Spec:
     functions: dict[str, Monoid] = field(default_factory=defined)
 
     def to_text(self) -> str:
-        return base64.b64encode(cloudpickle.dumps(self)).decode()
+        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        return base64.b64encode(data).decode()
 
     @staticmethod
     def from_text(text: str) -> Spec:

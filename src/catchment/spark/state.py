@@ -21,6 +21,7 @@ from catchment.engine.engine import Engine
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.engine.results import Results
+from catchment.errors import StateError
 from catchment.planner.edges import LATEST
 from catchment.spark.deliver import deliver
 from catchment.spark.rows import row_of
@@ -74,17 +75,23 @@ class Log:
         self.base = handle.getMapState("base", "n bigint", "body binary")
 
     def read_head(self) -> dict[str, Any] | None:
-        if not self.head.exists():
-            return None
-        held: dict[str, Any] = json.loads(self.head.get()[0])
-        return held
+        note = self.head.get() if self.head.exists() else None
+        return None if note is None else dict(json.loads(note[0]))
 
     def entry(self, n: int) -> tuple[str, bytes]:
-        tag, body = self.entries.getValue((n,))
+        tag, body = _there(self.entries.getValue((n,)))
         return tag, bytes(body)
 
     def snapshot(self, chunks: int) -> bytes:
-        return b"".join(bytes(self.base.getValue((n,))[0]) for n in range(chunks))
+        return b"".join(bytes(_there(self.base.getValue((n,)))[0]) for n in range(chunks))
+
+
+def _there(value: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    if value is None:
+        raise StateError(
+            "the state of this job is not whole", hint="its checkpoint was changed by hand"
+        )
+    return value
 
 
 def step(spec: Spec, held: Held, move: Step) -> Results:

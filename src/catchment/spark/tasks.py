@@ -51,7 +51,7 @@ class Work:
 def parcel(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
     """Rows on their way through Spark."""
     buckets, bodies = [bucket for bucket, _ in rows], [body for _, body in rows]
-    columns = [pa.array(buckets, pa.int32()), pa.array(bodies, pa.binary())]
+    columns: list[pa.Array[Any]] = [pa.array(buckets, pa.int32()), pa.array(bodies, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=["bucket", "body"])
 
 
@@ -74,10 +74,11 @@ class ReadAndSlice:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield parcel(self._split(*self.splits[number], number))
+            for number in batch.column(0).to_numpy().tolist():
+                yield parcel(self._split(number))
 
-    def _split(self, node: int, split: Split, number: int) -> list[tuple[int, bytes]]:
+    def _split(self, number: int) -> list[tuple[int, bytes]]:
+        node, split = self.splits[number]
         cutter = self.work.cutter(node)
         arrival = split.arrival
         for piece in self.source.read(split, self.columns, self.where):

@@ -1,0 +1,190 @@
+"""What a job says while it runs: a live line, plain lines, JSON, or nothing.
+
+Progress goes to standard error, so that standard output holds only results.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from catchment.spark.handle import Status
+
+_EVERY = 5.0
+"""Seconds between plain lines, at least."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended, and what a person may look for next."""
+
+    status: Status
+    places: list[str] = field(default_factory=list)
+    """Where the results lie."""
+    checkpoint: str | None = None
+    """None when it was not kept."""
+    seconds: float = 0.0
+
+
+class Voice:
+    """Says nothing; the others say more."""
+
+    def __enter__(self) -> Voice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def note(self, text: str) -> None:
+        """A sentence that stays."""
+
+    def phase(self, text: str, done: int = 0, total: int = 0) -> None:
+        """What is being done now, and how much of it is done where that is known."""
+
+    def heard(self, status: Status) -> None:
+        """A batch is done."""
+
+    def end(self, ending: Ending) -> None:
+        """The job is over."""
+
+
+class Json(Voice):
+    """One object a batch on standard output, and one at the end."""
+
+    def note(self, text: str) -> None:
+        typer.echo(f"catchment: {text}", err=True)
+
+    def heard(self, status: Status) -> None:
+        _print(status.to_dict())
+
+    def end(self, ending: Ending) -> None:
+        _print(ending.status.to_dict() | {"final": True, "places": ending.places})
+
+
+class Plain(Voice):
+    """Lines for logs: one now and then, and one for each new phase."""
+
+    def __init__(self) -> None:
+        self._said = -_EVERY
+        self._phase = ""
+
+    def note(self, text: str) -> None:
+        typer.echo(f"catchment: {text}", err=True)
+
+    def phase(self, text: str, done: int = 0, total: int = 0) -> None:
+        if text != self._phase:
+            self._phase = text
+            self.note(text + (f" ({total})" if total else ""))
+
+    def heard(self, status: Status) -> None:
+        if time.monotonic() - self._said >= _EVERY:
+            self._said = time.monotonic()
+            self.note(line(status))
+
+    def end(self, ending: Ending) -> None:
+        from catchment.cli import show
+
+        show.ending(ending)
+
+
+class Line(Plain):
+    """One line that changes in place, on a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._console = Console(stderr=True)
+        self._line = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), _Bar(bar_width=30),
+            TimeElapsedColumn(), console=self._console, transient=True,
+            # What others print meanwhile goes above the line, unless it goes to a file.
+            redirect_stdout=sys.stdout.isatty(), redirect_stderr=False,
+        )  # fmt: skip
+        self._task = self._line.add_task("", total=None)
+
+    def __enter__(self) -> Voice:
+        self._line.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.stop()
+
+    def note(self, text: str) -> None:
+        self._console.print(f"catchment: {text}", highlight=False, soft_wrap=True)
+
+    def phase(self, text: str, done: int = 0, total: int = 0) -> None:
+        self._show(text, done, total)
+
+    def heard(self, status: Status) -> None:
+        self._show(line(status), 0, 0)
+
+    def _show(self, text: str, done: int, total: int) -> None:
+        self._line.update(self._task, description=text, completed=done, total=total or None)
+
+
+class _Bar(BarColumn):
+    """A bar only where it is known how much there is to do."""
+
+    def render(self, task: Task) -> Any:
+        return Text("") if task.total is None else super().render(task)
+
+
+def voice(as_json: bool, quiet: bool) -> Voice:
+    """How this command speaks."""
+    if quiet:
+        return Voice()
+    if as_json:
+        return Json()
+    return on_screen()
+
+
+def on_screen() -> Voice:
+    """A live line for people, plain lines for logs."""
+    return Line() if sys.stderr.isatty() else Plain()
+
+
+def line(status: Status) -> str:
+    """How a job stands, on one line."""
+    parts = [f"{status.events:,} events"]
+    if status.rate:
+        parts.append(f"{status.rate:,.0f} events/s")
+    if status.frontier is not None:
+        parts.append(f"frontier {moment(status.frontier)}")
+    if status.lag is not None:
+        parts.append(f"lag {status.lag:,.1f} s")
+    parts += [f"late {status.late:,}", f"results {status.results:,}"]
+    if status.bad:
+        parts.append(f"bad {status.bad:,}")
+    if status.rejected:
+        parts.append(f"{len(status.rejected)} query file(s) rejected")
+    if status.waiting:
+        parts.append(f"{len(status.waiting)} file(s) waiting")
+    return "  ".join(parts)
+
+
+def moment(micros: int) -> str:
+    """A time in microseconds since 1970, for people.
+
+    >>> moment(1_767_225_641_500_000)
+    '2026-01-01 00:00:41.5'
+    """
+    try:
+        at = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:  # years that a calendar does not have
+        return f"{micros / 1e6:,.1f} s"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 100_000}"
+
+
+def _print(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data))
+    sys.stdout.flush()

@@ -1,0 +1,180 @@
+"""`catchment queries`: the queries of a job, looked at and changed while it runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catchment.errors import CatchmentError, JobError, QueryError
+
+if TYPE_CHECKING:
+    from catchment.folder import Folder
+    from catchment.model.query import Query
+
+app = typer.Typer(
+    no_args_is_help=True, help="List, add and remove the queries of a job, also while it runs."
+)
+
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="The job's checkpoint.", metavar="DIR", show_default=False)
+]
+JobOf = Annotated[
+    Path | None,
+    typer.Option("--job", help="A job file, for its checkpoint.", metavar="JOB.YAML"),
+]
+
+
+@app.command("ls")
+def listed(
+    checkpoint: Checkpoint = None,
+    job: JobOf = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """List the queries, and the files that were rejected, with the reason."""
+    from catchment.cli import show
+
+    found, rejected = _held(home_of(checkpoint, job))
+    if as_json:
+        typer.echo(json.dumps({"queries": found, "rejected": rejected}))
+    else:
+        show.queries(found, rejected)
+
+
+@app.command("add")
+def add(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A file with a query, or a list of them (YAML).", metavar="QUERY.YAML"),
+    ] = None,
+    sql: Annotated[str | None, typer.Option(help="A query in SQL, instead of a file.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the SQL query.")] = None,
+    checkpoint: Checkpoint = None,
+    job: JobOf = None,
+) -> None:
+    """Add queries; the job takes them up with its next batch."""
+    from catchment.spark.queries import QueryFolder
+
+    home = home_of(checkpoint, job)
+    folder = QueryFolder(home)
+    asked = _asked(file, sql, name)
+    _fit(home, asked)
+    known = folder.read()[0]
+    for query in asked:
+        if query.name in known:
+            raise QueryError("two queries have one name", given=query.name, hint="remove one first")
+    for query in asked:
+        folder.add(query)
+        typer.echo(f"added {query.name}")
+
+
+@app.command("rm")
+def remove(
+    names: Annotated[list[str], typer.Argument(help="The queries' names.", metavar="NAME...")],
+    checkpoint: Checkpoint = None,
+    job: JobOf = None,
+) -> None:
+    """Remove queries; their open windows give no results any more."""
+    from catchment.spark.queries import QueryFolder
+
+    folder = QueryFolder(home_of(checkpoint, job))
+    for name in names:
+        folder.remove(name)
+        typer.echo(f"removed {name}")
+
+
+def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
+    """The folder of the job that is meant; there must be a job."""
+    from catchment.job import load_job
+    from catchment.spark import past
+
+    address = str(checkpoint) if checkpoint else None
+    if address is None and job is not None:
+        address = load_job(job).checkpoint
+    if address is None:
+        raise JobError(
+            "whose queries? no checkpoint is given",
+            hint="say --checkpoint DIR, or --job with a job file that has a checkpoint",
+        )
+    home = past.home_of(address)
+    if past.name_of(home) is None:
+        raise JobError(
+            "no job has run there", given=address, hint="start it with catchment run JOB.YAML"
+        )
+    return home
+
+
+def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
+    from catchment.spark.queries import parse
+    from catchment.sql import sql as query_of
+
+    if (file is None) == (sql is None):
+        raise QueryError("give either a file or --sql with --name")
+    if sql is not None:
+        if name is None:
+            raise QueryError("a query in SQL needs a name", hint="add --name")
+        return [query_of(sql, name)]
+    assert file is not None
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise JobError(
+            "the query file cannot be read", given=file, hint=f"{error.strerror}".lower()
+        ) from error
+    return parse(data, file.name)
+
+
+def _fit(home: Folder, asked: list[Query]) -> None:
+    """Refuses queries that do not fit the events, where the job has noted what these are."""
+    import pyarrow as pa
+
+    from catchment.engine.binding import bind_types
+    from catchment.planner import plan
+    from catchment.spark import past
+
+    made = plan(asked)
+    schema = home.read(past.SCHEMA)
+    if schema is not None:
+        time = json.loads(home.read("job.json") or b"{}")["time"]
+        bind_types(made, pa.ipc.read_schema(pa.py_buffer(schema)), time)
+
+
+def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The queries with their files, and the files that cannot be used."""
+    from catchment.spark.queries import REJECTED, QueryFolder, parse
+
+    folder = QueryFolder(home)
+    queries, rejected = folder.read()
+    found = []
+    for file, data in folder.files().items():
+        try:
+            names = [query.name for query in parse(data, file)]
+        except CatchmentError:
+            continue
+        for name in names:
+            if name in queries:
+                found.append({"name": name, "text": text(queries[name]), "file": file})
+    # What only the running job can tell: a query that does not fit its events.
+    noted: dict[str, str] = json.loads(home.read(REJECTED) or b"{}")
+    return found, {**noted, **rejected}
+
+
+def text(query: Query) -> str:
+    """A query on one line.
+
+    >>> import catchment as ct
+    >>> text(ct.Query("q", ct.avg("v").alias("mean"), by="k", window=ct.tumbling("5s")))
+    'avg(v) AS mean by k over tumbling(5s)'
+    """
+    from catchment.planner.explain import describe
+
+    parts = [f"{a.text} AS {a.name}" if a.name else a.text for a in query.aggregates]
+    words = [", ".join(parts)]
+    if query.by:
+        words.append(f"by {', '.join(query.by)}")
+    if query.where:
+        words.append(f"where {query.where}")
+    words.append(f"over {describe(query.window)}")
+    return " ".join(words)

@@ -1,0 +1,236 @@
+"""`catchment run`: a job file as a stream or as a batch, until it ends or is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catchment.cli import live
+from catchment.cli.check import connect, told
+from catchment.cli.live import Ending, Voice
+from catchment.cli.needs import need_spark
+from catchment.errors import CatchmentError
+from catchment.job import Job, load_job
+from catchment.job.model import TRIGGERS, period
+from catchment.sinks.console import Console
+from catchment.sinks.memory import Memory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from catchment.spark.handle import Handle, Status
+    from catchment.spark.metrics import Metrics
+
+_PATIENCE = 60.0
+"""Seconds that a batch at hand is given to end when the job is to stop."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says besides the job file."""
+
+    trigger: str | None = None
+    checkpoint: Path | None = None
+    as_json: bool = False
+    quiet: bool = False
+    metrics: int | None = None
+    cores: int | None = None
+    again: bool = False
+
+
+def run(path: Path, options: Options) -> None:
+    """Runs the job to its end."""
+    need_spark()
+    job = adjusted(load_job(path), options)
+    started = time.monotonic()
+    voice = live.voice(options.as_json, options.quiet)
+    with voice, _checkpoint(job, voice) as (held, kept):
+        way = _batch if held.trigger == "batch" else _stream
+        status = way(held, options, voice)
+    places = [told(sink) for sink in held.sinks]
+    voice.end(Ending(status, places, kept, time.monotonic() - started))
+
+
+def adjusted(job: Job, options: Options) -> Job:
+    """The job, with what the command line says instead of the file."""
+    changes: dict[str, Any] = {}
+    if options.trigger is not None:
+        if options.trigger not in TRIGGERS:
+            period(options.trigger)
+        changes["trigger"] = options.trigger
+    if options.checkpoint is not None:
+        changes["checkpoint"] = str(options.checkpoint)
+    if options.metrics is not None:
+        changes["metrics"] = options.metrics
+    if not job.sinks:
+        # A person wants to see results; a program reads JSON, and rows in between would break it.
+        changes["sinks"] = (Memory() if options.as_json or options.quiet else Console(),)
+    return job.model_copy(update=changes)
+
+
+@contextlib.contextmanager
+def _checkpoint(job: Job, voice: Voice) -> Iterator[tuple[Job, str | None]]:
+    """The job with a checkpoint, and its address if it is kept."""
+    if job.checkpoint is not None:
+        yield job, job.checkpoint
+        return
+    folder = tempfile.mkdtemp(prefix="catchment-")
+    voice.note("no checkpoint is given, so nothing is kept to go on from (--checkpoint DIR)")
+    try:
+        yield job.model_copy(update={"checkpoint": folder}), None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stream(job: Job, options: Options, voice: Voice) -> Status:
+    from catchment.spark import past
+    from catchment.spark.stream import start
+
+    home = past.home_of(str(job.checkpoint))
+    past.only("stream", home)
+    before = past.ended_stream(home)
+    if before is not None:
+        voice.note("this job has ended before; to run it anew, use another checkpoint")
+        return before
+    voice.phase("looking at source and sinks")
+    schema = connect(job)
+    past.writable(home)
+    with _metrics(job, voice) as metrics, _spark(options, voice) as spark:
+        voice.phase("starting the job")
+        handle = start(job, spark)
+        # For commands that check a query against the events while the job runs.
+        home.write(past.SCHEMA, schema.serialize().to_pybytes())
+        handle.watch(voice.heard)
+        if metrics is not None:
+            metrics.follow(handle, spark)
+        voice.phase("the first batch")
+        return _followed(handle, spark, voice)
+
+
+def _followed(handle: Handle, spark: SparkSession, voice: Voice) -> Status:
+    try:
+        with _stopping(handle, spark, voice):
+            return handle.wait()
+    except CatchmentError:
+        voice.end(Ending(handle.status))
+        raise
+
+
+@contextlib.contextmanager
+def _stopping(handle: Handle, spark: SparkSession, voice: Voice) -> Iterator[None]:
+    """Ctrl-C and SIGTERM stop the job after the batch at hand; a second time, at once."""
+    asked = threading.Event()
+    hurry = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def wind_up() -> None:
+        voice.note("stopping after the batch at hand")
+        _batch_at_hand(spark, handle.spec.job, hurry)
+        handle.stop()
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            hurry.set()
+            return
+        asked.set()
+        # Not here: a handler may not wait, nor print while the line is being drawn.
+        threads.append(threading.Thread(target=wind_up))
+        threads[0].start()
+
+    with _handling(ask):
+        yield
+        for thread in threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def _handling(handler: Any) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, held in before.items():
+            signal.signal(number, held)
+
+
+def _batch_at_hand(spark: SparkSession, name: str, hurry: threading.Event) -> None:
+    """Waits until Spark has committed the batch that runs now."""
+    query = next((query for query in spark.streams.active if query.name == name), None)
+    if query is None:
+        return
+    seen = _last(query)
+    until = time.monotonic() + _PATIENCE
+    while query.isActive and query.status["isTriggerActive"] and _last(query) == seen:
+        if hurry.wait(0.1) or time.monotonic() > until:
+            return
+
+
+def _last(query: Any) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
+
+
+def _batch(job: Job, options: Options, voice: Voice) -> Status:
+    from catchment.spark import past
+    from catchment.spark.bounded import run_bounded
+
+    home = past.home_of(str(job.checkpoint))
+    past.only("batch", home)
+    before = past.ended_batch(home)
+    if before is not None and not options.again:
+        voice.note("this job has delivered its results before; --again delivers them once more")
+        return before
+    voice.phase("looking at source and sinks")
+    connect(job)
+    past.writable(home)
+    if job.metrics is not None:
+        voice.note("metrics are for streams; a batch job serves none")
+    with _handling(_interrupted), _spark(options, voice) as spark, _handling(_interrupted):
+        return run_bounded(job, spark, voice.phase)
+
+
+def _interrupted(*_: object) -> None:
+    """Nothing is delivered before all is read: to stop a batch is to give it up."""
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _metrics(job: Job, voice: Voice) -> Iterator[Metrics | None]:
+    if job.metrics is None:
+        yield None
+        return
+    from catchment.spark.metrics import Metrics
+
+    made = Metrics(job.metrics)
+    voice.note(f"metrics are at {made.address}")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextlib.contextmanager
+def _spark(options: Options, voice: Voice) -> Iterator[SparkSession]:
+    """A session of our own; its log is kept only when something went wrong."""
+    from catchment.spark.session import log_file, session
+
+    voice.phase("starting Spark")
+    spark = session(options.cores)
+    try:
+        yield spark
+    except CatchmentError as error:
+        error.add_note(f"Spark's log: {log_file()}")
+        raise
+    else:
+        log_file().unlink(missing_ok=True)
+    finally:
+        voice.phase("ending")
+        spark.stop()

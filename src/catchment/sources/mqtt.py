@@ -1,0 +1,196 @@
+"""Topics of an MQTT broker, which cannot be read again: a receiver keeps messages on local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlparse
+from urllib.request import url2pathname
+from uuid import uuid4
+
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
+
+from catchment.errors import SourceError
+from catchment.folder import Folder
+from catchment.model.duration import micros
+from catchment.sources.aside import Aside, aside
+from catchment.sources.base import Piece, Position, Split
+from catchment.sources.decode import Decoded
+from catchment.sources.messages import Messages
+from catchment.sources.mqtt_client import Link, Receiver, check
+from catchment.sources.spool import Spool, Spot, Stored, records
+
+_PARTITION = "mqtt"
+_BATCH_BYTES = 64 << 20
+_SEGMENT = 16 << 20
+_BLOCK = 20_000
+_FOREVER = 0xFFFFFFFF
+
+
+class Mqtt(Messages):
+    """Messages of an MQTT broker, in the order they came. There is one partition, "mqtt".
+
+    The driver receives. It acknowledges a message (quality 1) only when it is safe in the spool, a
+    folder on the driver's disk that must be at the same path wherever tasks run: so one machine,
+    or a shared disk. Messages stay in the spool until they are processed; when it is full, nothing
+    is acknowledged, and the broker keeps what comes.
+
+    Quality 1 means that a message may come twice, after a lost connection or a crash; `distinct_on`
+    in a query makes it count once. Quality 2 is not offered: the client library would confirm
+    messages before they are safe. Quality 0 means that messages may be lost.
+    """
+
+    type: Literal["mqtt"] = "mqtt"
+    host: str
+    port: int = 1883
+    topic: str | tuple[str, ...] = Field(description="topics or filters, as in sensors/+/speed")
+    qos: Literal[0, 1] = 1
+    client_id: str | None = Field(None, description="given by itself and kept, unless given here")
+    username: str | None = None
+    password: SecretStr | None = None
+    tls: bool = False
+    keepalive: int = Field(60, gt=0, description="seconds")
+    version: Literal[3, 5] = Field(5, description="of MQTT; 3 means 3.1.1")
+    session: str = Field("7d", description="how long the broker keeps messages while we are away")
+    topic_column: str | None = Field(None, description="a column that holds the message's topic")
+    max_per_batch: int = Field(1_000_000, gt=0, description="messages per batch")
+    max_spool: int = Field(1 << 30, gt=0, description="bytes of unprocessed messages on disk")
+
+    _spool: Spool | None = PrivateAttr(None)
+    _folder: Path | None = PrivateAttr(None)
+    _receiver: Receiver | None = PrivateAttr(None)
+
+    @field_validator("session")
+    @classmethod
+    def _a_duration(cls, given: str) -> str:
+        micros(given, "session")
+        return given
+
+    @model_validator(mode="after")
+    def _fits_mqtt(self) -> Mqtt:
+        if self._given_schema() is None:
+            raise SourceError("mqtt needs a schema", hint="add schema: {ts: timestamp, v: double}")
+        if self.topic_column in (self._given_schema() or pa.schema([])).names:
+            raise SourceError(
+                "the topic's column has the name of another", given=self.topic_column,
+                hint="choose another topic_column",
+            )  # fmt: skip
+        return self
+
+    def check(self) -> None:
+        check(self._link())
+
+    def event_schema(self) -> pa.Schema:
+        schema = super().event_schema()
+        if self.topic_column is None:
+            return schema
+        return schema.append(pa.field(self.topic_column, pa.string()))
+
+    def open(self, home: Folder) -> None:
+        self._folder = _local(home) / "spool"
+        self._spool = Spool(self._folder, max(1, min(_SEGMENT, self.max_spool // 4)))
+        name = self.client_id or _kept_name(home)
+        self._receiver = Receiver(self._link(), name, self._spool, self.max_spool)
+        self._receiver.start()
+
+    def start(self) -> Position:
+        return _position(self._opened().first())
+
+    def bound(self, position: Position) -> Position:
+        return _position(self._opened().end)
+
+    def latest(self, position: Position, bound: Position | None = None) -> Position:
+        spool = self._opened()
+        if self._receiver is not None and self._receiver.failed is not None:
+            raise self._receiver.failed
+        found = spool.upto(_spot(position), self.max_per_batch, _BATCH_BYTES)
+        return _position(found if bound is None else min(found, _spot(bound)))
+
+    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
+        made = []
+        for low, high in self._opened().ranges(_spot(start), _spot(end), parallel):
+            body = {"folder": str(self._folder), "start": tuple(low), "end": tuple(high)}
+            arrival = low.messages * self._spread()
+            made.append(Split(_PARTITION, arrival, body, high.byte - low.byte))
+        return made
+
+    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
+        start, end = Spot(*split.body["start"]), Spot(*split.body["end"])
+        wanted = columns if columns is None else [c for c in columns if c != self.topic_column]
+        decoder = self._decoder(super().event_schema(), wanted)
+        stored = records(Path(split.body["folder"]), start, end)
+        place = start.messages
+        while block := list(islice(stored, _BLOCK)):
+            made = decoder.decode([message.payload for message in block])
+            events = self._with_topics(made, block)
+            bad = [Aside(block[i].topic, place + i, why, block[i].payload) for i, why in made.bad]
+            events = events if columns is None else events.select(columns)
+            yield Piece(events, aside(bad), place * self._spread())
+            place += len(block)
+
+    def commit(self, position: Position) -> None:
+        self._opened().free(_spot(position))
+
+    def partitions(self, position: Position) -> list[str]:
+        return [_PARTITION]
+
+    def close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.stop()
+        if self._spool is not None:
+            self._spool.close()
+        self._receiver = self._spool = None
+
+    def _with_topics(self, made: Decoded, block: list[Stored]) -> pa.Table:
+        if self.topic_column is None:
+            return made.events
+        topics = pa.array([message.topic for message in block]).take(made.sender)
+        return made.events.append_column(pa.field(self.topic_column, pa.string()), topics)
+
+    def _found_schema(self) -> pa.Schema:
+        raise SourceError("mqtt needs a schema")  # refused before it comes to this
+
+    def _opened(self) -> Spool:
+        if self._spool is None:
+            raise SourceError("the source is not open", hint="call open() with a folder first")
+        return self._spool
+
+    def _link(self) -> Link:
+        topics = (self.topic,) if isinstance(self.topic, str) else self.topic
+        session = min(max(1, micros(self.session, "session") // 1_000_000), _FOREVER)
+        secret = self.password.get_secret_value() if self.password is not None else None
+        return Link(
+            self.host, self.port, topics, self.qos, self.username, secret, self.tls,
+            self.keepalive, self.version, session,
+        )  # fmt: skip
+
+
+def _position(spot: Spot) -> Position:
+    return {"segment": spot.segment, "offset": spot.byte, "count": spot.messages}
+
+
+def _spot(position: dict[str, Any]) -> Spot:
+    return Spot(position["segment"], position["offset"], position["count"])
+
+
+def _local(home: Folder) -> Path:
+    if home.uri.startswith("file:"):
+        return Path(url2pathname(urlparse(home.uri).path))
+    if "://" in home.uri:
+        raise SourceError(
+            "messages of MQTT are kept on local disk", given=home.uri,
+            hint="give the job a checkpoint on a local or shared disk",
+        )  # fmt: skip
+    return Path(home.uri)
+
+
+def _kept_name(home: Folder) -> str:
+    """The client's name: always the same, because the broker keeps messages under it."""
+    kept = home.read("client_id")
+    if kept is None:
+        kept = f"catchment-{uuid4().hex[:12]}".encode()  # 22 letters: the most all brokers take
+        home.write("client_id", kept)
+    return kept.decode()

@@ -1,0 +1,291 @@
+"""Messages on local disk, in order, in segment files: written once, read by ranges of bytes.
+
+A segment begins with a mark and the number of messages before it. A record is its length, a check
+sum, the length of the topic, the topic and the payload. What `sync` has returned from outlives a
+crash; what was being written is cut off when the spool is opened again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from catchment.errors import SourceError
+
+_MARK = b"catchsp1"
+_HEAD = struct.Struct("<8sQ")
+_RECORD = struct.Struct("<IIH")
+_SUFFIX = ".spool"
+_SEGMENT = 16 << 20
+
+
+class Spot(NamedTuple):
+    """A place between two messages: segment, byte in it, and the number of messages before."""
+
+    segment: int
+    byte: int
+    messages: int
+
+
+class Stored(NamedTuple):
+    topic: str
+    payload: bytes
+
+
+class Spool:
+    """Takes messages in at its end and frees segments at its beginning. One process at a time."""
+
+    def __init__(self, folder: Path, segment: int = _SEGMENT) -> None:
+        self._folder = folder
+        self._most = segment
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(folder)
+        # One thread takes messages in, another plans and frees.
+        self._guard = threading.RLock()
+        self._sizes = {n: path_of(folder, n).stat().st_size for n in _segments(folder)}
+        self._waiting: list[bytes] = []
+        self._file: IO[bytes]
+        self.end: Spot
+        self._open_last()
+        # Spots between flushes, in order: where batches and splits may be cut without a search.
+        self._spots = [self.end]
+        self._freed = self.first()
+
+    def _open_last(self) -> None:
+        while self._sizes:
+            last = max(self._sizes)
+            path = path_of(self._folder, last)
+            end = _sound_end(path, last)
+            if end is not None:
+                self._file = path.open("r+b")
+                self._file.truncate(end.byte)
+                self._file.seek(end.byte)
+                os.fsync(self._file.fileno())
+                self._sizes[last] = end.byte
+                self.end = end
+                return
+            # The crash came before its head was safe, so there is nothing in it.
+            path.unlink()
+            del self._sizes[last]
+        self._new_segment(Spot(0, 0, 0))
+
+    def _new_segment(self, after: Spot) -> None:
+        number = after.segment + 1
+        self._file = path_of(self._folder, number).open("x+b")
+        self._file.write(_HEAD.pack(_MARK, after.messages))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        _sync_folder(self._folder)
+        self._sizes[number] = _HEAD.size
+        self.end = Spot(number, _HEAD.size, after.messages)
+
+    def add(self, topic: bytes, payload: bytes) -> None:
+        """Takes a message in; it is safe after the next `sync`."""
+        rest = len(topic).to_bytes(2, "little") + topic + payload
+        head = struct.pack("<II", len(topic) + len(payload), zlib.crc32(rest))
+        self._waiting.append(head + rest)
+
+    def sync(self) -> None:
+        """Makes what was taken in safe, and only then counts it."""
+        while self._waiting:
+            if self.end.byte >= self._most:
+                self._file.close()
+                self._new_segment(self.end)
+            segment, byte, messages = self.end
+            room = self._most - byte
+            taken = 0
+            while taken < len(self._waiting) and room > 0:
+                room -= len(self._waiting[taken])
+                taken += 1
+            data = b"".join(self._waiting[:taken])
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            del self._waiting[:taken]
+            with self._guard:
+                self._sizes[segment] = byte + len(data)
+                self.end = Spot(segment, byte + len(data), messages + taken)
+                self._spots.append(self.end)
+
+    def first(self) -> Spot:
+        """The beginning of what there still is."""
+        number = min(tuple(self._sizes))
+        return Spot(number, _HEAD.size, _messages_before(self._folder, number))
+
+    def size(self) -> int:
+        """Bytes that are not yet freed; the disk holds a segment more at most."""
+        with self._guard:
+            return self._apart(self._freed, self.end)
+
+    def upto(self, start: Spot, messages: int, size: int) -> Spot:
+        """The farthest spot after `start` with at most so many messages and about so many bytes."""
+        self._known(start)
+        best = start
+        with self._guard:
+            spots = self._between(start, self.end)
+        for spot in spots:
+            if best != start and self._apart(start, spot) > size:
+                return best
+            if spot.messages - start.messages > messages:
+                return self._walk(best, messages - (best.messages - start.messages))
+            best = spot
+        return best
+
+    def ranges(self, start: Spot, end: Spot, parts: int) -> list[tuple[Spot, Spot]]:
+        """What lies between two spots, in about so many shares, none over two segments."""
+        self._known(start)
+        size = max(1, self._apart(start, end) // max(1, parts))
+        made, begin, last = [], start, start
+        with self._guard:
+            spots = self._between(start, end)
+        for spot in [*spots, None]:
+            done = spot is None or spot.segment != last.segment
+            if last != begin and (done or last.byte - begin.byte >= size):
+                made.append((begin, last))
+                begin = last
+            if spot is not None:
+                begin = spot._replace(byte=_HEAD.size, messages=last.messages) if done else begin
+                last = spot
+        return made
+
+    def free(self, spot: Spot) -> None:
+        """What is before the spot is needed no more: deletes the segments that end before it."""
+        if spot <= self._freed:
+            return
+        self._known(spot)
+        with self._guard:
+            self._freed = spot
+            self._spots = [kept for kept in self._spots if kept >= spot]
+        for number in tuple(self._sizes):
+            if number < spot.segment:
+                path_of(self._folder, number).unlink(missing_ok=True)
+                del self._sizes[number]
+
+    def close(self) -> None:
+        """Lets go of the files. What was not made safe is not kept."""
+        with contextlib.suppress(OSError):  # a full disk was told of when it was met
+            self._file.close()
+        self._lock.close()
+
+    def _between(self, start: Spot, end: Spot) -> list[Spot]:
+        """The spots after one up to another where something may be cut: flushes, and ends of
+        segments that were written before this process began."""
+        spots = self._spots
+        at = bisect_right(spots, start)
+        inner = list(spots[at : bisect_right(spots, end)])
+        first = inner[0] if inner else end
+        ends = []
+        for number in range(start.segment, first.segment):
+            size = self._sizes[number]
+            ends.append(Spot(number, size, _messages_before(self._folder, number + 1)))
+        found = [s for s in (*ends, *inner) if start < s < end]
+        return [*found, end] if start < end else []
+
+    def _apart(self, start: Spot, end: Spot) -> int:
+        if start.segment == end.segment:
+            return end.byte - start.byte
+        whole = sum(self._sizes[n] for n in range(start.segment + 1, end.segment))
+        return self._sizes[start.segment] - start.byte + whole + end.byte
+
+    def _walk(self, spot: Spot, messages: int) -> Spot:
+        """So many messages farther, which must be there."""
+        segment, byte, before = spot
+        if byte >= self._sizes[segment] and messages:
+            segment, byte = segment + 1, _HEAD.size
+        with path_of(self._folder, segment).open("rb") as file:
+            for _ in range(messages):
+                file.seek(byte)
+                byte += _RECORD.size + _RECORD.unpack(file.read(_RECORD.size))[0]
+        return Spot(segment, byte, before + messages)
+
+    def _known(self, spot: Spot) -> None:
+        if spot.segment not in self._sizes or spot > self.end:
+            raise SourceError(
+                "the spool does not have the place where the job goes on", given=tuple(spot),
+                hint=f"was {self._folder} emptied? then begin with a new checkpoint",
+            )  # fmt: skip
+
+
+def records(folder: Path, start: Spot, end: Spot) -> Iterator[Stored]:
+    """The messages between two spots of one segment."""
+    path = path_of(folder, start.segment)
+    try:
+        with path.open("rb") as file:
+            file.seek(start.byte)
+            data = file.read(end.byte - start.byte)
+    except OSError as error:
+        raise SourceError(
+            "the spool cannot be read", given=path,
+            hint="it must be at the same path wherever tasks run",
+        ) from error  # fmt: skip
+    at = 0
+    while at < end.byte - start.byte:
+        found = _record(data, at)
+        if found is None:
+            raise SourceError("the spool is damaged", given=f"{path} at byte {start.byte + at}")
+        topic, payload, at = found
+        yield Stored(topic.decode(errors="replace"), payload)
+
+
+def path_of(folder: Path, number: int) -> Path:
+    return folder / f"{number:012d}{_SUFFIX}"
+
+
+def _record(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
+    """Topic, payload and the next record's place; None when it is not whole."""
+    if at + _RECORD.size > len(data):
+        return None
+    length, check, topic = _RECORD.unpack_from(data, at)
+    body, end = at + _RECORD.size, at + _RECORD.size + length
+    if topic > length or end > len(data) or zlib.crc32(data[at + 8 : end]) != check:
+        return None
+    return data[body : body + topic], data[body + topic : end], end
+
+
+def _sound_end(path: Path, number: int) -> Spot | None:
+    """Where the last whole record ends; None when not even the head is whole."""
+    data = path.read_bytes()
+    if len(data) < _HEAD.size or not data.startswith(_MARK):
+        return None
+    at, messages = _HEAD.size, _HEAD.unpack_from(data)[1]
+    while (found := _record(data, at)) is not None:
+        at = found[2]
+        messages += 1
+    return Spot(number, at, messages)
+
+
+def _messages_before(folder: Path, number: int) -> int:
+    with path_of(folder, number).open("rb") as file:
+        return int(_HEAD.unpack(file.read(_HEAD.size))[1])
+
+
+def _segments(folder: Path) -> list[int]:
+    return sorted(int(path.stem) for path in folder.glob(f"*{_SUFFIX}"))
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _locked(folder: Path) -> IO[bytes]:
+    file = (folder / "lock").open("wb")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise SourceError(
+            "another process writes to the spool", given=folder, hint="does the job run twice?"
+        ) from error
+    return file

@@ -1,0 +1,99 @@
+"""A job file as a batch: all there is is read, and the results are delivered once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from pyspark.sql import SparkSession
+
+from catchment.engine import codec
+from catchment.errors import JobError
+from catchment.folder import Folder
+from catchment.job.model import Job
+from catchment.sinks.base import Delivery, Sink
+from catchment.spark.batch import run
+from catchment.spark.deliver import COUNTS
+from catchment.spark.handle import Status
+from catchment.spark.past import DONE, ended_batch, home_of
+from catchment.spark.stream import _identity
+
+Tell = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much is done."""
+
+
+def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
+    """Runs the job as a batch. Run once more, it delivers once more, as the next batch.
+
+    Results are written down before any sink sees them. If delivering breaks off, the next run
+    delivers the same ones again, which sinks know how to take, whatever the source holds by then.
+    """
+    if job.source is None or job.checkpoint is None:
+        raise JobError("a batch job needs a source and a checkpoint")
+    home = home_of(job.checkpoint)
+    identity = _identity(home, job, spark)
+    before = ended_batch(home)
+    batch = 0 if before is None else before.batch + 1
+    kept = home.sub("bounded")
+    body = kept.read(f"{batch:09d}")
+    if body is None:
+        body = _computed(job, spark, tell)
+        kept.write(f"{batch:09d}", body)
+    status = _delivered(job, identity["job"], batch, body, tell)
+    _settle(home, status)
+    kept.remove(f"{batch:09d}")
+    return status
+
+
+def _computed(job: Job, spark: SparkSession, tell: Tell) -> bytes:
+    tell("planning", 0, 0)
+    with _stages(spark, tell):
+        results = run(job.source, job.build(), job.time, spark, buckets=job.buckets)
+    tell("collecting results", 0, 0)
+    counts = {name: results.counts.get(name, 0) for name in COUNTS} | {"results": results.rows()}
+    keys = {query.name: query.by for query in job.build()}
+    return codec.pack({"counts": counts, "keys": keys}, dict(results.items()))
+
+
+def _delivered(job: Job, name: str, batch: int, body: bytes, tell: Tell) -> Status:
+    meta, tables = codec.unpack(body)
+    keys = {query: tuple(names) for query, names in meta["keys"].items()}
+    delivery = Delivery(name, batch, 0, tables, keys)
+    sinks: tuple[Sink, ...] = job.sinks
+    for number, sink in enumerate(sinks):
+        tell("writing results", number, len(sinks))
+        sink.write(delivery)
+        sink.close()
+    return Status("ended", name, batch, **meta["counts"], queries=len(tables))
+
+
+def _settle(home: Folder, status: Status) -> None:
+    home.write(DONE, json.dumps(asdict(status)).encode())
+
+
+@contextmanager
+def _stages(spark: SparkSession, tell: Tell) -> Iterator[None]:
+    """Tells of Spark's stages as they go: the first reads splits, the next assembles windows."""
+    done = threading.Event()
+    watch = threading.Thread(target=_watch, args=(spark, tell, done), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watch.join()
+
+
+def _watch(spark: SparkSession, tell: Tell, done: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    first: int | None = None
+    while not done.wait(0.2):
+        for stage in sorted(tracker.getActiveStageIds()):
+            first = stage if first is None else first
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                what = "reading splits" if stage == first else "assembling windows"
+                tell(what, info.numCompletedTasks, info.numTasks)

@@ -1,0 +1,198 @@
+"""The streaming pipeline against brute force: any queries, any batches, crashes anywhere."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catchment as ct
+from catchment.model.frontier import EARLIEST, Frontier
+from catchment.spark import state
+from catchment.spark.queries import QueryFolder
+from catchment.testing.compare import assert_same, rows_of
+from catchment.testing.oracle import oracle_run
+from catchment.testing.strategies import Scenario, scenarios, to_table
+from pipeline import Batch, Pipeline
+
+pytestmark = pytest.mark.spark
+FEWER = settings(max_examples=max(settings.default.max_examples // 2, 1))
+SEEDS = st.integers(0, 2**32)
+
+
+def batches_of(scenario: Scenario, partitions: int) -> list[list[tuple[str, list[Any]]]]:
+    """The scenario's pushes as batches, their events spread over partitions."""
+    nodes = iter(scenario.nodes)
+    made = []
+    for step in scenario.steps:
+        if step[0] != "push":
+            continue
+        parts: dict[str, list[Any]] = {}
+        for row in step[1]:
+            parts.setdefault(str(next(nodes) % partitions), []).append(row)
+        made.append(sorted(parts.items()) or [("0", [])])
+    return made or [[("0", [])]]
+
+
+def expected(scenario: Scenario, batches: list[Any]) -> dict[str, list[Any]]:
+    """What brute force says, with the frontier that follows from the batches."""
+    frontier = Frontier()
+    steps: list[Any] = []
+    for batch in batches:
+        rows = [row for _, part in batch for row in part]
+        frontier = frontier.knowing([name for name, _ in batch], 0)
+        heard = {
+            name: max(_micros(row["ts"]) for row in part if row["ts"] is not None)
+            for name, part in batch
+            if any(_fits(row, frontier.value, scenario) for row in part)
+        }
+        steps.append(("push", rows))
+        frontier = frontier.after(heard, 0, scenario.lateness)
+        if frontier.value > EARLIEST:
+            steps.append(("advance", frontier.value))
+    steps.append(("close",))
+    settings = scenario.settings | {"lateness": "0us"}
+    found: dict[str, list[Any]] = {query.name: [] for query in scenario.queries}
+    for results in oracle_run(scenario.queries, steps, **settings):
+        for name, rows in results.items():
+            found[name] += rows
+    return found
+
+
+def _micros(value: Any) -> int:
+    array = pa.array([value], pa.timestamp("us", "UTC"))
+    return int(array.cast(pa.int64())[0].as_py())
+
+
+def _fits(row: Any, frontier: int, scenario: Scenario) -> bool:
+    if row["ts"] is None:
+        return False
+    keep = ct.Engine(scenario.queries, **scenario.settings).keep
+    return _micros(row["ts"]) >= frontier - keep
+
+
+def check(scenario: Scenario, partitions: int, buckets: int, seed: int, crashes: float) -> None:
+    batches = batches_of(scenario, partitions)
+    tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = Pipeline(
+            folder, tables, scenario.queries, seed, crashes, buckets, late=scenario.late,
+            keep=scenario.keep, lateness=scenario.lateness,
+        )  # fmt: skip
+        out = pipeline.run()
+    for name, rows in expected(scenario, batches).items():
+        if rows or name in out:
+            assert_same(rows, out[name], f"query {name}")
+    counts = pipeline.progress[-1].counts
+    assert counts["events"] == sum(len(rows) for batch in batches for _, rows in batch)
+    assert (
+        counts["accepted"] + counts["late"] + counts["bad"] + counts["duplicates"]
+        == (counts["events"])
+    )
+
+
+@FEWER
+@given(scenarios(), st.integers(1, 3), SEEDS)
+def test_one_partition(scenario: Scenario, buckets: int, seed: int) -> None:
+    check(scenario, 1, buckets, seed, crashes=0.0)
+
+
+@FEWER
+@given(scenarios(), st.integers(1, 3), SEEDS)
+def test_crashes(scenario: Scenario, buckets: int, seed: int) -> None:
+    check(scenario, 1, buckets, seed, crashes=0.1)
+
+
+@FEWER
+@given(scenarios(), st.integers(2, 3), st.integers(1, 3), SEEDS)
+def test_many_partitions(scenario: Scenario, partitions: int, buckets: int, seed: int) -> None:
+    # Events of one time rank by partition, which brute force over one stream cannot know.
+    check(apart(scenario), partitions, buckets, seed, crashes=0.03)
+
+
+def apart(scenario: Scenario) -> Scenario:
+    """Without events at a time that another has."""
+    seen: set[Any] = set()
+    steps: list[Any] = []
+    for step in scenario.steps:
+        if step[0] == "push":
+            kept = [
+                r
+                for r in step[1]
+                if r["ts"] is None or (r["ts"] not in seen and not seen.add(r["ts"]))
+            ]  # type: ignore[func-returns-value]
+            step = ("push", kept)
+        steps.append(step)
+    return replace(scenario, steps=steps)
+
+
+@FEWER
+@given(scenarios(), SEEDS)
+def test_snapshots_of_every_batch(scenario: Scenario, seed: int) -> None:
+    with patch.object(state, "_SHORTEST", 0), patch.object(state, "_CHUNK", 100):
+        check(scenario, 1, 2, seed, crashes=0.1)
+
+
+@FEWER
+@given(scenarios(late="none"), scenarios(late="none", max_queries=2), SEEDS, st.data())
+def test_queries_come_and_go(
+    scenario: Scenario, other: Scenario, seed: int, data: st.DataObject
+) -> None:
+    """As an engine does whose queries change at the same batches."""
+    batches = batches_of(scenario, 1)
+    news = [replace(query, name=f"new {n}") for n, query in enumerate(other.queries)]
+    changes: dict[int, list[tuple[str, Any]]] = {}
+    for query in news:
+        changes.setdefault(data.draw(st.integers(0, len(batches))), []).append(("add", query))
+    for query in scenario.queries[1:]:
+        changes.setdefault(data.draw(st.integers(0, len(batches))), []).append(("drop", query.name))
+    tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = Pipeline(folder, tables, scenario.queries, seed, 0.05, buckets=1)
+        for batch, made in changes.items():
+            for kind, what in made:
+                pipeline.at(batch, lambda p, kind=kind, what=what: _change(p, kind, what))
+        out = pipeline.run()
+    wanted = _engine_with_changes(scenario, batches, changes)
+    for name in wanted.keys() | out.keys():
+        rows = [row for table in wanted.get(name, []) for row in rows_of(table)]
+        if rows or name in out:
+            assert_same(rows, out[name], f"query {name}")
+
+
+def _change(pipeline: Pipeline, kind: str, what: Any) -> None:
+    folder = QueryFolder(pipeline.spec.home)
+    folder.add(what) if kind == "add" else folder.remove(what)
+
+
+def _engine_with_changes(
+    scenario: Scenario, batches: list[Any], changes: dict[int, Any]
+) -> dict[str, list[pa.Table]]:
+    engine = ct.Engine(scenario.queries, schema=to_table([]).schema)
+    frontier = Frontier()
+    found: dict[str, list[pa.Table]] = {}
+    for number in range(len(batches) + 1):
+        made = changes.get(number, [])
+        for name in [what for kind, what in made if kind == "drop"]:
+            engine.remove(name, drain=False)
+        for query in [what for kind, what in made if kind == "add"]:
+            engine.add(query)
+        if number == len(batches):
+            results = engine.close()
+        else:
+            rows = [row for _, part in batches[number] for row in part]
+            engine.push(to_table(rows))
+            times = [_micros(row["ts"]) for row in rows if _fits(row, frontier.value, scenario)]
+            frontier = frontier.after({"0": max(times)} if times else {}, 0)
+            if frontier.value == EARLIEST:
+                continue
+            results = engine.advance(frontier.value)
+        for name, table in results.items():
+            found.setdefault(name, []).append(table)
+    return found
