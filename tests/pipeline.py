@@ -27,7 +27,7 @@ DATA: dict[str, list[Batch]] = {}
 WRITTEN: dict[str, dict[tuple[int, int], dict[str, pa.Table]]] = {}
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """The process died."""
 
 
@@ -223,13 +223,13 @@ class Pipeline:
                 store.begin()
                 out += self._bucket(label, store, [r for where, r in rows if where == label])
                 if self._dies():
-                    raise Crash
+                    raise CrashError
             if self.random.random() < 0.3:
                 state._HELD.clear()
             Steward(self.spec, lambda progress, _: self.progress.append(progress))(_Rows(out), 0)  # type: ignore[arg-type]
             if self._dies():
-                raise Crash
-        except Crash:
+                raise CrashError
+        except CrashError:
             return False
         for store in self.stores.values():
             store.commit()
@@ -242,7 +242,7 @@ class Pipeline:
             reading = Reading(self.spec, Control.from_dict(control), number, node)
             rows += reading.rows(split)
             if self._dies():
-                raise Crash
+                raise CrashError
         self.random.shuffle(rows)  # a shuffle keeps no order
         return rows
 

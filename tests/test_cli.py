@@ -51,7 +51,7 @@ def test_version() -> None:
 
 def test_help_names_every_command() -> None:
     text = catchment("--help").stdout
-    for command in ("demo", "explain", "validate", "schema", "bench"):
+    for command in ("demo", "init", "run", "explain", "validate", "queries", "schema", "bench"):
         assert command in text
 
 
@@ -60,7 +60,8 @@ def test_help_loads_no_command() -> None:
         "import sys\n"
         "from catchment.cli.main import app\n"
         "app(['--help'], standalone_mode=False)\n"
-        "heavy = {'catchment.cli.demo', 'catchment.cli.show', 'catchment.bench', 'polars'}\n"
+        "heavy = {'catchment.cli.demo', 'catchment.cli.run', 'catchment.cli.show',"
+        " 'catchment.bench', 'polars', 'pyspark'}\n"
         "print('loaded:', *heavy & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -112,13 +113,13 @@ def test_schema_is_a_json_schema() -> None:
 
 
 def test_demo() -> None:
-    text = catchment("demo", "--seconds", "2").stdout
+    text = catchment("demo", "--embedded", "--seconds", "2").stdout
     assert "What was shared" in text
     assert "25 queries, 100,000 events read once" in text
 
 
 def test_demo_as_json() -> None:
-    found = json.loads(catchment("demo", "--seconds", "3", "--json").stdout)
+    found = json.loads(catchment("demo", "--embedded", "--seconds", "3", "--json").stdout)
     assert found["events"] == 150_000
     assert found["late"] == 0
     assert len(found["results"]) == found["queries"] == 25

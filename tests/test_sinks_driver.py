@@ -22,7 +22,7 @@ from catchment.sinks.kafka import KafkaSink
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
 from catchment.sinks.postgres import PostgresSink
-from catchment.sinks.rows import latest
+from catchment.sinks.rows import grouped, latest
 from catchment.sinks.text import lists, objects, texts
 from sink_rows import ODD, child_delivery, delivery, every_type, rows
 
@@ -175,6 +175,18 @@ def test_json_gives_every_value_back(given: list[tuple[Any, list[Any]]], skip: i
 def test_rows_of_no_columns() -> None:
     assert objects([], [], 2).to_pylist() == ["{}", "{}"]
     assert lists([], 1).to_pylist() == ["[]"]
+
+
+def test_queries_that_look_the_same_are_written_together() -> None:
+    words = [pa.array([word], pa.dictionary(pa.int32(), pa.string())) for word in "abc"]
+    tables = {f"q{n}": rows(["u"], [n]).append_column("w", word) for n, word in enumerate(words)}
+    tables["r"] = rows(["u", "v"], [7, 8])
+    tables["q1"] = tables["q1"].replace_schema_metadata({"x": "y"})
+    first, second = grouped(delivery(tables))
+    assert first.table["w"].to_pylist() == ["a", "b", "c"]
+    assert first.named(first.queries).to_pylist() == ["q0", "q1", "q2"]
+    assert list(first.spans()) == [("q0", 0, 1), ("q1", 1, 1), ("q2", 2, 1)]
+    assert second.named(["x"]).to_pylist() == ["x", "x"] and second.keys == ("user",)
 
 
 Row = tuple[str | None, int, int, bool]

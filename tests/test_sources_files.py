@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.errors import SourceError
-from catchment.sources import journal
+from catchment.sources import journal, parquet_file
 from catchment.sources.arrow_file import ArrowFile
 from catchment.sources.parquet_file import Parquet
 from catchment.sources.types import fits, schema_of, type_of
@@ -173,6 +173,17 @@ def test_splits_are_about_even(tmp_path: Path) -> None:
     splits = source.splits(source.start(), source.latest(source.start()), 4)
     assert [split.weight for split in splits] == [250] * 4
     assert [split.arrival for split in splits] == [0, 250, 500, 750]
+
+
+def test_a_huge_row_group_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_file, "_MANY", 30)
+    monkeypatch.setattr(parquet_file, "_TOO_MANY", 50)
+    put(tmp_path / "in/a.parquet", events(*range(300)), group=100)
+    source = opened(Parquet(path=str(tmp_path / "in")), tmp_path / "home")
+    [split] = source.splits(source.start(), source.latest(source.start()), 1)
+    tables, arrivals, _ = read_split(source, split)
+    assert max(table.num_rows for table in tables) <= 30
+    assert arrivals == list(range(300)) == [n for table in tables for n in values(table, "n")]
 
 
 def test_row_groups_that_cannot_match_are_passed_over(tmp_path: Path) -> None:

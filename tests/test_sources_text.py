@@ -201,15 +201,23 @@ def test_empty_files_and_missing_columns_wait(tmp_path: Path) -> None:
     put(tmp_path / "in/a.csv", b"")
     put(tmp_path / "in/b.csv", b"w\n1\n")
     put(tmp_path / "in/c.csv", b"v,v\n1,2\n")
+    put(tmp_path / "in/d.csv", b"\nv\n1\n")
+    put(tmp_path / "in/e.csv", b"").rename(tmp_path / "in/e.csv.gz").write_bytes(b"\x1f\x8b junk")
+    aged(tmp_path / "in/e.csv.gz", 50)
     assert source.latest(source.start()) == source.start()
-    assert list(source.waiting().values()) == [
-        "the file is empty", "it has no column 'v'", "it has 2 columns 'v'"
-    ]  # fmt: skip
+    why = {Path(path).name: reason for path, reason in source.waiting().items()}
+    assert why.pop("e.csv.gz")
+    assert why == {
+        "a.csv": "the file is empty",
+        "b.csv": "it has no column 'v'",
+        "c.csv": "it has 2 columns 'v'",
+        "d.csv": "the first line has no names of columns",
+    }
     with pytest.raises(SourceError, match="it has no column"):
         source.check()
     put(tmp_path / "in/b.csv", b"v\n1\n")
     source.latest(source.start())
-    assert list(map(str, source.waiting())) == [str(tmp_path / f"in/{name}.csv") for name in "ac"]
+    assert str(tmp_path / "in/b.csv") not in source.waiting()
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.model.frontier import EARLIEST, Frontier
+from catchment.planner import replan
 from catchment.spark import state
 from catchment.spark.queries import QueryFolder
 from catchment.testing.compare import assert_same, rows_of
@@ -122,11 +123,11 @@ def apart(scenario: Scenario) -> Scenario:
     steps: list[Any] = []
     for step in scenario.steps:
         if step[0] == "push":
-            kept = [
-                r
-                for r in step[1]
-                if r["ts"] is None or (r["ts"] not in seen and not seen.add(r["ts"]))
-            ]  # type: ignore[func-returns-value]
+            kept = []
+            for row in step[1]:
+                if row["ts"] is None or row["ts"] not in seen:
+                    kept.append(row)
+                seen.add(row["ts"])
             step = ("push", kept)
         steps.append(step)
     return replace(scenario, steps=steps)
@@ -146,7 +147,10 @@ def test_queries_come_and_go(
 ) -> None:
     """As an engine does whose queries change at the same batches."""
     batches = batches_of(scenario, 1)
-    news = [replace(query, name=f"new {n}") for n, query in enumerate(other.queries)]
+    news = [
+        ct.Query.from_dict(query.to_dict() | {"name": f"new {n}"})
+        for n, query in enumerate(other.queries)
+    ]
     changes: dict[int, list[tuple[str, Any]]] = {}
     for query in news:
         changes.setdefault(data.draw(st.integers(0, len(batches))), []).append(("add", query))
@@ -154,7 +158,8 @@ def test_queries_come_and_go(
         changes.setdefault(data.draw(st.integers(0, len(batches))), []).append(("drop", query.name))
     tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
     with tempfile.TemporaryDirectory() as folder:
-        pipeline = Pipeline(folder, tables, scenario.queries, seed, 0.05, buckets=1)
+        buckets = data.draw(st.integers(1, 3))
+        pipeline = Pipeline(folder, tables, scenario.queries, seed, 0.05, buckets)
         for batch, made in changes.items():
             for kind, what in made:
                 pipeline.at(batch, lambda p, kind=kind, what=what: _change(p, kind, what))
@@ -171,18 +176,24 @@ def _change(pipeline: Pipeline, kind: str, what: Any) -> None:
     folder.add(what) if kind == "add" else folder.remove(what)
 
 
+def _without(queries: dict[str, ct.Query], name: str) -> dict[str, ct.Query]:
+    return {other: query for other, query in queries.items() if other != name}
+
+
 def _engine_with_changes(
     scenario: Scenario, batches: list[Any], changes: dict[int, Any]
 ) -> dict[str, list[pa.Table]]:
-    engine = ct.Engine(scenario.queries, schema=to_table([]).schema)
+    engine = ct.Engine(scenario.queries, schema=to_table([]).schema, rate=1000.0)
     frontier = Frontier()
     found: dict[str, list[pa.Table]] = {}
     for number in range(len(batches) + 1):
         made = changes.get(number, [])
-        for name in [what for kind, what in made if kind == "drop"]:
-            engine.remove(name, drain=False)
-        for query in [what for kind, what in made if kind == "add"]:
-            engine.add(query)
+        queries = dict(engine.queries)
+        for kind, what in made:
+            queries = queries | {what.name: what} if kind == "add" else _without(queries, what)
+        if made:  # all at once, as the planner does
+            engine.queries = queries
+            engine.follow(*replan(engine.plan, queries.values(), engine.rate))
         if number == len(batches):
             results = engine.close()
         else:

@@ -10,6 +10,8 @@ from catchment.cli import demo
 from catchment.cli.demo import Outcome
 from catchment.cli.live import Voice
 from catchment.cli.needs import need_spark
+from catchment.cli.run import spark_session
+from catchment.job import load_job
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
 from catchment.sources.generated import Generated
@@ -37,25 +39,19 @@ def run(events: int, voice: Voice) -> Outcome:
 def _stream(
     outcome: Outcome, events: int, voice: Voice, sinks: tuple[ParquetSink, Memory], state: str
 ) -> None:
-    from catchment.spark.job import Job
-    from catchment.spark.session import log_file, session
+    from catchment.spark.stream import start
 
     began = time.perf_counter()
-    voice.phase("starting Spark")
     source = Generated(**demo.SETTINGS, events=events, per_batch=PER_BATCH)
-    job = Job(
-        name="demo", queries=demo.queries(), source=source, sinks=sinks, lateness=demo.LATE_BY,
-        checkpoint=state, rate=demo.RATE,
-    )  # fmt: skip
-    spark = session()
-    try:
-        handle = job.start(spark)
+    job = load_job({
+        "name": "demo", "queries": demo.queries(), "source": source, "sinks": sinks,
+        "lateness": demo.LATE_BY, "checkpoint": state, "rate": demo.RATE,
+    })  # fmt: skip
+    with spark_session(None, voice) as spark:
+        handle = start(job, spark)
         handle.watch(voice.heard)
         voice.phase("Spark makes ready for the first batch")
         outcome.started = time.perf_counter() - began
         status = handle.wait()
-    finally:
-        spark.stop()
-    log_file().unlink(missing_ok=True)
     outcome.seconds = time.perf_counter() - began - outcome.started
     outcome.events, outcome.late = status.events, status.late

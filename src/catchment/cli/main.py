@@ -215,3 +215,7 @@ def _fail(error: CatchmentError) -> NoReturn:
 def main() -> None:
     """What the `catchment` command calls."""
     app(prog_name="catchment")
+
+
+if __name__ == "__main__":
+    main()

@@ -95,6 +95,7 @@ def _stream(job: Job, options: Options, voice: Voice) -> Status:
     from catchment.spark.stream import start
 
     home = past.home_of(str(job.checkpoint))
+    past.writable(home)
     past.only("stream", home)
     before = past.ended_stream(home)
     if before is not None:
@@ -102,8 +103,7 @@ def _stream(job: Job, options: Options, voice: Voice) -> Status:
         return before
     voice.phase("looking at source and sinks")
     schema = connect(job)
-    past.writable(home)
-    with _metrics(job, voice) as metrics, _spark(options, voice) as spark:
+    with _metrics(job, voice) as metrics, spark_session(options.cores, voice) as spark:
         voice.phase("starting the job")
         handle = start(job, spark)
         # For commands that check a query against the events while the job runs.
@@ -183,6 +183,7 @@ def _batch(job: Job, options: Options, voice: Voice) -> Status:
     from catchment.spark.bounded import run_bounded
 
     home = past.home_of(str(job.checkpoint))
+    past.writable(home)
     past.only("batch", home)
     before = past.ended_batch(home)
     if before is not None and not options.again:
@@ -190,10 +191,13 @@ def _batch(job: Job, options: Options, voice: Voice) -> Status:
         return before
     voice.phase("looking at source and sinks")
     connect(job)
-    past.writable(home)
     if job.metrics is not None:
         voice.note("metrics are for streams; a batch job serves none")
-    with _handling(_interrupted), _spark(options, voice) as spark, _handling(_interrupted):
+    with (
+        _handling(_interrupted),
+        spark_session(options.cores, voice) as spark,
+        _handling(_interrupted),
+    ):
         return run_bounded(job, spark, voice.phase)
 
 
@@ -218,12 +222,12 @@ def _metrics(job: Job, voice: Voice) -> Iterator[Metrics | None]:
 
 
 @contextlib.contextmanager
-def _spark(options: Options, voice: Voice) -> Iterator[SparkSession]:
+def spark_session(cores: int | None, voice: Voice) -> Iterator[SparkSession]:
     """A session of our own; its log is kept only when something went wrong."""
     from catchment.spark.session import log_file, session
 
     voice.phase("starting Spark")
-    spark = session(options.cores)
+    spark = session(cores)
     try:
         yield spark
     except CatchmentError as error:

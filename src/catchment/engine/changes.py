@@ -39,6 +39,7 @@ def answer_limit(state: GroupState, answer: Answer) -> Limit | None:
 def move(old: GroupState, new: GroupState, newest: int) -> None:
     """Carries a group's state over to the group that continues it."""
     operators = new.operators
+    since = newest if newest > EARLIEST else None  # before the first event nothing was missed
     new.known_since = {
         id: old.known_since.get(id, EARLIEST) if id in old.operators else newest for id in operators
     }
@@ -59,14 +60,14 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     for place, session in new.sessions.items():
         known = old.sessions.get(was.get(new.group.windows[place], -1))
         new.sessions[place] = (
-            session._replace(since=newest)
+            session._replace(since=since)
             if known is None
             else known._replace(open=fit(known.open, operators))
         )
     for place, mark in new.marks.items():
         known_mark = old.marks.get(was.get(new.group.windows[place], -1))
         new.marks[place] = (
-            mark._replace(since=newest)
+            mark._replace(since=since)
             if known_mark is None
             else known_mark._replace(open=fit(known_mark.open, operators))
         )

@@ -217,8 +217,15 @@ class Engine:
         self.counts["duplicates"] += duplicates
         self.counts["accepted"] += len(batch) - duplicates
 
-    def absorb(self, partials: Partials) -> None:
-        """Takes in what was sliced elsewhere by the same plan; each partial must come once."""
+    def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
+        """Takes in what was sliced elsewhere by the same plan; each partial must come once.
+
+        `newest` is the newest event time there; events may have left no partials here.
+        """
+        self.newest = max(self.newest, newest)
+        for state in self.states.values():
+            if state.group.measure == "event":
+                state.newest = max(state.newest, newest)
         for id, table in partials.items():
             if id == EVENTS:
                 self._absorb_events(table)

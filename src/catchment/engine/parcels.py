@@ -34,15 +34,17 @@ def unpack_partials(data: bytes) -> tuple[Partials, dict[str, Any]]:
 
 
 def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partials]:
-    """Partials by bucket: all of a key's in one, and all of a group without keys."""
+    """Partials by bucket: all of a key's in one, and all without keys in the first.
+
+    A group's number changes with the plan, so it must not say where the group's state is.
+    """
     shares: dict[int, Partials] = {}
     for id, table in partials.items():
         if not table.num_rows:
             continue
         group = None if id == EVENTS else plan.groups[id]
         if group is None or not group.by or buckets == 1:
-            home = 0 if group is None else group.id % buckets
-            shares.setdefault(home, {})[id] = table
+            shares.setdefault(0, {})[id] = table
             continue
         place = _places(key_columns(table, group), buckets)
         for bucket in np.unique(place).tolist():

@@ -96,7 +96,7 @@ def _json(delivery: Delivery) -> Iterator[Message]:
         revision: Iterable[Any] = repeat(0)
         if "revision" in names:
             revision = table["revision"].to_pylist()
-        queries = group.named(group.queries).to_pylist()
+        queries: list[Any] = group.named(group.queries).to_pylist()
         yield from map(Message, queries, revision, key.to_pylist(), value.to_pylist())
 
 

@@ -185,7 +185,7 @@ def _number(array: Array) -> tuple[Array, Array]:
 
 def _labels(labels: Sequence[str], rows: int) -> Array:
     """Each label once per row, told once."""
-    places = pa.array(np.repeat(np.arange(len(labels), dtype=np.int32), rows))
+    places = np.repeat(np.arange(len(labels), dtype=np.int32), rows)
     return pa.DictionaryArray.from_arrays(places, pa.array(labels, pa.string()))
 
 

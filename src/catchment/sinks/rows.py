@@ -39,7 +39,7 @@ class Group(NamedTuple):
     def named(self, words: Sequence[str]) -> pa.Array[Any]:
         """The word of its query in each row."""
         places = np.repeat(np.arange(len(words)), self.counts)
-        return pa.array(words, pa.string()).take(pa.array(places))
+        return pa.array(words, pa.string()).take(places)
 
     def spans(self) -> Iterator[tuple[str, int, int]]:
         """Each query, where its rows start, and how many they are."""

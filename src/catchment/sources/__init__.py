@@ -9,11 +9,21 @@ from typing import Any
 from catchment.errors import SourceError
 from catchment.sources.arrow_file import ArrowFile
 from catchment.sources.base import BAD, Piece, Position, Source, Split
+from catchment.sources.csv_file import Csv
+from catchment.sources.generated import Generated
+from catchment.sources.json_lines import JsonLines
+from catchment.sources.kafka import Kafka
+from catchment.sources.mqtt import Mqtt
 from catchment.sources.parquet_file import Parquet
 
 SOURCES: tuple[type[Source], ...] = (
     Parquet,
     ArrowFile,
+    Csv,
+    JsonLines,
+    Kafka,
+    Mqtt,
+    Generated,
 )
 
 

@@ -12,7 +12,7 @@ import pyarrow.csv as pacsv
 from pydantic import Field, field_validator
 
 from catchment.sources.aside import reason_of
-from catchment.sources.text_files import Parsed, TextFiles, lines_of
+from catchment.sources.text_files import Parsed, TextFiles, has_lines, lines_of
 from catchment.sources.text_values import converted
 from catchment.sources.types import fit
 
@@ -42,7 +42,10 @@ class Csv(TextFiles):
     def header(self, first: bytes) -> tuple[list[str], int]:
         end = first.find(b"\n") + 1 or len(first)
         text = first[:end].decode("utf-8-sig").rstrip("\r\n")
-        return next(csv.reader([text], delimiter=self.delimiter), []), end
+        names = next(csv.reader([text], delimiter=self.delimiter), [])
+        if not any(names):
+            raise OSError("the first line has no names of columns")
+        return names, end
 
     def sample(self, block: bytes) -> pa.Table:
         names, skipped = self.header(block)
@@ -92,10 +95,8 @@ class Csv(TextFiles):
         """Whether every line became a row: one whose quote is not closed swallows others."""
         if b'"' not in block:
             return True
-        body = block.rstrip(b"\r\n")
-        if rows != body.count(b"\n") + 1 and rows != len(lines_of(body)[0]):
-            return False
-        return self._closes(body[body.rfind(b"\n") + 1 :])
+        start = block.rfind(b"\n", 0, len(block) - 1) + 1
+        return has_lines(block, rows) and self._closes(block[start:].rstrip(b"\r\n"))
 
     def _closes(self, line: bytes) -> bool:
         try:

@@ -10,6 +10,7 @@ import base64
 import errno
 import json
 import time
+import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from catchment.sources.sharing import Part, shares
 from catchment.sources.types import misfit, schema_of
 
 _SCHEMA = "schema.json"
-UNREADABLE = (OSError, pa.ArrowException, EOFError, UnicodeError)
+UNREADABLE = (OSError, pa.ArrowException, EOFError, UnicodeError, zlib.error)
 """What reading a broken file may raise. Arrow's errors are not all of one kind."""
 _PASSING = {
     errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
@@ -92,7 +93,7 @@ class Files(Source):
     @classmethod
     def _known_types(cls, value: dict[str, str] | None) -> dict[str, str] | None:
         schema_of(value or {})
-        return value
+        return value or None
 
     def __getstate__(self) -> dict[Any, Any]:
         # Executors get the options; what the driver has learned stays with it.
@@ -137,6 +138,8 @@ class Files(Source):
         check_paths(self._paths)
         schema, found = self._first_readable()
         if found is None:
+            if files := self._list():
+                raise self._none_readable(files[0])
             return
         have = self.examine(found).schema
         if have is not None and (lacking := misfit(have, schema)):
@@ -151,21 +154,26 @@ class Files(Source):
     def _first_readable(self) -> tuple[pa.Schema, Found | None]:
         """The schema as given, or as the first file that can be read has it; and that file."""
         files = self._list()
-        why = ""
         for found in files:
             try:
                 self.examine(found)
                 schema = self.infer(found) if self.types is None else schema_of(self.types)
-            except UNREADABLE as error:
-                why = why or f"{found.path}: {reason_of(error)}"
+            except UNREADABLE:
                 continue
             return schema.remove_metadata(), found
-        if files and (self.types is None or self._journal is None):
-            raise SourceError("no file can be read", given=self.path, hint=why)
-        if self.types is None:
-            check_paths(self._paths)
-            raise self._nothing_yet()
-        return schema_of(self.types), None
+        if self.types is not None:
+            return schema_of(self.types), None
+        check_paths(self._paths)
+        raise self._none_readable(files[0]) if files else self._nothing_yet()
+
+    def _none_readable(self, first: Found) -> SourceError:
+        try:
+            self.examine(first)
+            self.infer(first)
+            why = ""
+        except UNREADABLE as error:
+            why = f"{first.path}: {reason_of(error)}"
+        return SourceError("no file can be read", given=self.path, hint=why)
 
     def _nothing_yet(self) -> SourceError:
         return SourceError(

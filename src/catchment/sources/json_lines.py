@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from catchment.sources.aside import reason_of
-from catchment.sources.text_files import Parsed, TextFiles, lines_of
+from catchment.sources.text_files import Parsed, TextFiles, has_lines, lines_of
 from catchment.sources.text_values import converted
 
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
@@ -42,7 +42,7 @@ class JsonLines(TextFiles):
             except _REFUSED:
                 continue
             # Two objects in a line, or one over several, are told apart only line by line.
-            if not bad.any() and table.num_rows == block.rstrip().count(b"\n") + 1:
+            if not bad.any() and has_lines(block, table.num_rows):
                 return table
         return None
 

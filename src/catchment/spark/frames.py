@@ -1,12 +1,167 @@
-"""A user's own Spark DataFrame, sliced by Spark columns where edges are known ahead."""
+"""A user's own Spark DataFrame, sliced by Spark columns where edges are known ahead.
+
+Groups that Spark can slice as we would become an aggregation each; all others share one stage in
+Python, to which their columns are sent as Arrow batches.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
 
-from catchment.model.plan import Plan
-from catchment.spark.tasks import Work
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
+
+from catchment.engine.binding import bind_types, columns_of
+from catchment.engine.cutter import Cutter
+from catchment.errors import SchemaError, SourceError
+from catchment.model.plan import Group, Plan
+from catchment.model.query import Query
+from catchment.model.settings import column_name, each_its_name
+from catchment.planner import explain
+from catchment.planner import plan as make_plan
+from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe, time_sql
+from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
+from catchment.spark.tasks import PARCEL, Work, by_bucket, parcel
+
+_PIECE = 1 << 18
+"""Rows sliced at once: Spark's own batches are too small to be worth the calls."""
+
+Ways = dict[int, tuple[str, str]]
+"""By group: `columns` or `python`, and why."""
 
 
 def sliced(events: DataFrame, plan: Plan, time: str, buckets: int) -> tuple[Work, DataFrame]:
-    raise NotImplementedError
+    """The partials of a DataFrame's rows, by bucket."""
+    if events.isStreaming:
+        raise SourceError(
+            "a streaming DataFrame has no end", hint="run a job on its source instead: ct.Job(...)"
+        )
+    schema = arrow_schema(events.schema, plan, time)
+    work = Work(plan.to_bytes(), schema, {"time": time}, buckets)
+    work.engine()  # refuses queries that do not fit the events, before anything is read
+    recipes = _recipes(plan, events.schema, schema, time)
+    columns = {id: made for id, made in recipes.items() if isinstance(made, Recipe)}
+    # By place, not by name: names may hold dots, or differ in case alone.
+    plain = events.toDF(*(f"c{number}" for number in range(len(events.columns))))
+    parts = []
+    rest = tuple(group for group in plan.groups if group.id not in columns)
+    if rest:
+        parts.append(_in_python(plain, work, rest, events.schema))
+    fields = _fields(events.schema)
+    counter = None if rest else _counter(plan)
+    for id, made in columns.items():
+        rows = aggregated(plain, made, time_sql(fields, time), id == counter)
+        task = ToPartials(work, id, made.cuts, id == counter)
+        parts.append(rows.mapInArrow(task, PARCEL))
+    return work, reduce(DataFrame.union, parts)
+
+
+def _counter(plan: Plan) -> int | None:
+    """The group whose aggregation counts all events: if it can, one that wants them all."""
+    every = [group.id for group in plan.groups if group.selections == (None,)]
+    return (every or [0])[0]
+
+
+def how(plan: Plan, schema: StructType, time: str) -> Ways:
+    """By group: `columns` where Spark slices, `python` where our own code does, and why."""
+    made = _recipes(plan, schema, arrow_schema(schema, plan, time), time)
+    return {
+        id: ("columns", found.cuts.describe()) if isinstance(found, Recipe) else ("python", found)
+        for id, found in made.items()
+    }
+
+
+def explain_frame(events: DataFrame, queries: Query | Iterable[Query], time: str = "ts") -> str:
+    """What `run` will do with a DataFrame, and why, as a tree."""
+    given = each_its_name([queries] if isinstance(queries, Query) else queries)
+    plan = make_plan(given)
+    lines = [explain(plan)]
+    for id, (way, why) in how(plan, events.schema, column_name(time, "time column")).items():
+        where = "by Spark columns" if way == "columns" else "in Python"
+        lines.append(f"group {id}: sliced {where} ({why})")
+    return "\n".join(lines)
+
+
+def _recipes(
+    plan: Plan, spark: StructType, schema: pa.Schema, time: str
+) -> dict[int, Recipe | str]:
+    """By group how Spark slices it, or why Python must."""
+    _, types = bind_types(plan, schema, time)
+    fields = _fields(spark)
+    made: dict[int, Recipe | str] = {}
+    for group in plan.groups:
+        try:
+            made[group.id] = recipe(group, fields, types[group.id])
+        except UnlikeError as why:
+            made[group.id] = str(why)
+    return made
+
+
+def _fields(schema: StructType) -> Fields:
+    return {
+        field.name: Field(f"c{number}", field.dataType)
+        for number, field in enumerate(schema.fields)
+    }
+
+
+def arrow_schema(schema: StructType, plan: Plan, time: str) -> pa.Schema:
+    """The columns as Arrow has them; those that it cannot have must not be needed."""
+    needed = {time}.union(*(columns_of(group) for group in plan.groups))
+    fields = []
+    for field in schema.fields:
+        try:
+            fields.append(pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")))
+        except PySparkException as error:
+            if field.name in needed:
+                raise SchemaError(
+                    f"column {field.name!r} has a type that Arrow has not",
+                    given=field.dataType.simpleString(), hint="cast it before",
+                ) from error  # fmt: skip
+    return pa.schema(fields)
+
+
+def _in_python(
+    plain: DataFrame, work: Work, groups: tuple[Group, ...], schema: StructType
+) -> DataFrame:
+    needed = {str(work.options["time"])}.union(*(columns_of(group) for group in groups))
+    names = {f"c{n}": name for n, name in enumerate(schema.names) if name in needed}
+    task = SliceRows(work, tuple(group.id for group in groups), tuple(names.values()))
+    return plain.select(*names).mapInArrow(task, PARCEL)
+
+
+@dataclass(frozen=True)
+class SliceRows:
+    """Slices a partition's rows, in their order, for some groups of the plan."""
+
+    work: Work
+    groups: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        work = self.work
+        part = Plan(groups=tuple(work.plan.groups[id] for id in self.groups))
+        cutter = Cutter(part, work.schema, node=number, **work.options)
+        arrival = 0
+        for piece in _pieces(batches):
+            cutter.cut(piece.rename_columns(list(self.names)), arrival)
+            arrival += piece.num_rows
+        yield parcel(by_bucket(work, cutter, number, {}))
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(len(one) for one in held) >= _PIECE:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)

@@ -20,6 +20,10 @@ from catchment.errors import CatchmentError
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+_TRIES = 4
+"""A task whose worker dies is tried again, as it would be on a cluster."""
+
+
 class SparkError(CatchmentError, RuntimeError):
     """Spark cannot be started or used."""
 
@@ -34,7 +38,7 @@ def settings(cores: int | None = None) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     java = f"-Dlog4j2.configurationFile=file:{log4j} -Dcatchment.log={log_file()}"
     return {
-        "spark.master": f"local[{cores or '*'}]",
+        "spark.master": f"local[{cores or '*'},{_TRIES}]",
         "spark.app.name": "catchment",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -103,7 +107,8 @@ def cores_of(spark: SparkSession) -> int:
 
 def is_local(spark: SparkSession) -> bool:
     """Whether executors are threads of the driver."""
-    return str(spark.sparkContext.master).startswith("local")
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
 
 
 def ship(spark: SparkSession) -> None:

@@ -46,6 +46,9 @@ _HELD: dict[tuple[str, int], Held] = {}
 """Engines in this worker's memory, by job and bucket."""
 
 
+_NOTED = ("plan", "frontier", "newest", "now", "ended")
+
+
 @dataclass(frozen=True)
 class Step:
     """What one batch does to a bucket: all that its results depend on."""
@@ -53,17 +56,18 @@ class Step:
     partials: Partials
     plan: int
     frontier: int
+    newest: int
     now: int
     ended: bool
 
     def to_bytes(self) -> bytes:
-        note = {"plan": self.plan, "frontier": self.frontier, "now": self.now, "ended": self.ended}
+        note = {name: getattr(self, name) for name in _NOTED}
         return pack_partials(self.partials, note, "lz4")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
         partials, note = unpack_partials(data)
-        return cls(partials, note["plan"], note["frontier"], note["now"], note["ended"])
+        return cls(partials, **{name: note[name] for name in _NOTED})
 
 
 class Log:
@@ -102,7 +106,7 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
         held.engine.clock = lambda: move.now
         held.engine.follow(planned.plan, planned.lineage)
     held.engine.clock = lambda: move.now
-    held.engine.absorb(move.partials)
+    held.engine.absorb(move.partials, move.newest)
     if move.ended:
         return held.engine.close()
     return held.engine.advance(min(move.frontier, LATEST - 1))
@@ -199,7 +203,7 @@ class Bucket(StatefulProcessor):
         frontier = control.frontier.after(heard, control.now, self.spec.lateness, self.spec.idle)
         move = Step(
             _joined([partials for partials, _ in slices]), control.plan, frontier.value,
-            control.now, control.ended,
+            frontier.newest, control.now, control.ended,
         )  # fmt: skip
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)

@@ -1,0 +1,35 @@
+"""A job that a test kills: started again and again until it has ended."""
+
+from __future__ import annotations
+
+import sys
+
+import catchment as ct
+from catchment.sinks.parquet import ParquetSink
+from catchment.sources.generated import Generated
+from catchment.spark.session import session
+
+EVENTS = 600_000
+SOURCE = Generated(seed=7, keys=20, rate=2000, events=EVENTS, partitions=2, per_batch=20_000)
+QUERIES = [
+    ct.Query("steps", ct.count(), ct.max("x"), by="player", window=ct.tumbling("5s")),
+    ct.Query("late", ct.min("v"), ct.last("seq"), by="player", window=ct.sliding("20s", "4s")),
+    ct.Query("bursts", ct.count(), by="player", window=ct.session("1s")),
+    ct.Query("all", ct.count(), ct.median("v"), window=ct.tumbling("3s")),
+    ct.Query("thousand", ct.max("seq"), window=ct.count_tumbling(1000)),
+]
+
+
+def main(folder: str, master: str) -> None:
+    spark = session(**{"spark.master": master, "spark.executor.memory": "512m"})
+    job = ct.Job(
+        name="killed", queries=QUERIES, source=SOURCE, sinks=[ParquetSink(path=f"{folder}/out")],
+        checkpoint=f"{folder}/state", lateness="30s", buckets=2,
+    )  # fmt: skip
+    status = job.start(spark).wait()
+    assert status.state == "ended", status
+    assert status.accepted + status.late + status.bad + status.duplicates == status.events == EVENTS
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
