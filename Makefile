@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak bench lint format docs lock clean java
+.PHONY: help setup demo test soak bench lint format docs lock clean java servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -27,10 +27,14 @@ $(READY): requirements.lock pyproject.toml
 java:
 	@scripts/check-java
 
+# Kafka, PostgreSQL and Mosquitto, for tests against real servers; what cannot be had is said.
+servers:
+	@scripts/servers
+
 demo: $(READY) java ## run mixed queries over generated events, and show what was shared
 	@$(BIN)/catchment demo $(ARGS)
 
-test: $(READY) java ## all tests and doctests, in random order (SEED=, ARGS=)
+test: $(READY) java servers ## all tests and doctests, in random order (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
 soak: $(READY) ## the property tests with many more examples (EXAMPLES=, SEED=)

@@ -9,12 +9,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from catchment.testing import servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # `make soak` raises the number. A test that pins `max_examples` would not follow it; one that needs
 # fewer writes `@settings(max_examples=settings.default.max_examples // 4)`.
@@ -57,3 +60,13 @@ def _running(
         pytest.skip(why)
     with run(folders.mktemp(name)) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local session a worker, started when a test first asks for it."""
+    from catchment.spark.session import session
+
+    made = session(cores=2)
+    yield made
+    made.stop()

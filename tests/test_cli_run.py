@@ -24,7 +24,8 @@ from catchment.cli.demo import EVENTS
 from catchment.generator import Generator
 from catchment.sinks.parquet import ParquetSink
 
-pytestmark = pytest.mark.spark
+# Spark takes its time to start where it shares the machine.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 EVENTS_OF_INIT = 20_000
 
@@ -32,7 +33,7 @@ EVENTS_OF_INIT = 20_000
 def catchment(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "catchment.cli.main", *words],
-        cwd=folder, capture_output=True, text=True, timeout=240,
+        cwd=folder, capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -56,7 +57,7 @@ def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 def soon(what: Callable[[], Any], process: subprocess.Popen[str], said: Path) -> Any:
     """Waits until something is there."""
-    until = time.monotonic() + 180
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         if found := what():
             return found
@@ -143,11 +144,11 @@ def test_a_stream_is_watched_changed_and_stopped(tmp_path: Path) -> None:
 
         address = wait(lambda: re.search(r"http://127\.0\.0\.1:\d+/metrics", said.read_text()))[0]
         wait(lambda: results.read("total").num_rows)
-        page = wait(lambda: _page_with(address, "catchment_state_rows"))
+        # An executor delivers before the driver hears of it.
+        page = wait(lambda: _page_with_results(address))
         counts = {n: metric(page, f"{n}_total") for n in ("events", "accepted", "late", "bad")}
         assert counts["events"] > 0
         assert counts["accepted"] + counts["late"] + counts["bad"] == counts["events"]
-        assert metric(page, "results_total") > 0
         assert metric(page, "frontier_seconds") >= 1_767_225_600
         assert metric(page, "lag_seconds") >= 1
         assert metric(page, "queries") == 2
@@ -171,7 +172,7 @@ def test_a_stream_is_watched_changed_and_stopped(tmp_path: Path) -> None:
         assert listed["rejected"] == {}
 
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=120)
         assert process.returncode == 0, said.read_text()
     assert "stopping after the batch at hand" in said.read_text()
     assert ": stopped" in out
@@ -183,10 +184,10 @@ def test_a_stream_is_watched_changed_and_stopped(tmp_path: Path) -> None:
     assert sum(numbers[name] for name in parts) == numbers["events"] > 0
 
 
-def _page_with(address: str, word: str) -> str | None:
+def _page_with_results(address: str) -> str | None:
     with urllib.request.urlopen(address, timeout=10) as answer:
         page: str = answer.read().decode()
-    return page if word in page else None
+    return page if "catchment_state_rows" in page and metric(page, "results_total") else None
 
 
 BATCH = """\

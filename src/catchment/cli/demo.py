@@ -16,7 +16,7 @@ from catchment.model.query import Query
 
 RATE = 50_000  # events per second of event time
 BATCH = 50_000
-SAMPLE = 5.0  # seconds of event time for the comparison with separate engines
+SAMPLE = 10.0  # seconds of event time for the comparison with separate engines
 LATE_BY = "2s"
 SHOWN = ("speed", "sprints", "possession", "top_speed", "laps", "thousand")
 """The queries whose last windows the demo prints."""

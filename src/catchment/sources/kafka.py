@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -16,8 +16,11 @@ from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import Piece, Position, Split
 from catchment.sources.decode import read_stream
-from catchment.sources.kafka_client import Block, Planner, Range, blocks, lost, settings
 from catchment.sources.messages import Messages
+from catchment.sources.needs import module
+
+if TYPE_CHECKING:
+    from catchment.sources.kafka_client import Block, Planner
 
 Ends = dict[str, tuple[int, int]]
 
@@ -47,7 +50,7 @@ class Kafka(Messages):
     timeout: str = Field("60s", description="how long to wait for a server that does not answer")
     options: dict[str, str] = Field(default_factory=dict, description="options of librdkafka")
 
-    _planner: Planner | None = PrivateAttr(None)
+    _planner: Any = PrivateAttr(None)
     _found: pa.Schema | None = PrivateAttr(None)
 
     @field_validator("timeout")
@@ -57,7 +60,7 @@ class Kafka(Messages):
         return given
 
     def check(self) -> None:
-        planner = Planner(self._told(), min(_CHECK, self._patience()))
+        planner = _client().Planner(self._told(), min(_CHECK, self._patience()))
         try:
             planner.check(self._topics())
         finally:
@@ -111,7 +114,8 @@ class Kafka(Messages):
         schema = pyarrow.ipc.read_schema(pa.py_buffer(written)) if written else self.event_schema()
         decoder = self._decoder(schema, columns)
         skip = self.on_lost == "skip"
-        for block in blocks(self._told(), Range(**body), self._patience(), skip):
+        wanted = _client().Range(**body)
+        for block in _client().blocks(self._told(), wanted, self._patience(), skip):
             made = decoder.decode(block.payloads)
             bad = _gone(split.partition, block)
             for i, reason in made.bad:
@@ -130,7 +134,8 @@ class Kafka(Messages):
             self._planner = None
 
     def _told(self) -> dict[str, str]:
-        return settings(self.servers, self.options)
+        told: dict[str, str] = _client().settings(self.servers, self.options)
+        return told
 
     def _patience(self) -> float:
         return micros(self.timeout, "timeout") / 1e6
@@ -140,8 +145,9 @@ class Kafka(Messages):
 
     def _asked(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._told(), self._patience())
-        return self._planner
+            self._planner = _client().Planner(self._told(), self._patience())
+        planner: Planner = self._planner
+        return planner
 
     def _names(self) -> dict[str, tuple[str, int]]:
         planner = self._asked()
@@ -157,7 +163,7 @@ class Kafka(Messages):
         """The offset that is read next, when this one is wanted."""
         topic, _, number = name.rpartition("/")
         if wanted < low and self.on_lost == "fail":
-            raise lost(topic, int(number), wanted, low - wanted)
+            raise _client().lost(topic, int(number), wanted, low - wanted)
         if wanted > high and not self._asked().reaches(topic, int(number), wanted):
             raise SourceError(
                 "the partition ends before the offset that is wanted next",
@@ -174,8 +180,8 @@ class Kafka(Messages):
     def _first_schema(self) -> pa.Schema:
         for name, (low, high) in self._ends().items():
             topic, _, number = name.rpartition("/")
-            wanted = Range(topic, int(number), low, min(high, low + _SAMPLE))
-            for block in blocks(self._told(), wanted, self._patience(), skip=True):
+            wanted = _client().Range(topic, int(number), low, min(high, low + _SAMPLE))
+            for block in _client().blocks(self._told(), wanted, self._patience(), skip=True):
                 for payload in block.payloads:
                     try:
                         return read_stream(payload).schema.remove_metadata()
@@ -185,6 +191,10 @@ class Kafka(Messages):
             "the topic has no message yet that tells its columns", given=", ".join(self._topics()),
             hint="add schema: {ts: timestamp, v: double}",
         )  # fmt: skip
+
+
+def _client() -> Any:
+    return module("kafka_client", "kafka")
 
 
 def _gone(partition: str, block: Block) -> list[Aside]:

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from catchment.errors import SourceError
-from catchment.sources.avro import Avro, avro_columns, load_avro
 from catchment.sources.base import Source
 from catchment.sources.decode import Arrow, Decoder, Json, only
+from catchment.sources.needs import module
 from catchment.sources.types import schema_of
 
 
@@ -37,7 +37,7 @@ class Messages(Source):
     @field_validator("avro", mode="before")
     @classmethod
     def _read_avro(cls, given: Any) -> Any:
-        return None if given is None else load_avro(given)
+        return None if given is None else _avro().load_avro(given)
 
     @model_validator(mode="after")
     def _fits(self) -> Messages:
@@ -75,7 +75,8 @@ class Messages(Source):
 
     def _given_schema(self) -> pa.Schema | None:
         if self.format == "avro":
-            return avro_columns(self.avro)
+            found: pa.Schema = _avro().avro_columns(self.avro)
+            return found
         return schema_of(self.columns) if self.columns else None
 
     def _spread(self) -> int:
@@ -86,5 +87,10 @@ class Messages(Source):
         # A payload without any column cannot be counted, so one column is read.
         wanted = only(schema, schema.names[:1] if columns is not None and not columns else columns)
         if self.format == "avro":
-            return Avro(wanted, self.avro, self.framed)
+            decoder: Decoder = _avro().Avro(wanted, self.avro, self.framed)
+            return decoder
         return Arrow(wanted) if self.format == "arrow" else Json(wanted)
+
+
+def _avro() -> Any:
+    return module("avro", "kafka")

@@ -20,7 +20,7 @@ from catchment.sources.aside import Aside, aside
 from catchment.sources.base import Piece, Position, Split
 from catchment.sources.decode import Decoded
 from catchment.sources.messages import Messages
-from catchment.sources.mqtt_client import Link, Receiver, check
+from catchment.sources.needs import module
 from catchment.sources.spool import Spool, Spot, Stored, records
 
 _PARTITION = "mqtt"
@@ -61,7 +61,7 @@ class Mqtt(Messages):
 
     _spool: Spool | None = PrivateAttr(None)
     _folder: Path | None = PrivateAttr(None)
-    _receiver: Receiver | None = PrivateAttr(None)
+    _receiver: Any = PrivateAttr(None)
 
     @field_validator("session")
     @classmethod
@@ -81,7 +81,7 @@ class Mqtt(Messages):
         return self
 
     def check(self) -> None:
-        check(self._link())
+        _client().check(self._link())
 
     def event_schema(self) -> pa.Schema:
         schema = super().event_schema()
@@ -93,7 +93,7 @@ class Mqtt(Messages):
         self._folder = _local(home) / "spool"
         self._spool = Spool(self._folder, max(1, min(_SEGMENT, self.max_spool // 4)))
         name = self.client_id or _kept_name(home)
-        self._receiver = Receiver(self._link(), name, self._spool, self.max_spool)
+        self._receiver = _client().Receiver(self._link(), name, self._spool, self.max_spool)
         self._receiver.start()
 
     def start(self) -> Position:
@@ -158,11 +158,11 @@ class Mqtt(Messages):
             raise SourceError("the source is not open", hint="call open() with a folder first")
         return self._spool
 
-    def _link(self) -> Link:
+    def _link(self) -> Any:
         topics = (self.topic,) if isinstance(self.topic, str) else self.topic
         session = min(max(1, micros(self.session, "session") // 1_000_000), _FOREVER)
         secret = self.password.get_secret_value() if self.password is not None else None
-        return Link(
+        return _client().Link(
             self.host, self.port, topics, self.qos, self.username, secret, self.tls,
             self.keepalive, self.version, session,
         )  # fmt: skip
@@ -194,3 +194,7 @@ def _kept_name(home: Folder) -> str:
         kept = f"catchment-{uuid4().hex[:12]}".encode()  # 22 letters: the most all brokers take
         home.write("client_id", kept)
     return kept.decode()
+
+
+def _client() -> Any:
+    return module("mqtt_client", "mqtt")

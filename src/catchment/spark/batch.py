@@ -114,6 +114,7 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession) -> RunResult
         parts.append(results)
         for name, count in note["counts"].items():
             counts[name] += count
+    counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
     parts = parts or [engine.no_results()]
     return RunResults(parts, list(work.plan.names), counts, spark)
 

@@ -31,6 +31,7 @@ from catchment.operators.ragged import Array, Ints
 from catchment.planner.cost import overlap
 from catchment.planner.group import DEFAULT_RATE
 from catchment.spark.catalyst_columns import (
+    Field,
     Fields,
     Typed,
     UnlikeError,
@@ -38,7 +39,7 @@ from catchment.spark.catalyst_columns import (
     reads_floats,
     translate,
 )
-from catchment.spark.catalyst_edges import Cuts, cuts_of, smallest_gap, time_of
+from catchment.spark.catalyst_edges import Cuts, cuts_of, micros_of, reach_of, smallest_gap
 from catchment.spark.tasks import Work, parcel
 
 BAD, UNUSED = -2, -1
@@ -68,7 +69,7 @@ class Recipe(NamedTuple):
 
 
 def recipe(group: Group, fields: Fields, types: Types) -> Recipe:
-    """How Spark slices a group; raises UnlikeError, with the reason, where it would not do as we do."""
+    """How Spark slices a group; raises UnlikeError, with the reason, where it does not do as we."""
     cuts = _cuts(group)
     for name in group.by:
         kind = fields[name].type
@@ -169,10 +170,12 @@ def _extreme(kind: str, value: Typed, bare: bool) -> str:
     return f"{kind}({value.sql})"
 
 
-def aggregated(events: DataFrame, made: Recipe, time: str, counting: bool) -> DataFrame:
+def aggregated(events: DataFrame, made: Recipe, time: Field, counting: bool) -> DataFrame:
     """Rows by selection, slice and key; `counting` keeps those of no selection too."""
     keys = [f"{sql} AS k{number}" for number, sql in enumerate(made.keys)]
-    timed = events.selectExpr("*", f"{time} AS t")
+    reach = reach_of(time.type)
+    timed = events.selectExpr("*", f"{micros_of(*time)} AS u")
+    timed = timed.selectExpr("*", f"CASE WHEN u > -{reach}L AND u < {reach}L THEN u END AS t")
     chosen = timed.selectExpr("*", f"{made.selection} AS s")
     if made.only and not counting:
         chosen = chosen.filter("s >= 0")
@@ -277,11 +280,3 @@ def _numbers(table: pa.Table, name: str) -> Array:
     """A sum, which without values is zero."""
     column = codec.whole(table, name)
     return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
-
-
-def time_sql(fields: Fields, time: str) -> str:
-    """The time in microseconds, null where it is not usable."""
-    found = time_of(fields[time].sql, fields[time].type)
-    if found is None:
-        raise UnlikeError(f"a time of type {fields[time].type.simpleString()}")
-    return found

@@ -99,25 +99,19 @@ def micros_of(column: str, kind: DataType) -> str | None:
     """A time in microseconds since 1970, as the engine reads it; None for what is no time."""
     if isinstance(kind, TimestampType):
         return f"unix_micros({column})"
-    if isinstance(kind, TimestampNTZType):  # taken as UTC, whatever the session's time zone
-        return f"(unix_date(CAST({column} AS DATE)) * {_DAY}L + {_time_of_day(column)})"
+    if isinstance(kind, TimestampNTZType):
+        # It is taken as UTC, in every session: others may have no such hour. Spark knows which
+        # branch it is before it runs.
+        since = f"CAST(({column} - TIMESTAMP_NTZ '1970-01-01 00:00:00') AS DECIMAL(20, 6))"
+        return (
+            f"IF(current_timezone() = 'UTC', unix_micros(CAST({column} AS TIMESTAMP)), "
+            f"CAST({since} * 1000000 AS BIGINT))"
+        )
     if isinstance(kind, DateType):
-        return f"(unix_date({column}) * {_DAY}L)"
+        return f"try_multiply(CAST(unix_date({column}) AS BIGINT), {_DAY}L)"
     return None
 
 
-def _time_of_day(column: str) -> str:
-    return f"time_to_micros(CAST({column} AS TIME(6)))"
-
-
-def time_of(column: str, kind: DataType) -> str | None:
-    """As `micros_of`, but null where it is too far from 1970 to reckon with."""
-    micros = micros_of(column, kind)
-    if micros is None or isinstance(kind, TimestampNTZType):  # which ends with the year 9999
-        return micros
-    if isinstance(kind, DateType):
-        reach = FARTHEST // _DAY
-        good = f"unix_date({column}) > -{reach} AND unix_date({column}) < {reach}"
-    else:
-        good = f"{micros} > -{FARTHEST}L AND {micros} < {FARTHEST}L"
-    return f"CASE WHEN {good} THEN {micros} END"
+def reach_of(kind: DataType) -> int:
+    """How far from 1970 a time of this type may be to be reckoned with, in microseconds."""
+    return FARTHEST // _DAY * _DAY if isinstance(kind, DateType) else FARTHEST

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from catchment.engine import codec
-from catchment.engine.engine import Engine
+from catchment.engine.engine import Engine, now
 from catchment.engine.parcels import pack_results, unpack_results
 from catchment.engine.results import Results
 from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
 from catchment.spark.planning import Progress
+from catchment.spark.queries import Queries
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
 
@@ -48,8 +49,12 @@ class Steward:
     where it is there, all the rest is.
     """
 
-    def __init__(self, spec: Spec, heard: Callable[[Progress, dict[str, Any]], None]) -> None:
+    def __init__(
+        self, spec: Spec, heard: Callable[[Progress, dict[str, Any]], None], framed: bool = False
+    ) -> None:
         self.spec = spec
+        self.queries = Queries(spec) if framed else None
+        """Where no offset of ours says the plan of the next batch, the progress does."""
         self.heard = heard
         self._engines: dict[int, Engine] = {}
 
@@ -111,4 +116,5 @@ class Steward:
             counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
         )
         frontier = Frontier.from_dict(reports[0]["frontier"])
-        return Progress(control.batch, frontier, counts, control.ended)
+        plan = control.plan if self.queries is None else self.queries.changed(control.plan)
+        return Progress(control.batch, frontier, counts, control.ended, plan, now())

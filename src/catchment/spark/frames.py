@@ -25,12 +25,14 @@ from catchment.model.query import Query
 from catchment.model.settings import column_name, each_its_name
 from catchment.planner import explain
 from catchment.planner import plan as make_plan
-from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe, time_sql
+from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
 from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
 from catchment.spark.tasks import PARCEL, Work, by_bucket, parcel
 
 _PIECE = 1 << 18
 """Rows sliced at once: Spark's own batches are too small to be worth the calls."""
+_MOST_SCANS = 4
+"""Aggregations that each read the DataFrame anew before one stage in Python is cheaper."""
 
 Ways = dict[int, tuple[str, str]]
 """By group: `columns` or `python`, and why."""
@@ -56,7 +58,7 @@ def sliced(events: DataFrame, plan: Plan, time: str, buckets: int) -> tuple[Work
     fields = _fields(events.schema)
     counter = None if rest else _counter(plan)
     for id, made in columns.items():
-        rows = aggregated(plain, made, time_sql(fields, time), id == counter)
+        rows = aggregated(plain, made, fields[time], id == counter)
         task = ToPartials(work, id, made.cuts, id == counter)
         parts.append(rows.mapInArrow(task, PARCEL))
     return work, reduce(DataFrame.union, parts)
@@ -100,7 +102,29 @@ def _recipes(
             made[group.id] = recipe(group, fields, types[group.id])
         except UnlikeError as why:
             made[group.id] = str(why)
+    return _with_fewer_scans(plan, made)
+
+
+def _with_fewer_scans(plan: Plan, made: dict[int, Recipe | str]) -> dict[int, Recipe | str]:
+    """Leaves to Python what would cost more as an aggregation of its own.
+
+    To bring rows to Python costs as much as a few aggregations; to slice them there for one group
+    more costs less than one.
+    """
+    needs = {group.id: columns_of(group) for group in plan.groups}
+    sent = set().union(*(needs[id] for id, found in made.items() if isinstance(found, str)))
+    if any(isinstance(found, str) for found in made.values()):
+        why = "Python gets its columns anyway"
+        made = {id: why if _joins(f, needs[id], sent) else f for id, f in made.items()}
+    scans = sum(isinstance(found, Recipe) for found in made.values())
+    if scans > _MOST_SCANS:
+        why = f"{scans} aggregations would read the events {scans} times"
+        made = {id: why if isinstance(found, Recipe) else found for id, found in made.items()}
     return made
+
+
+def _joins(found: Recipe | str, needs: set[str], sent: set[str]) -> bool:
+    return isinstance(found, Recipe) and needs <= sent
 
 
 def _fields(schema: StructType) -> Fields:

@@ -22,6 +22,7 @@ from catchment.model.query import Query
 from catchment.planner import plan
 from catchment.sinks.memory import Memory
 from catchment.spark.deliver import COUNTS, Steward
+from catchment.spark.framed import Framed
 from catchment.spark.planning import Progress
 from catchment.spark.queries import REJECTED, QueryFolder
 from catchment.spark.session import SparkError
@@ -67,7 +68,7 @@ class Handle:
     def __init__(self, spec: Spec, spark: SparkSession, job: JobModel) -> None:
         self.spec = spec
         self.job = job
-        self.steward = Steward(spec, self._heard)
+        self.steward = Steward(spec, self._heard, framed=isinstance(spec.source, Framed))
         self._spark = spark
         self._query: StreamingQuery | None = None
         self._progress: Progress | None = None

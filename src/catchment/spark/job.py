@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from catchment.job import model
 from catchment.job.reading import explained, read
@@ -29,6 +29,11 @@ class Job(model.Job):
         """A job from a file, from its text, or from what a file would hold."""
         return model.checked(cls, source if isinstance(source, Mapping) else read(source))
 
-    def start(self, spark: SparkSession | None = None) -> Handle:
-        """Starts the job as a stream, or goes on with it where its checkpoint stands."""
-        return start(self, spark)
+    def start(
+        self, spark: SparkSession | None = None, *, events: DataFrame | None = None
+    ) -> Handle:
+        """Starts the job as a stream, or goes on with it where its checkpoint stands.
+
+        `events` is a streaming DataFrame of the user's own, instead of a source.
+        """
+        return start(self, spark, events)

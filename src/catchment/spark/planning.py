@@ -7,6 +7,7 @@ batch that runs again after a crash does the same, whatever has changed since.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from catchment.engine.engine import now
@@ -87,14 +88,17 @@ class Planner:
         self.source.commit(end["at"])
 
 
+@dataclass(frozen=True)
 class Progress:
     """What is known after a batch, kept in the job's home."""
 
-    def __init__(self, batch: int, frontier: Frontier, counts: dict[str, int], ended: bool) -> None:
-        self.batch = batch
-        self.frontier = frontier
-        self.counts = counts
-        self.ended = ended
+    batch: int
+    frontier: Frontier
+    counts: dict[str, int]
+    ended: bool
+    plan: int
+    """Of the next batch, where the offset does not say it."""
+    now: int
 
     @classmethod
     def load(cls, spec: Spec, batch: int) -> Progress:
@@ -105,15 +109,10 @@ class Progress:
                 hint="the job's folder was changed by hand, or is of another job",
             )  # fmt: skip
         held = json.loads(data)
-        return cls(
-            held["batch"], Frontier.from_dict(held["frontier"]), held["counts"], held["ended"]
-        )
+        return cls(**(held | {"frontier": Frontier.from_dict(held["frontier"])}))
 
     def save(self, spec: Spec) -> None:
-        held = {
-            "batch": self.batch, "frontier": self.frontier.to_dict(), "counts": self.counts,
-            "ended": self.ended,
-        }  # fmt: skip
+        held = vars(self) | {"frontier": self.frontier.to_dict()}
         folder = spec.home.sub("progress")
         folder.write(f"{self.batch:09d}.json", json.dumps(held).encode())
         folder.remove(f"{self.batch - _KEPT:09d}.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,9 +100,31 @@ class Reading:
     node: int
 
     def rows(self, split: Split | None) -> list[tuple[int, bytes]]:
+        """A split's partials by bucket, and what was set aside."""
+        if split is None:
+            return self.sliced([], None, 0)
+        pieces = self.spec.source.read(split, self.columns(), None)
+        return self.sliced(pieces, split.partition, split.arrival)
+
+    def columns(self) -> list[str] | None:
+        """The columns to read: those needed, or all where late events are kept."""
+        if self.spec.late == "collect":
+            return None
+        needed = self._cutter().needed | {self.spec.time}
+        return [name for name in self.spec.schema.names if name in needed]
+
+    def sliced(
+        self, pieces: Iterable[Piece], partition: str | None, arrival: int
+    ) -> list[tuple[int, bytes]]:
+        """The partials of pieces of a partition."""
         cutter = self._cutter()
-        aside = [] if split is None else self._read(cutter, split)
-        partition = None if split is None else split.partition
+        aside: list[pa.Table] = []
+        for piece in pieces:
+            arrival = arrival if piece.arrival is None else piece.arrival
+            cutter.cut(piece.events, arrival)
+            arrival += piece.events.num_rows
+            if piece.bad is not None and piece.bad.num_rows:
+                aside.append(piece.bad)
         newest = cutter.newest if cutter.newest > EARLIEST else None
         plan = self.spec.plan(self.control.plan).plan
         shares = share_out(cutter.take(self.number), plan, self.spec.buckets)
@@ -129,25 +151,6 @@ class Reading:
         if self.spec.ahead is not None:
             cutter.ceiling = self.control.now + self.spec.ahead
         return cutter
-
-    def _read(self, cutter: Cutter, split: Split) -> list[pa.Table]:
-        arrival = split.arrival
-        aside: list[pa.Table] = []
-        columns = None if self.spec.late == "collect" else self._columns(cutter)
-        for piece in self.spec.source.read(split, columns, None):
-            arrival = arrival if piece.arrival is None else piece.arrival
-            self._take(cutter, piece, arrival, aside)
-            arrival += piece.events.num_rows
-        return aside
-
-    def _take(self, cutter: Cutter, piece: Piece, arrival: int, aside: list[pa.Table]) -> None:
-        cutter.cut(piece.events, arrival)
-        if piece.bad is not None and piece.bad.num_rows:
-            aside.append(piece.bad)
-
-    def _columns(self, cutter: Cutter) -> list[str]:
-        needed = cutter.needed | {self.spec.time}
-        return [name for name in self.spec.schema.names if name in needed]
 
     def _counts(self, cutter: Cutter, aside: list[pa.Table]) -> dict[str, int]:
         unread = sum(table.num_rows for table in aside)

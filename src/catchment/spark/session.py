@@ -44,6 +44,7 @@ def settings(cores: int | None = None) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": java,
+        "spark.python.daemon.module": "catchment.spark.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from catchment.engine.binding import bind_types
@@ -22,6 +22,7 @@ from catchment.model.query import Query
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
+from catchment.spark.framed import Framed, parcels_of
 from catchment.spark.handle import Handle
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import QueryFolder
@@ -35,8 +36,18 @@ FORMAT = 1
 """Of the job's folder. A newer one is refused."""
 
 
-def start(job: JobModel, spark: SparkSession | None = None) -> Handle:
-    """Starts a job, or goes on with it where its checkpoint stands."""
+def start(
+    job: JobModel, spark: SparkSession | None = None, events: DataFrame | None = None
+) -> Handle:
+    """Starts a job, or goes on with it where its checkpoint stands.
+
+    `events` is a streaming DataFrame, instead of the job's source.
+    """
+    if events is not None:
+        if job.source is not None:
+            raise JobError("the job has two sources", hint="leave out source, or events")
+        job = job.model_copy(update={"source": Framed.of(events)})
+        spark = spark or events.sparkSession
     if job.source is None:
         raise JobError("the job has no source", hint="add source: {type: parquet, path: events/}")
     queries = job.build()
@@ -64,7 +75,7 @@ def start(job: JobModel, spark: SparkSession | None = None) -> Handle:
         buckets=buckets, labels=_labels(spark, buckets), parallel=cores_of(spark), rate=job.rate,
     )  # fmt: skip
     _queries(spec, queries)
-    return _started(spec, job, spark, _absolute(checkpoint))
+    return _started(spec, job, spark, _absolute(checkpoint), events)
 
 
 def _absolute(path: str) -> str:
@@ -136,11 +147,16 @@ def _change(folder: QueryFolder, before: list[Query], after: list[Query]) -> Non
             folder.add(query)
 
 
-def _started(spec: Spec, job: JobModel, spark: SparkSession, checkpoint: str) -> Handle:
-    spark.dataSource.register(PartialsSource)
+def _started(
+    spec: Spec, job: JobModel, spark: SparkSession, checkpoint: str, events: DataFrame | None
+) -> Handle:
     text = spec.to_text()
     handle = Handle(spec, spark, job)
-    parcels = spark.readStream.format(NAME).option("spec", text).load()
+    if events is None:
+        spark.dataSource.register(PartialsSource)
+        parcels = spark.readStream.format(NAME).option("spec", text).load()
+    else:
+        parcels = parcels_of(events, spec)
     spark.conf.set("spark.sql.shuffle.partitions", str(spec.buckets))
     rows = parcels.groupBy("bucket").transformWithState(
         Bucket(text), OUTPUT, outputMode="Update", timeMode="None"

@@ -1,0 +1,15 @@
+"""The process that Spark forks its Python workers from, with all they need imported already.
+
+A worker would otherwise spend its first seconds importing; a job starts several kinds of them.
+"""
+
+from __future__ import annotations
+
+from pyspark.daemon import manager
+
+from catchment.spark import reader, state, tasks
+
+PRELOADED = (reader, state, tasks)
+
+if __name__ == "__main__":
+    manager()

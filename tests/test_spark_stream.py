@@ -1,0 +1,196 @@
+"""Streaming on a real Spark: files that come, queries that change, restarts, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import catchment as ct
+from catchment.errors import CatchmentError, JobError, StateError
+from catchment.generator import Generator
+from catchment.sinks.memory import Memory
+from catchment.sinks.parquet import ParquetSink
+from catchment.sources.parquet_file import Parquet
+from catchment.spark.handle import Handle
+from catchment.testing.compare import assert_same, rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+EVENTS = Generator(seed=5, keys=5, rate=100, markers=0.01).table(6_000)
+"""A minute of events."""
+QUERIES = [
+    ct.Query("five", ct.count(), ct.max("v"), by="player", window=ct.tumbling("5s")),
+    ct.Query("bursts", ct.count(), by="player", window=ct.session("100ms")),
+    ct.Query("all", ct.median("v"), window=ct.sliding("8s", "2s")),
+]
+
+
+def write(folder: Path, number: int, start: int, stop: int, events: pa.Table = EVENTS) -> None:
+    """A part of the events as a file, which appears whole."""
+    folder.mkdir(exist_ok=True, parents=True)
+    beside = folder / f".{number}.parquet"
+    pq.write_table(events.slice(start, stop - start), beside)
+    beside.rename(folder / f"{number}.parquet")
+
+
+def job(tmp: Path, **options: Any) -> ct.Job:
+    given = {
+        "name": "files", "queries": QUERIES, "trigger": "available-now", "buckets": 2,
+        "source": Parquet(path=str(tmp / "in")), "checkpoint": str(tmp / "state"),
+        "sinks": [ParquetSink(path=str(tmp / "out"))],
+    }  # fmt: skip
+    return ct.Job(**(given | options))
+
+
+def complete(frontier: int, queries: list[ct.Query] = QUERIES) -> ct.Results:
+    engine = ct.Engine(queries)
+    engine.push(EVENTS)
+    return engine.advance(frontier)
+
+
+def newest(events: pa.Table) -> int:
+    return int(max(events.column("ts").cast(pa.int64()).to_pylist()))
+
+
+def same(tmp: Path, frontier: int, queries: list[ct.Query] = QUERIES) -> None:
+    """The sink holds all windows complete at a frontier, each once."""
+    truth = complete(frontier, queries)
+    for query in queries:
+        rows = ParquetSink(path=str(tmp / "out")).read(query.name)
+        assert_same(rows_of(truth[query.name]), rows, query.name)
+
+
+def test_files_come_and_the_job_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    bounds = [0, 1000, 2500, 2600, 6000]
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        write(tmp_path / "in", number, start, stop)
+        status = job(tmp_path).start(spark).wait()
+        assert (status.batch, status.events) == (number, stop)
+        assert status.accepted + status.late + status.bad + status.duplicates == stop
+    same(tmp_path, newest(EVENTS))
+    again = job(tmp_path).start(spark).wait()
+    assert again.state == "stopped"
+    same(tmp_path, newest(EVENTS))
+
+
+def test_a_streaming_frame(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / "in", number, number * 2000, (number + 1) * 2000)
+    schema = spark.read.parquet(str(tmp_path / "in")).schema
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    frame = reader.parquet(str(tmp_path / "in"))
+    handle = job(tmp_path, source=None).start(spark, events=frame)
+    status = handle.wait()
+    assert status.events == EVENTS.num_rows
+    same(tmp_path, newest(EVENTS))
+
+
+def test_queries_change_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 0, 2000)
+    handle = job(tmp_path, trigger="continuous").start(spark)
+    with handle:
+        until(handle, lambda: handle.status.events == 2000)
+        handle.add_query(
+            ct.Query("new", ct.count(), ct.max("v"), by="player", window=ct.tumbling("10s"))
+        )
+        handle.remove_query("bursts")
+        with pytest.raises(CatchmentError, match="two queries"):
+            handle.add_query(QUERIES[0])
+        with pytest.raises(CatchmentError, match="no such column"):
+            handle.add_query(ct.Query("bad", ct.sum("w"), window=ct.tumbling("1s")))
+        (tmp_path / "state/catchment/queries/broken.yaml").write_text("name: [")
+        until(handle, lambda: "broken.yaml" in handle.status.rejected)
+        write(tmp_path / "in", 1, 2000, 6000)
+        until(handle, lambda: handle.status.events == 6000)
+        assert sorted(handle.queries()) == ["all", "five", "new"]
+    same(tmp_path, newest(EVENTS), [QUERIES[0], QUERIES[2]])
+    new = ParquetSink(path=str(tmp_path / "out")).read("new")
+    # Five-second slices were kept and serve: the window that was open at the change is answered.
+    truth = complete(newest(EVENTS), [handle.queries()["new"]])["new"]
+    got = {(row["player"], row["window_start"]): row for row in rows_of(new)}
+    for row in rows_of(truth):
+        key = (row["player"], row["window_start"])
+        if key in got:
+            assert got[key] == row
+    begun = int(EVENTS.column("ts")[2000].as_py().timestamp())
+    assert any(start <= begun * 1_000_000 < start + 10_000_000 for _, start in got)
+    restarted = job(tmp_path).start(spark)
+    assert sorted(restarted.queries()) == ["all", "five", "new"]
+    restarted.wait()
+
+
+def until(handle: Handle, met: Any, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end, handle.status
+        assert handle.status.state in ("starting", "running"), handle.status
+        time.sleep(0.1)
+
+
+def test_late_bad_and_far_ahead(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 1000, 3000)
+    options = {"late": "collect", "max_ahead": "1h", "sinks": [Memory()]}
+    job(tmp_path, **options).start(spark).wait()
+    late = EVENTS.slice(0, 700)
+    times = late.column("ts").to_pylist()
+    times[0], times[1] = None, times[1].replace(year=2400)
+    odd = late.set_column(0, "ts", pa.array(times, pa.timestamp("us", "UTC")))
+    write(tmp_path / "in", 1, 0, 700, odd)
+    status = job(tmp_path, **options).start(spark).wait()
+    assert (status.late, status.bad, status.accepted) == (698, 2, 2000)
+    aside = tmp_path / "state/catchment/aside"
+    assert pq.read_table(aside / "late").num_rows == 698
+    kept = pq.read_table(aside / "late").column("seq").to_pylist()
+    assert sorted(kept) == late.column("seq").to_pylist()[2:]
+    assert pq.read_table(aside / "bad").num_rows == 2
+
+
+def test_a_half_written_file_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 0, 2000)
+    write(tmp_path / "in", 1, 2000, 6000)
+    path = tmp_path / "in/1.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    status = job(tmp_path).start(spark).wait()
+    assert status.events == 2000
+    path.write_bytes(whole)
+    assert job(tmp_path).start(spark).wait().events == 6000
+    same(tmp_path, newest(EVENTS))
+
+
+def test_a_sink_that_refuses(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 0, 6000)
+    (tmp_path / "out").write_text("a file where a folder should be")
+    with pytest.raises(CatchmentError):
+        job(tmp_path).start(spark).wait()
+    (tmp_path / "out").unlink()
+    started = job(tmp_path).start(spark)
+    assert started.wait().events == 6000
+    same(tmp_path, newest(EVENTS))
+
+
+def test_a_checkpoint_of_another_job(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 0, 2000)
+    job(tmp_path).start(spark).wait()
+    with pytest.raises(StateError, match="another name"):
+        job(tmp_path, name="other").start(spark)
+    note = tmp_path / "state/catchment/job.json"
+    held = json.loads(note.read_text())
+    note.write_text(json.dumps(held | {"format": 99}))
+    with pytest.raises(StateError, match="newer version"):
+        job(tmp_path).start(spark)
+
+
+def test_a_job_without_a_source(spark: SparkSession) -> None:
+    with pytest.raises(JobError, match="no source"):
+        ct.Job(queries=QUERIES).start(spark)
+    with pytest.raises(JobError, match="did you mean"):
+        ct.Job(queries=QUERIES, souce=None)
