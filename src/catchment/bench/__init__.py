@@ -12,6 +12,7 @@ __all__ = ["Figure", "SUITES", "run"]
 
 SUITES = {
     "engine": "catchment.bench.engine",
+    "spark": "catchment.bench.spark",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 

@@ -138,7 +138,7 @@ def _pairs(together: Cost, apart: Cost) -> list[tuple[str, float, float]]:
         ("events read", together.events, apart.events),
         ("slices", together.slices, apart.slices),
         ("operator calls", together.operator_calls, apart.operator_calls),
-        ("seconds", together.seconds, apart.seconds),
+        ("seconds, reading aside", together.seconds, apart.seconds),
     ]
 
 

@@ -78,7 +78,7 @@ class Steward:
         self._deliver(control, results)
         progress = self._progress(control, reports)
         progress.save(self.spec)
-        self.heard(progress, {"rows": sum(r["results"] for r in reports), "plan": control.plan})
+        self.heard(progress, {"planned": control.now, "plan": control.plan})
 
     def _keep_aside(self, control: Control, aside: dict[str, list[pa.Table]]) -> None:
         for kind, tables in aside.items():

@@ -48,6 +48,8 @@ class Status:
     """Microseconds since 1970."""
     lag: float | None = None
     """Seconds from the newest event to the frontier."""
+    planned: int = 0
+    """When the batch was planned, in microseconds since 1970."""
     rate: float = 0.0
     """Events a second, over the last batches."""
     queries: int = 0
@@ -75,7 +77,7 @@ class Handle:
         self._marks: list[tuple[float, int]] = []
         self._listeners: list[Callable[[Status], None]] = []
         self._moved = threading.Condition()
-        self._stopped = False
+        self._planned = 0
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
@@ -98,7 +100,8 @@ class Handle:
         newest = {name: t for name, (t, _) in frontier.partitions.items()}
         base |= {name: progress.counts[name] for name in COUNTS}
         return Status(
-            **base, batch=progress.batch, frontier=frontier.value if known else None,
+            **base, batch=progress.batch, planned=self._planned,
+            frontier=frontier.value if known else None,
             lag=(frontier.newest - frontier.value) / 1e6 if known else None,
             rate=self._rate(), partitions=newest,
         )  # fmt: skip
@@ -142,9 +145,9 @@ class Handle:
             )  # fmt: skip
         return _InMemory(memory, self.queries())
 
-    def _heard(self, progress: Progress, _: dict[str, Any]) -> None:
+    def _heard(self, progress: Progress, note: dict[str, Any]) -> None:
         with self._moved:
-            self._progress = progress
+            self._progress, self._planned = progress, note["planned"]
             self._marks = [*self._marks[-9:], (time.monotonic(), progress.counts["events"])]
             self._moved.notify_all()
         for listener in self._listeners:

@@ -1,0 +1,84 @@
+"""A Spark standalone cluster on this machine: a master and workers as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from catchment.spark.session import SparkError, session
+
+_PATIENCE = 60.0
+
+
+@contextmanager
+def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[SparkSession]:
+    """A session on a cluster of its own, for tests and benchmarks; all of it ends with the block.
+
+    The workers' Python cannot import this package by itself: it must reach them.
+    """
+    with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="catchment-cluster-") as folder:
+        port = _free_port()
+        master = f"spark://127.0.0.1:{port}"
+        common = ["--host", "127.0.0.1", "--webui-port", "0"]
+        _process(stack, folder, "master", ["master.Master", "--port", str(port), *common])
+        _wait_for(port)
+        for number in range(workers):
+            sizes = ["--cores", str(cores), "--memory", memory]
+            work = ["--work-dir", f"{folder}/work-{number}"]
+            command = ["worker.Worker", master, *sizes, *work, *common]
+            _process(stack, folder, f"worker-{number}", command)
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            active.stop()
+        total = workers * cores
+        made = session(None, **{
+            "spark.master": master, "spark.executor.memory": "512m",
+            "spark.cores.max": str(total), "spark.default.parallelism": str(total),
+            "spark.python.daemon.module": "pyspark.daemon",
+            "spark.executor.extraJavaOptions": "",
+        })  # fmt: skip
+        stack.callback(made.stop)
+        yield made
+
+
+def _process(stack: ExitStack, folder: str, name: str, command: list[str]) -> None:
+    home = Path(pyspark.__file__).parent
+    environment = os.environ | {
+        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_NO_DAEMONIZE": "1",
+    }  # fmt: skip
+    environment.pop("PYTHONPATH", None)
+    log = os.open(f"{folder}/{name}.log", os.O_WRONLY | os.O_CREAT, 0o600)
+    stack.callback(os.close, log)
+    started = subprocess.Popen(
+        [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{command[0]}", *command[1:]],
+        env=environment, stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    stack.callback(started.wait)
+    stack.callback(started.terminate)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise SparkError("the master of the cluster does not answer", given=f"127.0.0.1:{port}")
