@@ -192,7 +192,12 @@ def test_select_takes_aggregates_only() -> None:
 
 def test_the_schema_names_every_key() -> None:
     schema = job_schema()
-    assert set(schema["properties"]) == {"name", "time", "lateness", "late", "keep", "queries"}
+    assert set(schema["properties"]) == {
+        "name", "time", "lateness", "late", "keep", "queries", "source", "sinks", "checkpoint",
+        "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics",
+    }  # fmt: skip
+    kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]
+    assert {"parquet", "csv", "jsonl", "arrow", "kafka", "mqtt", "generator"} == set(kinds)
     assert schema["additionalProperties"] is False
     assert schema["properties"]["late"]["enum"] == ["drop", "update", "collect"]
     windows = schema["$defs"]["QuerySection"]["properties"]["window"]["anyOf"]

@@ -18,7 +18,7 @@ LAYERS = (
     ("windows",),
     ("operators",),
     ("functions",),
-    ("sql",),
+    ("sqltext",),
     ("planner",),
     ("engine",),
     ("count", "flush"),

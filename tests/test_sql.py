@@ -12,7 +12,7 @@ from catchment import windows as w
 from catchment.errors import QueryError, SqlError
 from catchment.model.query import Query
 from catchment.model.window import Window
-from catchment.sql import aggregate, sql, time_column
+from catchment.sqltext import aggregate, sql, time_column
 
 TAIL = "FROM events GROUP BY window(ts, '10s')"
 

@@ -10,70 +10,96 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from catchment.engine import Engine, Results, Stats, assemble, merge, slice
-from catchment.errors import (
-    CatchmentError,
-    DataError,
-    JobError,
-    QueryError,
-    SchemaError,
-    SqlError,
-    StateError,
-)
-from catchment.functions import (
-    approx_count_distinct,
-    approx_median,
-    approx_quantile,
-    avg,
-    count,
-    count_distinct,
-    first,
-    function,
-    geometric_mean,
-    last,
-    max,
-    median,
-    min,
-    mode,
-    product,
-    quantile,
-    range,
-    register_function,
-    stddev,
-    stddev_pop,
-    sum,
-    variance,
-    variance_pop,
-)
-from catchment.job import load_job
-from catchment.model.plan import Plan
-from catchment.model.query import Aggregate, Query
-from catchment.operators import register_operator
-from catchment.planner import explain, plan
-from catchment.sql import sql
-from catchment.windows import (
-    between,
-    count_sliding,
-    count_tumbling,
-    cut,
-    fixed,
-    session,
-    sliding,
-    tumbling,
-)
-
 if TYPE_CHECKING:
+    from catchment.engine import Engine, Results, Stats, assemble, merge, slice
+    from catchment.errors import (
+        CatchmentError,
+        DataError,
+        JobError,
+        QueryError,
+        SchemaError,
+        SqlError,
+        StateError,
+    )
+    from catchment.functions import (
+        approx_count_distinct,
+        approx_median,
+        approx_quantile,
+        avg,
+        count,
+        count_distinct,
+        first,
+        function,
+        geometric_mean,
+        last,
+        max,
+        median,
+        min,
+        mode,
+        product,
+        quantile,
+        range,
+        register_function,
+        stddev,
+        stddev_pop,
+        sum,
+        variance,
+        variance_pop,
+    )
+    from catchment.job import load_job
+    from catchment.model.plan import Plan
+    from catchment.model.query import Aggregate, Query
+    from catchment.operators import register_operator
+    from catchment.planner import explain, plan
     from catchment.spark.batch import run
     from catchment.spark.job import Job
+    from catchment.sqltext import sql
+    from catchment.windows import (
+        between,
+        count_sliding,
+        count_tumbling,
+        cut,
+        fixed,
+        session,
+        sliding,
+        tumbling,
+    )
 
-_ON_SPARK = {"run": "catchment.spark.batch", "Job": "catchment.spark.job"}
+# Importing all of it takes a second or two, which every Python process of a Spark job would pay,
+# and pyspark need not be there at all: each name is imported when it is first asked for.
+_NAMES = {
+    "catchment.engine": "Engine Results Stats assemble merge slice",
+    "catchment.errors": (
+        "CatchmentError DataError JobError QueryError SchemaError SqlError StateError"
+    ),
+    "catchment.functions": (
+        "approx_count_distinct approx_median approx_quantile avg count count_distinct "
+        "first function geometric_mean last max median min mode product quantile range "
+        "register_function stddev stddev_pop sum variance variance_pop"
+    ),
+    "catchment.job": "load_job",
+    "catchment.model.plan": "Plan",
+    "catchment.model.query": "Aggregate Query",
+    "catchment.operators": "register_operator",
+    "catchment.planner": "explain plan",
+    "catchment.spark.batch": "run",
+    "catchment.spark.job": "Job",
+    "catchment.sqltext": "sql",
+    "catchment.windows": "between count_sliding count_tumbling cut fixed session sliding tumbling",
+}
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs pyspark is imported when it is first asked for."""
-    if name not in _ON_SPARK:
+    if name not in _PLACES:
         raise AttributeError(f"module 'catchment' has no attribute {name!r}")
-    return getattr(import_module(_ON_SPARK[name]), name)
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})
 
 
 try:

@@ -68,7 +68,7 @@ class Seen(Sink):
         ends = self._ends.setdefault(delivery.batch, set())
         for table in delivery.results.values():
             times = table.column("window_end").cast(pa.timestamp("us")).cast(pa.int64())
-            ends.update(times.to_pylist())
+            ends.update(times.to_numpy().tolist())
 
     def batches(self, frontiers: list[int]) -> list[int]:
         """For each window, the batches from the one whose events pass its end, that one too."""

@@ -47,7 +47,7 @@ def _stream(
         "name": "demo", "queries": demo.queries(), "source": source, "sinks": sinks,
         "lateness": demo.LATE_BY, "checkpoint": state, "rate": demo.RATE,
     })  # fmt: skip
-    with spark_session(None, voice) as spark:
+    with spark_session(None, voice, brief=True) as spark:
         handle = start(job, spark)
         handle.watch(voice.heard)
         voice.phase("Spark makes ready for the first batch")

@@ -108,7 +108,7 @@ def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
 
 def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
     from catchment.spark.queries import parse
-    from catchment.sql import sql as query_of
+    from catchment.sqltext import sql as query_of
 
     if (file is None) == (sql is None):
         raise QueryError("give either a file or --sql with --name")

@@ -222,12 +222,15 @@ def _metrics(job: Job, voice: Voice) -> Iterator[Metrics | None]:
 
 
 @contextlib.contextmanager
-def spark_session(cores: int | None, voice: Voice) -> Iterator[SparkSession]:
-    """A session of our own; its log is kept only when something went wrong."""
-    from catchment.spark.session import log_file, session
+def spark_session(cores: int | None, voice: Voice, brief: bool = False) -> Iterator[SparkSession]:
+    """A session of our own, for long or brief; its log is kept only if something went wrong."""
+    from catchment.spark.session import log_file, session, settings
 
     voice.phase("starting Spark")
-    spark = session(cores)
+    # A minute is too short for Java's better compiler to earn back what it takes.
+    java = "spark.driver.extraJavaOptions"
+    options = {java: f"{settings()[java]} -XX:TieredStopAtLevel=1"} if brief else {}
+    spark = session(cores, **options)
     try:
         yield spark
     except CatchmentError as error:

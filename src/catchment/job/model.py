@@ -28,7 +28,7 @@ from catchment.model.settings import LATE, column_name, each_its_name, not_negat
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
 from catchment.sources import SOURCES
-from catchment.sql import aggregate, sql
+from catchment.sqltext import aggregate, sql
 
 
 def _form(value: object) -> str:

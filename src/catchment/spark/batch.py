@@ -23,8 +23,9 @@ from catchment.sources import source_of
 from catchment.sources.base import Source
 from catchment.spark import frames
 from catchment.spark.results import RunResults
+from catchment.spark.rows import PARCEL
 from catchment.spark.session import cores_of, is_local, session, ship
-from catchment.spark.tasks import PARCEL, Assemble, ReadAndSlice, Work
+from catchment.spark.tasks import Assemble, ReadAndSlice, Work
 
 _SPLITS_A_CORE = 2
 """More shares than cores, so that a slow one holds up little."""

@@ -21,8 +21,9 @@ from catchment.model.frontier import Frontier
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.spark.planning import Progress
 from catchment.spark.reader import Reading
+from catchment.spark.rows import PARCEL
 from catchment.spark.spec import Control, Spec
-from catchment.spark.tasks import PARCEL, parcel
+from catchment.spark.tasks import parcel
 
 PARTITION = "frame"
 """Spark says no more of where rows come from: all are one stream."""

@@ -27,7 +27,8 @@ from catchment.planner import explain
 from catchment.planner import plan as make_plan
 from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
 from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
-from catchment.spark.tasks import PARCEL, Work, by_bucket, parcel
+from catchment.spark.rows import PARCEL
+from catchment.spark.tasks import Work, by_bucket, parcel
 
 _PIECE = 1 << 18
 """Rows sliced at once: Spark's own batches are too small to be worth the calls."""

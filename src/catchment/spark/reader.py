@@ -1,93 +1,21 @@
-"""The Python data source through which Spark reads: its readers yield partials, not events."""
+"""Reading a split in an executor: events go in, partials come out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from catchment.engine import codec
 from catchment.engine.cutter import Cutter
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
-from catchment.spark.planning import Offset, Planner
 from catchment.spark.spec import Control, Spec
-from catchment.spark.tasks import PARCEL, parcel
-
-NAME = "catchment"
 
 _CUTTERS: dict[tuple[str, int], Cutter] = {}
 """One for the plan in use; binding a plan to columns takes longer than a small batch."""
-
-
-class PartialsSource(DataSource):
-    """Events of a job's source, as partials."""
-
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def schema(self) -> str:
-        return PARCEL
-
-    def streamReader(self, schema: StructType) -> PartialsReader:  # noqa: N802
-        return PartialsReader(str(self.options["spec"]))
-
-
-class Share(InputPartition):
-    """A split and what its batch is told."""
-
-    def __init__(self, number: int, node: int, split: Split | None, control: dict[str, Any]):
-        super().__init__((number, node, split, control))
-
-
-class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans on the driver, reads in executors."""
-
-    def __init__(self, spec: str) -> None:
-        self.spec = spec
-        self._planner: Planner | None = None
-
-    @property
-    def planner(self) -> Planner:
-        if self._planner is None:
-            self._planner = Planner(Spec.from_text(self.spec))
-        return self._planner
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"spec": self.spec, "_planner": None}
-
-    def initialOffset(self) -> Offset:  # noqa: N802
-        return self.planner.first()
-
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        return self.planner.next(start)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.planner.until_now = True
-
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        control = {name: value for name, value in end.items() if name != "at"}
-        shares = self.planner.splits(start, end)
-        return [Share(n, node, split, control) for n, (node, split) in enumerate(shares)]
-
-    def commit(self, end: Offset) -> None:
-        self.planner.commit(end)
-
-    def stop(self) -> None:
-        if self._planner is not None:
-            self._planner.source.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number, node, split, control = partition.value
-        reading = Reading(Spec.from_text(self.spec), Control.from_dict(control), number, node)
-        yield parcel(reading.rows(split))
 
 
 @dataclass

@@ -22,11 +22,11 @@ from catchment.model.query import Query
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
+from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.framed import Framed, parcels_of
 from catchment.spark.handle import Handle
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import QueryFolder
-from catchment.spark.reader import NAME, PartialsSource
 from catchment.spark.rows import OUTPUT
 from catchment.spark.session import cores_of, session, ship, streaming
 from catchment.spark.spec import Spec, forget_plans

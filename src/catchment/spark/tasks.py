@@ -16,9 +16,6 @@ from catchment.model.plan import Plan
 from catchment.operators.user import Monoid
 from catchment.sources.base import Source, Split
 
-PARCEL = "bucket int, body binary"
-"""The rows that travel through Spark: a bucket of keys, and partials or results as bytes."""
-
 _KNOWN: dict[bytes, Plan] = {}
 
 

@@ -41,7 +41,7 @@ from catchment.errors import JobError, did_you_mean
 from catchment.functions import make
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
-from catchment.sql import sql
+from catchment.sqltext import sql
 from catchment.testing.compare import assert_same
 from catchment.windows import BUILDERS
 

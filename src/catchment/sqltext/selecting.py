@@ -11,8 +11,8 @@ from sqlglot import exp
 from catchment import functions
 from catchment.errors import SqlError
 from catchment.model.query import RESERVED, Aggregate
-from catchment.sql.grouping import value_of
-from catchment.sql.syntax import text_of
+from catchment.sqltext.grouping import value_of
+from catchment.sqltext.syntax import text_of
 
 _BOUNDS = {("window", "start"): "window_start", ("window", "end"): "window_end"}
 _BOUNDS |= {("session_window", end): name for (_, end), name in _BOUNDS.items()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from catchment.errors import SqlError
 from catchment.model.query import Aggregate, Query
-from catchment.sql.grouping import grouping_of, time_of, window_of
-from catchment.sql.selecting import aggregate_of, aggregates_of
-from catchment.sql.syntax import parsed, select_of, text_of
+from catchment.sqltext.grouping import grouping_of, time_of, window_of
+from catchment.sqltext.selecting import aggregate_of, aggregates_of
+from catchment.sqltext.syntax import parsed, select_of, text_of
 
 
 def sql(text: str, name: str) -> Query:

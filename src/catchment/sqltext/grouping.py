@@ -9,7 +9,7 @@ from sqlglot import exp
 from catchment import windows
 from catchment.errors import SqlError, did_you_mean
 from catchment.model.window import Window
-from catchment.sql.syntax import text_of
+from catchment.sqltext.syntax import text_of
 
 _USAGE = {
     "window": "window(ts, size[, slide[, start]])",

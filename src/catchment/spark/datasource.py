@@ -1,0 +1,95 @@
+"""The Python data source through which Spark reads: its readers yield partials, not events.
+
+Spark starts several Python processes that only look at these classes. They import nothing of ours
+but this, so that such a process takes no longer to start than it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from catchment.spark.rows import PARCEL
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from catchment.sources.base import Split
+    from catchment.spark.planning import Offset, Planner
+
+NAME = "catchment"
+
+
+class PartialsSource(DataSource):
+    """Events of a job's source, as partials."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return PARCEL
+
+    def streamReader(self, schema: StructType) -> PartialsReader:  # noqa: N802
+        return PartialsReader(str(self.options["spec"]))
+
+
+class Share(InputPartition):
+    """A split and what its batch is told."""
+
+    def __init__(self, number: int, node: int, split: Split | None, control: dict[str, Any]):
+        super().__init__((number, node, split, control))
+
+
+class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans on the driver, reads in executors."""
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        self._planner: Planner | None = None
+
+    @property
+    def planner(self) -> Planner:
+        if self._planner is None:
+            from catchment.spark.planning import Planner
+            from catchment.spark.spec import Spec
+
+            self._planner = Planner(Spec.from_text(self.spec))
+        return self._planner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "_planner": None}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return self.planner.first()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        return self.planner.next(start)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.planner.until_now = True
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        control = {name: value for name, value in end.items() if name != "at"}
+        shares = self.planner.splits(start, end)
+        return [Share(n, node, split, control) for n, (node, split) in enumerate(shares)]
+
+    def commit(self, end: Offset) -> None:
+        self.planner.commit(end)
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.source.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from catchment.spark.reader import Reading
+        from catchment.spark.spec import Control, Spec
+        from catchment.spark.tasks import parcel
+
+        number, node, split, control = partition.value
+        reading = Reading(Spec.from_text(self.spec), Control.from_dict(control), number, node)
+        yield parcel(reading.rows(split))
