@@ -22,13 +22,14 @@ OK = ct.Query("q", ct.avg("v"), window=ct.tumbling("10s"))
 SCHEMA = pa.schema({
     "ts": pa.timestamp("us"), "v": pa.float64(), "name": pa.string(), "id": pa.int64(),
 })  # fmt: skip
+NAMES = {name: getattr(ct, name) for name in ct.__all__}
 UNIT = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
 POSITIVE = 'try "10s" or longer than zero'
 
 
 def python(select: str, window: str, **parts: Any) -> Way:
     """The same in Python: names of functions and windows are those of the package."""
-    return lambda: ct.Query("q", eval(select, vars(ct)), window=eval(window, vars(ct)), **parts)
+    return lambda: ct.Query("q", eval(select, NAMES), window=eval(window, NAMES), **parts)
 
 
 def sql(select: str, window: str, rest: str = "") -> Way:

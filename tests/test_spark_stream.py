@@ -194,3 +194,12 @@ def test_a_job_without_a_source(spark: SparkSession) -> None:
         ct.Job(queries=QUERIES).start(spark)
     with pytest.raises(JobError, match="did you mean"):
         ct.Job(queries=QUERIES, souce=None)
+
+
+def test_buckets_have_partitions_of_their_own(spark: SparkSession) -> None:
+    from catchment.spark.labels import labels, place
+
+    chosen = labels(7)
+    frame = spark.createDataFrame([(key,) for key in chosen], "key int")
+    rows = frame.selectExpr("key", "pmod(hash(key), 7) AS place").collect()
+    assert [row["place"] for row in rows] == [place(key, 7) for key in chosen] == list(range(7))

@@ -10,7 +10,6 @@ import uuid
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
 from catchment.engine.binding import bind_types
 from catchment.errors import JobError, StateError
@@ -25,6 +24,7 @@ from catchment.sinks.memory import Memory
 from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.framed import Framed, parcels_of
 from catchment.spark.handle import Handle
+from catchment.spark.labels import labels
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import QueryFolder
 from catchment.spark.rows import OUTPUT
@@ -72,7 +72,7 @@ def start(
         lateness=micros(job.lateness),
         idle=None if job.idle_timeout is None else micros(job.idle_timeout),
         ahead=None if job.max_ahead is None else micros(job.max_ahead),
-        buckets=buckets, labels=_labels(spark, buckets), parallel=cores_of(spark), rate=job.rate,
+        buckets=buckets, labels=labels(buckets), parallel=cores_of(spark), rate=job.rate,
     )  # fmt: skip
     _queries(spec, queries)
     return _started(spec, job, spark, _absolute(checkpoint), events)
@@ -111,14 +111,6 @@ def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any
                 hint="use another checkpoint, or the job file it was made with",
             )
     return found
-
-
-def _labels(spark: SparkSession, buckets: int) -> tuple[int, ...]:
-    """Grouping keys that Spark's hashing puts into partitions 0, 1, ... each by itself."""
-    place = sf.pmod(sf.hash(sf.col("id").cast("int")), sf.lit(buckets))
-    rows = spark.range(64 * buckets).groupBy(place.alias("place")).agg(sf.min("id").alias("id"))
-    found = {row["place"]: int(row["id"]) for row in rows.collect()}
-    return tuple(found[place] for place in range(buckets))
 
 
 def _queries(spec: Spec, queries: list[Query]) -> None:
