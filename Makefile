@@ -31,7 +31,7 @@ java:
 servers:
 	@scripts/servers
 
-demo: $(READY) java ## run mixed queries over generated events, and show what was shared
+demo: $(READY) java ## stream events through 25 mixed queries on Spark, and show what they share
 	@$(BIN)/catchment demo $(ARGS)
 
 test: $(READY) java servers ## all tests and doctests, in random order (SEED=, ARGS=)

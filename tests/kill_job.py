@@ -10,7 +10,7 @@ from catchment.sources.generated import Generated
 from catchment.spark.session import session
 
 EVENTS = 600_000
-SOURCE = Generated(seed=7, keys=20, rate=2000, events=EVENTS, partitions=2, per_batch=20_000)
+SOURCE = Generated(seed=7, keys=20, rate=2000, events=EVENTS, partitions=2, per_batch=8_000)
 QUERIES = [
     ct.Query("steps", ct.count(), ct.max("x"), by="player", window=ct.tumbling("5s")),
     ct.Query("late", ct.min("v"), ct.last("seq"), by="player", window=ct.sliding("20s", "4s")),

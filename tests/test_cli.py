@@ -61,7 +61,7 @@ def test_help_loads_no_command() -> None:
         "from catchment.cli.main import app\n"
         "app(['--help'], standalone_mode=False)\n"
         "heavy = {'catchment.cli.demo', 'catchment.cli.run', 'catchment.cli.show',"
-        " 'catchment.bench', 'pyspark'}\n"
+        " 'catchment.bench', 'polars', 'pyspark'}\n"
         "print('loaded:', *heavy & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

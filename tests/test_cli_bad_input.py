@@ -31,8 +31,10 @@ queries:
   - {name: total, select: [count(*) AS n], window: tumbling(1s)}
 """
 RUNNING = Status(
-    "running", "live-1", 3, 100, 90, 6, 3, 1, 2, 40, 1_767_225_641_500_000, 2.0, 5_000.0, 2,
-    {"a": 1_767_225_643_500_000, "b": None}, {"x.yaml": "why"}, {"y.parquet": "not whole"},
+    "running", "live-1", batch=3, events=100, accepted=90, late=6, bad=3, duplicates=1, updates=2,
+    results=40, frontier=1_767_225_641_500_000, lag=2.0, rate=5_000.0, queries=2,
+    partitions={"a": 1_767_225_643_500_000, "b": None}, rejected={"x.yaml": "why"},
+    waiting={"y.parquet": "not whole"},
 )  # fmt: skip
 
 
@@ -259,6 +261,9 @@ def test_the_live_line() -> None:
     assert live.line(RUNNING) == (
         "100 events  5,000 events/s  frontier 2026-01-01 00:00:41.5  lag 2.0 s  late 6  "
         "results 40  bad 3  1 query file(s) rejected  1 file(s) waiting"
+    )
+    assert live.line(RUNNING, brief=True).startswith(
+        "100 events  5,000/s  frontier 00:00:41  lag 2.0 s  late 6  results 40"
     )
     assert live.line(Status("starting", "j")) == "0 events  late 0  results 0"
 

@@ -106,11 +106,11 @@ class Line(Plain):
         self._console = Console(stderr=True)
         self._line = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), _Bar(bar_width=30),
-            TimeElapsedColumn(), console=self._console, transient=True,
+            _Elapsed(), console=self._console, transient=True,
             # What others print meanwhile goes above the line, unless it goes to a file.
             redirect_stdout=sys.stdout.isatty(), redirect_stderr=False,
         )  # fmt: skip
-        self._task = self._line.add_task("", total=None)
+        self._task = self._line.add_task("", total=None, timed=True)
 
     def __enter__(self) -> Voice:
         self._line.start()
@@ -123,13 +123,12 @@ class Line(Plain):
         self._console.print(f"catchment: {text}", highlight=False, soft_wrap=True)
 
     def phase(self, text: str, done: int = 0, total: int = 0) -> None:
-        self._show(text, done, total)
+        self._line.update(
+            self._task, description=text, completed=done, total=total or None, timed=True
+        )
 
     def heard(self, status: Status) -> None:
-        self._show(line(status), 0, 0)
-
-    def _show(self, text: str, done: int, total: int) -> None:
-        self._line.update(self._task, description=text, completed=done, total=total or None)
+        self._line.update(self._task, description=line(status, brief=True), total=None, timed=False)
 
 
 class _Bar(BarColumn):
@@ -137,6 +136,13 @@ class _Bar(BarColumn):
 
     def render(self, task: Task) -> Any:
         return Text("") if task.total is None else super().render(task)
+
+
+class _Elapsed(TimeElapsedColumn):
+    """The time that it takes, but not beside a stream's line, which needs all the width."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields["timed"] else Text("")
 
 
 def voice(as_json: bool, quiet: bool) -> Voice:
@@ -153,13 +159,14 @@ def on_screen() -> Voice:
     return Line() if sys.stderr.isatty() else Plain()
 
 
-def line(status: Status) -> str:
-    """How a job stands, on one line."""
+def line(status: Status, brief: bool = False) -> str:
+    """How a job stands, on one line; a brief one fits a terminal of 80 columns."""
     parts = [f"{status.events:,} events"]
     if status.rate:
-        parts.append(f"{status.rate:,.0f} events/s")
+        parts.append(f"{status.rate:,.0f}/s" if brief else f"{status.rate:,.0f} events/s")
     if status.frontier is not None:
-        parts.append(f"frontier {moment(status.frontier)}")
+        at = moment(status.frontier)
+        parts.append(f"frontier {at[11:19] if brief and at[10:11] == ' ' else at}")
     if status.lag is not None:
         parts.append(f"lag {status.lag:,.1f} s")
     parts += [f"late {status.late:,}", f"results {status.results:,}"]
