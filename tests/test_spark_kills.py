@@ -26,25 +26,37 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 KILLS = int(os.environ.get("CATCHMENT_KILLS", "30"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "0")) or int(time.time())
-MASTER = "local-cluster[1,2,1024]"
+MASTERS = {
+    "local[2,8]": (KILLS, ("driver", "workers", "workers", "workers", "workers", "workers")),
+    "local-cluster[1,2,1024]": (max(KILLS // 5, 1), ("executor", "workers", "executor", "driver")),
+}
+"""In local mode the Python workers are all there is to an executor; the other has it apart."""
 
 
 class Job:
-    """The job's process, with everything it started, in a process group."""
+    """The job's process, with everything it started, in a session of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, master: str) -> None:
+        self.master = master
+        self.folder = folder
         script = Path(__file__).with_name("kill_job.py")
         self.log = (folder / "log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, str(script), str(folder), MASTER],
+            [sys.executable, str(script), str(folder), master],
             stdout=self.log, stderr=self.log, start_new_session=True,
         )  # fmt: skip
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        for part in self.parts(""):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(part, signal.SIGKILL)
         self.process.wait()
         self.log.close()
+
+    def again(self) -> Job:
+        """The job, started again."""
+        self.kill()
+        return Job(self.folder, self.master)
 
     def parts(self, words: str) -> list[int]:
         """Its processes whose command line holds these words."""
@@ -54,7 +66,8 @@ class Job:
                 continue
             try:
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if words in command and os.getpgid(int(entry.name)) == self.process.pid:
+                # Spark's Python daemons make process groups of their own, but no sessions.
+                if words in command and os.getsid(int(entry.name)) == self.process.pid:
                     found.append(int(entry.name))
             except OSError:
                 continue  # it ended just now
@@ -69,9 +82,8 @@ def progress(folder: Path) -> int:
     return len(list((folder / "state/catchment/progress").glob("0*.json")))
 
 
-def kill_once(job: Job, dice: random.Random) -> str:
-    """Kills the driver and all with it, or an executor, or some of the Python workers."""
-    kind = dice.choice(["driver", "executor", "executor", "workers", "workers"])
+def kill_once(job: Job, kind: str, dice: random.Random) -> str:
+    """Kills the driver and all with it, or the executor, or one of the Python workers."""
     words = {"executor": "CoarseGrainedExecutorBackend", "workers": "-m catchment.spark.daemon"}
     victims = [] if kind == "driver" else job.parts(words[kind])
     if not victims:
@@ -85,11 +97,13 @@ def kill_once(job: Job, dice: random.Random) -> str:
     return kind
 
 
-def until_killed(job: Job, tmp_path: Path, dice: random.Random) -> tuple[Job, dict[str, int]]:
+def until_killed(
+    job: Job, tmp_path: Path, kinds: list[str], dice: random.Random
+) -> tuple[Job, dict[str, int]]:
     """Kills so many times, starting the job again where it is gone; the job, and what was hit."""
     killed: dict[str, int] = {}
     seen = 0
-    while sum(killed.values()) < KILLS:
+    while kinds:
         # Most kills come once a batch is through, so that the job gets on; some before.
         until = time.monotonic() + 180
         eager = dice.random() < 0.1
@@ -98,27 +112,29 @@ def until_killed(job: Job, tmp_path: Path, dice: random.Random) -> tuple[Job, di
             time.sleep(0.02)
         if not job.running:
             assert job.process.returncode == 1, "it ended before all kills were spent"
-            job.kill()
-            job = Job(tmp_path)
+            job = job.again()
             continue
-        time.sleep(dice.random() * 1.5)
+        time.sleep(dice.random())
         seen = progress(tmp_path)
-        kind = kill_once(job, dice)
+        kind = kill_once(job, kinds.pop(), dice)
         killed[kind] = killed.get(kind, 0) + 1
         if not job.running:
-            job = Job(tmp_path)
+            job = job.again()
     return job, killed
 
 
-def test_kills(tmp_path: Path) -> None:
-    print(f"seed {SEED}, {KILLS} kills")  # noqa: T201
+@pytest.mark.parametrize("master", MASTERS)
+def test_kills(master: str, tmp_path: Path) -> None:
+    number, sorts = MASTERS[master]
+    print(f"seed {SEED}, {number} kills, {master}")  # noqa: T201
     dice = random.Random(SEED)
-    job = Job(tmp_path)
+    kinds = [sorts[n % len(sorts)] for n in range(number)]
+    dice.shuffle(kinds)
+    job = Job(tmp_path, master)
     try:
-        job, killed = until_killed(job, tmp_path, dice)
+        job, killed = until_killed(job, tmp_path, kinds, dice)
         while job.process.wait(timeout=300):
-            job.kill()
-            job = Job(tmp_path)
+            job = job.again()
     finally:
         job.kill()
     print(f"killed {killed}")  # noqa: T201

@@ -61,8 +61,8 @@ class Recipe(NamedTuple):
     cuts: Cuts
     selection: str
     """The number of the selection that an event meets, BAD or UNUSED."""
-    only: bool
-    """Whether events of no selection may be left out where Spark reads."""
+    only: str | None
+    """What events of any use meet, where Spark may leave out the others as it reads."""
     keys: tuple[str, ...]
     parts: dict[str, str]
     """Aggregates by their name in the result."""
@@ -84,10 +84,15 @@ def recipe(group: Group, fields: Fields, types: Types) -> Recipe:
     if len(parts) > _MOST_PARTS:
         raise UnlikeError(f"{len(parts)} aggregates are too many for Spark to compile")
     keys = tuple(fields[name].sql for name in group.by)
-    floats = any(reads_floats(text, fields) for text in group.selections if text)
+    return Recipe(cuts, _selection(group, fields), _only(group, fields), keys, parts)
+
+
+def _only(group: Group, fields: Fields) -> str | None:
+    texts = [text for text in group.selections if text is not None]
     # Parquet's statistics leave NaN out: a condition on doubles, pushed down, would lose them.
-    only = group.selections != (None,) and not floats
-    return Recipe(cuts, _selection(group, fields), only, keys, parts)
+    if len(texts) < len(group.selections) or any(reads_floats(text, fields) for text in texts):
+        return None
+    return " OR ".join(f"CAST({translate(text, fields).sql} AS BOOLEAN)" for text in texts)
 
 
 def _cuts(group: Group) -> Cuts:
@@ -164,9 +169,9 @@ def _parts(operator: Operator, fields: Fields) -> dict[str, str]:
 
 
 def _extreme(kind: str, value: Typed, bare: bool) -> str:
-    # Spark keeps texts under aggregation in objects, or sorts: Python is as fast.
+    # Texts do not fit the rows that Spark aggregates in place: it would sort all events.
     if value.kind in ("string", "other") or (not bare and value.kind in ("time", "date")):
-        raise UnlikeError(f"{kind} of {value.kind} is no faster in Spark")
+        raise UnlikeError(f"for {kind} of {value.kind} Spark would sort, or differ")
     return f"{kind}({value.sql})"
 
 
@@ -174,11 +179,11 @@ def aggregated(events: DataFrame, made: Recipe, time: Field, counting: bool) -> 
     """Rows by selection, slice and key; `counting` keeps those of no selection too."""
     keys = [f"{sql} AS k{number}" for number, sql in enumerate(made.keys)]
     reach = reach_of(time.type)
+    if made.only is not None and not counting:
+        events = events.filter(made.only)
     timed = events.selectExpr("*", f"{micros_of(*time)} AS u")
     timed = timed.selectExpr("*", f"CASE WHEN u > -{reach}L AND u < {reach}L THEN u END AS t")
     chosen = timed.selectExpr("*", f"{made.selection} AS s")
-    if made.only and not counting:
-        chosen = chosen.filter("s >= 0")
     start = f"CASE WHEN s >= 0 THEN {made.cuts.start('t')} END AS b"
     names = ["s", "b", *(f"k{number}" for number in range(len(keys)))]
     aggregates = [sf.expr(text).alias(name) for name, text in made.parts.items()]

@@ -20,7 +20,6 @@ from catchment.spark.catalyst_edges import micros_of
 
 _SQL = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "string": "STRING"}
 _SIMPLE = re.compile(r"[A-Za-z0-9 _.,:;/+-]*", re.ASCII)
-_FEW = 32
 _EPOCH = date(1970, 1, 1)
 
 
@@ -199,12 +198,7 @@ def _is_null(_: Call, args: list[Typed]) -> Typed:
 def _in(_: Call, args: list[Typed]) -> Typed:
     kind = _common(args)
     value, *options = (_to(arg, kind) for arg in args)
-    if kind != "float":
-        return Typed(f"({value} IN ({', '.join(options)}))", "bool")
-    if len(options) > _FEW:
-        raise UnlikeError("a long list of doubles")
-    # Spark turns long lists into sets of bits, where 0.0 is not -0.0.
-    return Typed("(" + " OR ".join(f"{value} = {option}" for option in options) + ")", "bool")
+    return Typed(f"({value} IN ({', '.join(options)}))", "bool")
 
 
 def _like(node: Call, args: list[Typed]) -> Typed:
