@@ -154,3 +154,13 @@ def test_a_file_of_another_schema(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(EVENTS.drop_columns(["v"]), tmp_path / "9.parquet")
     with pytest.raises(SourceError, match=r"9\.parquet"):
         ct.run(folder, QUERIES, spark=spark)
+
+
+def test_lines_that_do_not_parse_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    source = as_json_lines(tmp_path)
+    with (tmp_path / "e.jsonl").open("a") as file:
+        file.write("{not json\n")
+    results = ct.run(source, QUERIES[:1], spark=spark)
+    assert results.counts["events"] == EVENTS.num_rows + 1
+    assert (results.counts["accepted"], results.counts["bad"]) == (EVENTS.num_rows, 1)
+    assert [row["place"] for row in results.unread] == [EVENTS.num_rows + 1]

@@ -54,6 +54,11 @@ class Folder:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise StateError(
+                "a file of the job cannot be read", given=f"{self.uri}/{name}",
+                hint=error.strerror or str(error),
+            ) from error  # fmt: skip
 
     def write(self, name: str, data: bytes) -> None:
         """Puts a file in its place, whole; one of the same name is replaced."""

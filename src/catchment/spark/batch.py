@@ -110,14 +110,16 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession) -> RunResult
     rows = placed.mapInArrow(Assemble(work), PARCEL).toArrow()
     engine = work.engine()
     parts, counts = [], dict.fromkeys(engine.counts, 0)
+    unread: list[dict[str, Any]] = []
     for body in rows.column("body").to_pylist():
         results, note = unpack_results(bytes(body or b""), engine)
         parts.append(results)
+        unread += note["unread"]
         for name, count in note["counts"].items():
             counts[name] += count
     counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
     parts = parts or [engine.no_results()]
-    return RunResults(parts, list(work.plan.names), counts, spark)
+    return RunResults(parts, list(work.plan.names), counts, unread, spark)
 
 
 def _is_frame(events: Events) -> bool:

@@ -196,7 +196,7 @@ class Handle:
         return self.status
 
     def stop(self) -> Status:
-        """Stops after the batch at hand; started again, the job goes on from there."""
+        """Stops; started again, the job goes on, with the batch at hand if it was not through."""
         assert self._query is not None
         if self._query.isActive:
             self._query.stop()

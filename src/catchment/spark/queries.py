@@ -16,6 +16,7 @@ from catchment.job import QuerySection
 from catchment.job.reading import explained
 from catchment.model.query import Query
 from catchment.model.settings import each_its_name
+from catchment.planner import plan as make_plan
 from catchment.planner import replan
 from catchment.spark.spec import Planned, Spec, forget_plans
 
@@ -135,13 +136,19 @@ class Queries:
         """The next version of the plan, or None when nothing that can be used has changed."""
         if queries == held.queries:
             return None
-        plan, lineage = replan(held.plan, list(queries.values()), self.spec.rate)
-        try:
-            bind_types(plan, self.spec.schema, self.spec.time)
-        except CatchmentError as error:
-            rejected["*"] = str(error)
+        fitting = {n: q for n, q in queries.items() if n in held.queries or self._fits(q, rejected)}
+        if fitting == held.queries:
             return None
-        return Planned(plan, lineage, queries)
+        plan, lineage = replan(held.plan, list(fitting.values()), self.spec.rate)
+        return Planned(plan, lineage, fitting)
+
+    def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
+        try:
+            bind_types(make_plan([query]), self.spec.schema, self.spec.time)
+        except CatchmentError as error:
+            rejected[query.name] = str(error)
+            return False
+        return True
 
     def _note(self, rejected: dict[str, str]) -> None:
         if rejected != self._rejected:

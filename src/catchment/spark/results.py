@@ -18,13 +18,16 @@ class RunResults(Mapping[str, pa.Table]):
     """Query name to its results as an Arrow table, sorted by window and key."""
 
     def __init__(
-        self, parts: list[Results], names: list[str], counts: dict[str, int], spark: SparkSession
-    ) -> None:
+        self, parts: list[Results], names: list[str], counts: dict[str, int],
+        unread: list[dict[str, Any]], spark: SparkSession,
+    ) -> None:  # fmt: skip
         self._parts = parts
         self._names = names
         self._spark = spark
         self.counts = counts
         """Events read, accepted, bad and duplicates; result rows."""
+        self.unread = unread
+        """Rows that could not be read, the first of each split: origin, place, reason."""
 
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self._names:

@@ -18,6 +18,9 @@ from catchment.sources.base import Source, Split
 
 _KNOWN: dict[bytes, Plan] = {}
 
+_TOLD = 100
+"""Of so many rows of a split that cannot be read it is told where they are, and why."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -78,11 +81,16 @@ class ReadAndSlice:
         node, split = self.splits[number]
         cutter = self.work.cutter(node)
         arrival = split.arrival
+        unread: list[dict[str, Any]] = []
         for piece in self.source.read(split, self.columns, self.where):
             arrival = arrival if piece.arrival is None else piece.arrival
             cutter.cut(piece.events, arrival)
             arrival += piece.events.num_rows
-        return by_bucket(self.work, cutter, number, {})
+            if piece.bad is not None:
+                cutter.counts["events"] += piece.bad.num_rows
+                cutter.counts["bad"] += piece.bad.num_rows
+                unread += piece.bad.slice(0, _TOLD).drop_columns(["body"]).to_pylist()
+        return by_bucket(self.work, cutter, number, {"unread": unread[:_TOLD]})
 
 
 def by_bucket(
@@ -90,8 +98,8 @@ def by_bucket(
 ) -> list[tuple[int, bytes]]:
     """What a cutter holds, packed by bucket; one bucket gets the counts."""
     shares = share_out(cutter.take(number), work.plan, work.buckets)
-    note = note | {"number": number}
-    first = note | {"counts": cutter.counts}
+    first = note | {"number": number, "counts": cutter.counts}
+    note = {"number": number}
     return [
         (bucket, pack_partials(shares.get(bucket, {}), note if bucket else first))
         for bucket in range(work.buckets)
@@ -116,9 +124,11 @@ class Assemble:
         engine = self.work.engine()
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked = sorted((unpack_partials(body) for body in held), key=lambda p: p[1]["number"])
+        unread = []
         for partials, note in unpacked:
+            unread += note.get("unread", [])
             engine.absorb(partials)
             for name, count in note.get("counts", {}).items():
                 engine.counts[name] += count
         results = engine.close()
-        return pack_results(results, {"counts": engine.counts})
+        return pack_results(results, {"counts": engine.counts, "unread": unread})
