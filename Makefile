@@ -11,6 +11,7 @@ READY := $(VENV)/.ready
 SEED ?= $(shell date +%s)
 WORKERS ?= 2
 EXAMPLES ?= 2000
+KILLS ?= 100
 ARGS ?=
 QUICK ?=
 SEEDS = --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
@@ -37,11 +38,13 @@ demo: $(READY) java ## stream events through 25 mixed queries on Spark, and show
 test: $(READY) java servers ## all tests and doctests, in random order (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
-soak: $(READY) ## the property tests with many more examples (EXAMPLES=, SEED=)
+soak: $(READY) java ## many more examples of the property tests, and many kills (EXAMPLES=, KILLS=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
+	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 
 bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)
 	@$(BIN)/catchment bench engine $(if $(QUICK),--quick) $(ARGS)
+	@$(BIN)/catchment bench spark $(if $(QUICK),--quick) $(ARGS)
 
 lint: $(READY) ## ruff, formatting, mypy
 	$(BIN)/ruff check .

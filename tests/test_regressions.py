@@ -77,3 +77,16 @@ def test_partials_of_late_events_are_not_taken_for_copies() -> None:
     assert parts[0].num_rows == 2
     results = ct.assemble(ct.merge([parts, parts], plan), None, plan)
     assert results["q"].column("sum(v)").to_pylist() == [5.0, 10.0]
+
+
+def test_a_query_added_before_the_first_event_has_missed_none() -> None:
+    """It joins a group whose marks are followed; its first window counts like any other."""
+    old = ct.Query("old", ct.count(), window=ct.cut("v > 1"))
+    new = ct.Query("new", ct.count(), window=ct.between("v > 1", "v > 1"))
+    stream = events((1, 2.0), (2, 0.0), (3, 2.0), (4, 0.0))
+    engine = ct.Engine([old], schema=stream.schema)
+    engine.add(new)
+    engine.push(stream)
+    fresh = ct.Engine([old, new])
+    fresh.push(stream)
+    assert engine.close()["new"] == fresh.close()["new"]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.engine.parcels import share_out
 from catchment.model.frontier import EARLIEST, Frontier
 from catchment.planner import replan
 from catchment.spark import state
@@ -207,3 +208,29 @@ def _engine_with_changes(
         for name, table in results.items():
             found.setdefault(name, []).append(table)
     return found
+
+
+def test_what_has_no_key_stays_in_the_first_bucket() -> None:
+    """A group's number changes when others leave; its state must still be found (was a bug)."""
+    queries = [
+        ct.Query(f"q{n}", ct.count(), where=f"n > {n}", window=ct.tumbling("1s")) for n in range(4)
+    ]
+    plan = ct.plan(queries)
+    assert len(plan.groups) == 4
+    row = {"ts": 1, "n": 9}
+    shares = share_out(ct.slice(to_table([row]), plan), plan, 3)
+    assert list(shares) == [0] and len(shares[0]) == 4
+
+
+def test_a_new_query_knows_of_events_that_left_no_partials() -> None:
+    """Events outside the only window there was still happened (was a bug)."""
+    old = ct.Query("old", ct.count(), window=ct.fixed(100, 200))
+    new = ct.Query("new", ct.count(), by="j", window=ct.tumbling("10us"))
+    engine = ct.Engine([old], schema=to_table([]).schema)
+    engine.absorb({}, newest=15)
+    engine.add(new)
+    plan = engine.plan
+    late, fresh = ({"ts": t, "j": 1} for t in (17, 21))
+    engine.absorb(ct.slice(to_table([late, fresh]), plan), newest=21)
+    starts = [row["window_start"] for row in rows_of(engine.close()["new"])]
+    assert starts == [20], "the window of 15 and 17 was not seen from its start"
