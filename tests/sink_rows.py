@@ -146,11 +146,22 @@ def _live(sink: Sink, job: str, start: int, limit: int, into: Connection) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
         for batch in range(start, BATCHES):
-            sink.write(child_delivery(job, batch))
+            _write(sink, child_delivery(job, batch), tries=1 if limit else 4)
             into.send(batch)
     except SinkError as error:
         into.send(str(error))
     sink.close()
+
+
+def _write(sink: Sink, delivery: Delivery, tries: int) -> None:
+    """As Spark does: a delivery that a sink refused comes again, some times."""
+    for left in range(tries - 1, -1, -1):
+        try:
+            sink.write(delivery)
+            return
+        except SinkError:
+            if not left:
+                raise
 
 
 def killed_and_repeated(sink: Sink, job: str, kills: int = 5) -> None:
