@@ -45,6 +45,7 @@ class Suite(StrEnum):
     """What `catchment bench` can measure."""
 
     engine = "engine"
+    spark = "spark"
 
 
 def _version(wanted: bool) -> None:
