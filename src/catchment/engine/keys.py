@@ -163,6 +163,26 @@ def _frozen(value: Any) -> Any:
     return _NAN if isinstance(value, float) and value != value else value
 
 
+def distinct(codes: Ints) -> tuple[Ints, Ints]:
+    """The codes that occur, in order, and for each row the place of its own among them.
+
+    >>> [part.tolist() for part in distinct(np.array([7, 2, 7]))]
+    [[2, 7], [1, 0, 1]]
+    """
+    size = int(codes.max()) + 1 if len(codes) else 0
+    if size > 4 * len(codes) + 1024:
+        present, place = np.unique(codes, return_inverse=True)
+        return present, place.astype(np.int64, copy=False)
+    seen = np.zeros(size, np.bool_)
+    seen[codes] = True
+    present = np.flatnonzero(seen)
+    if len(present) == size:
+        return present, codes
+    where = np.empty(size, np.int64)
+    where[present] = np.arange(len(present))
+    return present, where[codes]
+
+
 class KeyIndex:
     """Lasting codes of (selection, key), in order of first sight."""
 
@@ -179,7 +199,7 @@ class KeyIndex:
     def translate(self, keys: LocalKeys, codes: Ints) -> Ints:
         """The lasting codes of a batch's (`selection * count + key`), one look-up for each key."""
         if keys.origin is None or (len(codes) and int(codes.max()) >= keys.count):
-            local, place = np.unique(codes, return_inverse=True)
+            local, place = distinct(codes)
             columns = keys.take(local % keys.count)
             return self.lookup(local // keys.count, columns)[place]
         if self._origin is not keys.origin:
@@ -194,6 +214,12 @@ class KeyIndex:
             self._known[fresh] = self.lookup(np.zeros(len(fresh), np.int64), keys.take(fresh))
             lasting = self._known[codes]
         return lasting
+
+    def codes_of(self, selections: Ints, columns: list[pa.Array[Any]]) -> Ints:
+        """The codes of keys of which most come many times."""
+        keys = encode(columns)
+        codes = selections * keys.count
+        return self.translate(keys, codes if keys.codes is None else codes + keys.codes)
 
     def lookup(self, selections: Ints, columns: list[pa.Array[Any]]) -> Ints:
         """The codes of these keys, new ones where they are new."""

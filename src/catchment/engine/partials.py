@@ -86,7 +86,7 @@ def absorb(state: GroupState, table: pa.Table) -> None:
     if not table.num_rows:
         return
     group = state.group
-    code = state.keys.lookup(codec.ints(table, "selection"), key_columns(table, group))
+    code = state.keys.codes_of(codec.ints(table, "selection"), key_columns(table, group))
     if group.slicing == "settled":
         rest = table.select([settled.TIME, settled.ARRIVAL, *_payload(state)])
         state.waiting.append(rest.add_column(0, settled.KEY, pa.array(code)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from catchment.engine.levels import Keyed, concat_keyed
+from catchment.engine.overlap import reduce_full
 from catchment.engine.rows import Operators, Rows, fieldwise, merge_fields
 from catchment.engine.store import Store
 from catchment.operators.grouping import grouped, runs
-from catchment.operators.ragged import Field, Ints, concat, take
+from catchment.operators.ragged import Field, Ints, take
 from catchment.planner.edges import Series
 
 Windows = tuple[Ints, Ints]
@@ -79,6 +80,8 @@ def assemble_periodic(
     bound, place = _distinct(start, end)
     low, high = start[bound], (start[bound] + 1) if exact else end[bound]
     key, window, fields = _reduce(low, high, store, loose, operators)
+    if len(bound) == len(start) and (np.diff(bound) > 0).all():
+        return Assembled(kind[window], start[window], end[window], key, fields)
     # Windows of equal bounds were computed once: hand the rows to each window that has them.
     begins = np.searchsorted(window, np.arange(len(bound) + 1))
     index, owner = runs(begins[place], begins[place + 1])
@@ -106,7 +109,7 @@ def _reduce(
     ways = fieldwise(operators)
     settled = not len(loose) or int(loose.start[0]) >= int(high.max())
     if ways is not None and settled and store.full(*slices):
-        return _reduce_full(*slices, store, ways)
+        return reduce_full(*slices, store, ways)
     rows, owner = store.gather(*slices)
     if len(loose):
         index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
@@ -118,21 +121,3 @@ def _reduce(
     groups, present = grouped(owner * keys + rows.key, len(low) * keys)
     window, key = np.divmod(present, keys)
     return key, window, merge_fields(rows.fields, groups, operators)
-
-
-def _reduce_full(
-    low: Ints, high: Ints, store: Store, ways: dict[str, np.ufunc]
-) -> tuple[Ints, Ints, dict[str, Field]]:
-    """The same where nearly every key is in every slice: whole slices are added, key by key."""
-    first = int(low.min())
-    columns, present = store.matrix(first, int(high.max()), ways)
-    fields: dict[str, list[Field]] = {name: [column[0, :0]] for name, column in columns.items()}
-    keys, windows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for window in np.flatnonzero(low < high):
-        begin, end = low[window] - first, high[window] - first
-        there = np.flatnonzero(present[begin:end].any(axis=0))
-        keys.append(there)
-        windows.append(np.full(len(there), window, np.int64))
-        for name, way in ways.items():
-            fields[name].append(way.reduce(columns[name][begin:end], axis=0)[there])
-    return np.concatenate(keys), np.concatenate(windows), {n: concat(c) for n, c in fields.items()}

@@ -111,7 +111,7 @@ class Store:
 
     def full(self, low: Ints, high: Ints) -> bool:
         """Whether many keys are in most of the slices from the first of these to the last."""
-        if self.kind == "eager" or not len(low):
+        if not len(low):
             return False
         level = self.levels[0]
         first, last = int(low.min()), int(high.max())

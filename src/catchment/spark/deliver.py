@@ -28,9 +28,10 @@ def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iter
     """In an executor: writes what it can itself, and passes on what the driver must."""
     if not len(results):
         return
-    delivery = delivery_of(spec, control.batch, control.plan, bucket, results)
-    for sink in spec.sinks:
-        if not sink.on_driver:
+    here = [sink for sink in spec.sinks if not sink.on_driver]
+    if here:
+        delivery = delivery_of(spec, control.batch, control.plan, bucket, results)
+        for sink in here:
             sink.write(delivery)
     if any(sink.on_driver for sink in spec.sinks):
         yield row_of(bucket, "results", pack_results(results))

@@ -45,6 +45,8 @@ def settings(cores: int | None = None) -> dict[str, str]:
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": java,
         "spark.python.daemon.module": "catchment.spark.daemon",
+        # Over TCP each task waits 40 ms for an acknowledgement that the kernel holds back.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

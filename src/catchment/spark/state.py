@@ -62,7 +62,7 @@ class Step:
 
     def to_bytes(self) -> bytes:
         note = {name: getattr(self, name) for name in _NOTED}
-        return pack_partials(self.partials, note, "lz4")
+        return pack_partials(self.partials, note)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
