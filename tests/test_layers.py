@@ -26,6 +26,7 @@ LAYERS = (
     ("sources", "sinks"),
     ("job",),
     ("transport",),
+    ("tree",),
     ("spark",),
     ("nodes",),
     ("simulate",),

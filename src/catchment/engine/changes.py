@@ -169,6 +169,8 @@ def _move_ledger(old: GroupState, new: GroupState) -> None:
             identity = moved[kind], key, low, high, copy
             new.ledger.said[identity] = said
             new.ledger.ends[identity] = old.ledger.ends[before]
+            if before in old.ledger.doubtful:
+                new.ledger.doubtful.add(identity)
 
 
 def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int) -> bool:

@@ -1,4 +1,4 @@
-"""An engine that only slices: events go in where they are read, and leave as partials."""
+"""An engine that slices and merges: events or partials go in, and leave as partials."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from catchment.engine import partials, settled
 from catchment.engine.batch import Batch
+from catchment.engine.changes import fit
 from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState
 from catchment.engine.keys import KeyIndex
-from catchment.engine.partials import EVENTS, Partials
+from catchment.engine.partials import EVENTS, Partials, events_of, rows_of
 from catchment.engine.rows import Rows, compact, concat_rows
 from catchment.model.plan import Plan
-from catchment.planner.edges import EARLIEST
+from catchment.planner.edges import EARLIEST, LATEST
 
 _NODE_BITS = 44
 """Events rank by node and then by arrival: half a million nodes of ten million million events."""
@@ -24,7 +25,7 @@ _UNTIDY = 1 << 18
 
 
 class Cutter(Engine):
-    """Slices events by a plan, setting bad and late ones aside; keeps nothing once taken."""
+    """Slices events by a plan, setting bad and late ones aside; merges what others sliced."""
 
     def __init__(self, plan: Plan, schema: pa.Schema, *, node: int = 0, **options: Any) -> None:
         self.node = node
@@ -68,27 +69,86 @@ class Cutter(Engine):
             return
         sliced = state.slicer.slice(batch, kept)
         sliced.rows.key = state.keys.translate(sliced.keys, sliced.rows.key)
-        id = state.group.id
+        self._add(state.group.id, sliced.rows)
+
+    # -- partials of others ----------------------------------------------------------------------
+
+    def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
+        """Takes in what others sliced by the same plan, to be merged and passed on."""
+        self.newest = max(self.newest, newest)
+        for id, table in partials.items():
+            if not table.num_rows:
+                continue
+            if id == EVENTS:
+                self._events.append(table)
+                continue
+            state = self.states[id]
+            if state.group.slicing == "settled":
+                state.waiting.append(events_of(state, table))
+            else:
+                self._add(id, rows_of(state, table))
+
+    def follow(self, plan: Plan, lineage: dict[int, int]) -> None:
+        """Goes on by another plan; what is held becomes what that plan would have cut."""
+        held = self._rows
+        super().follow(plan, lineage)
+        self._rows = {
+            new: [fit(rows, self.states[new].operators) for rows in held.get(old, [])]
+            for new, old in lineage.items()
+            if self.states[new].group.slicing == "arrival"
+        }
+        self._piled = {}
+
+    def _add(self, id: int, rows: Rows) -> None:
         parts = self._rows.setdefault(id, [])
-        parts.append(sliced.rows)
-        self._piled[id] = self._piled.get(id, 0) + len(sliced.rows)
+        parts.append(rows)
+        self._piled[id] = self._piled.get(id, 0) + len(rows)
         if self._piled[id] > _UNTIDY + 2 * len(parts[0]):
-            self._rows[id] = [compact(concat_rows(parts, state.operators), state.operators)]
+            operators = self.states[id].operators
+            self._rows[id] = [compact(concat_rows(parts, operators), operators)]
             self._piled[id] = 0
+
+    # -- partials out ----------------------------------------------------------------------------
 
     def take(self, seq: int = 0) -> Partials:
         """The partials of all that came since the last call."""
+        return self.release(LATEST, seq)
+
+    def release(self, frontier: int, seq: int = 0) -> Partials:
+        """The partials of slices that end by the frontier: nobody expects more of them.
+
+        The rest is held back, so that what comes for the same slice later can join it.
+        """
         made: Partials = {}
         for id, state in self.states.items():
             if state.group.distinct_on:
                 continue
-            rows = concat_rows(self._rows.get(id, []), state.operators)
+            rows = concat_rows(self._rows.pop(id, []), state.operators)
+            ripe = rows.end <= frontier
+            waiting, rest = _split(state.waiting, frontier)
             keys = dict(self._shapes[id].key_types)
-            made[id] = partials.take(state, rows, keys, self.node, seq)
-            state.keys, state.waiting = KeyIndex(), []
+            made[id] = partials.take(state, rows.where(ripe), waiting, keys, self.node, seq)
+            state.waiting = rest
+            if not ripe.all():
+                self._rows[id] = [rows.where(~ripe)]
+            elif not rest:
+                state.keys = KeyIndex()
+        ripe_events, self._events = _split(self._events, frontier)
+        if ripe_events:
+            made[EVENTS] = pa.concat_tables(ripe_events, promote_options="permissive")
+        self._piled = {}
+        return made
+
+    def held(self) -> Partials:
+        """The partials of all that is held back; it stays."""
+        made: Partials = {}
+        for id, state in self.states.items():
+            rows = concat_rows(self._rows.get(id, []), state.operators)
+            if not state.group.distinct_on and (len(rows) or state.waiting):
+                keys = dict(self._shapes[id].key_types)
+                made[id] = partials.take(state, rows, state.waiting, keys, self.node, 0)
         if self._events:
             made[EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
-        self._rows, self._piled, self._events = {}, {}, []
         return made
 
     def reset(self, node: int, frontier: int) -> None:
@@ -99,3 +159,15 @@ class Cutter(Engine):
         self.take_bad()
         self.counts = dict.fromkeys(self.counts, 0)
         self.newest = EARLIEST
+
+
+def _split(tables: list[pa.Table], frontier: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """Events before the frontier, and the others."""
+    if frontier >= LATEST:
+        return tables, []
+    early, later = [], []
+    for table in tables:
+        before = table.column(settled.TIME).to_numpy() < frontier
+        early.append(table.filter(pa.array(before)))
+        later.append(table.filter(pa.array(~before)))
+    return [t for t in early if t.num_rows], [t for t in later if t.num_rows]

@@ -24,8 +24,8 @@ from catchment.engine.keys import Encoder
 from catchment.engine.partials import EVENTS, Partials, absorb
 from catchment.engine.results import Limit, NamesOf, Results, Shape
 from catchment.engine.stats import Stats
-from catchment.engine.times import FARTHEST, out_of_range, times_of
-from catchment.errors import DataError, QueryError, SchemaError, did_you_mean
+from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
+from catchment.errors import QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
@@ -78,7 +78,10 @@ class Engine:
         rate: float = DEFAULT_RATE,
         clock: Callable[[], int] = now,
         plan: Plan | None = None,
+        census: bool = False,
     ) -> None:
+        self.census = census
+        """Whether partials say how many events they hold, so that late ones can be counted."""
         self.time = column_name(time, "time column")
         self.lateness = not_negative(lateness, "lateness")
         self.late = one_of(late, LATE, "late")
@@ -141,7 +144,7 @@ class Engine:
         if self.schema is None:
             self._bind(table.schema)
         if self.bad == "fail":
-            self._refuse_bad(table)
+            refuse_bad(table, self.time)
         for begin in range(0, max(table.num_rows, 1), _PIECE):
             self._push(table.slice(begin, _PIECE))
 
@@ -162,19 +165,6 @@ class Engine:
     def _arrival(self) -> int:
         """The place of the next event in the order of arrival."""
         return self.counts["events"]
-
-    def _refuse_bad(self, table: pa.Table) -> None:
-        """Before anything is done with any row."""
-        if self.time not in table.schema.names:
-            return
-        times, good = times_of(table.column(self.time))
-        bad = out_of_range(times) if good is None else ~good | out_of_range(times)
-        if bad.any():
-            row = table.slice(int(np.flatnonzero(bad)[0]), 1)
-            raise DataError(
-                "a row has no usable time", given=row.to_string(preview_cols=8)[-200:],
-                hint='bad="collect" sets such rows aside and goes on',
-            )  # fmt: skip
 
     def _set_aside(self, table: pa.Table, good: Mask) -> None:
         bad = table.filter(pa.array(~good))
@@ -253,20 +243,24 @@ class Engine:
 
     # -- windows ---------------------------------------------------------------------------------
 
-    def advance(self, t: Instant) -> Results:
-        """Promises that no event before `t` (less the lateness) will come: windows now complete."""
-        frontier = instant(t) - self.lateness
-        return self._advance(max(self.frontier, min(frontier, LATEST - 1)), self.clock())
+    def advance(self, t: Instant, sure: Instant | None = None) -> Results:
+        """Promises that no event before `t` (less the lateness) will come: windows now complete.
+
+        Where somebody's events are given up waiting for, none is missing before `sure`. With
+        late="update", windows that ended after it are confirmed once it has passed them.
+        """
+        frontier = max(self.frontier, min(instant(t) - self.lateness, LATEST - 1))
+        return self._advance(frontier, self.clock(), frontier if sure is None else instant(sure))
 
     def close(self) -> Results:
         """Ends the input: every time and session window is complete."""
-        return self._advance(LATEST, LATEST)
+        return self._advance(LATEST, LATEST, LATEST)
 
     def no_results(self) -> Results:
         """Results of no windows: every query's table is empty."""
         return Results(self.plan, self._shapes, self._names, self.limits)
 
-    def _advance(self, frontier: int, wall: int) -> Results:
+    def _advance(self, frontier: int, wall: int, sure: int) -> Results:
         results = self.no_results()
         self.frontier = frontier
         closing = frontier >= LATEST
@@ -278,7 +272,9 @@ class Engine:
             horizon = (
                 at if closing or group.measure == "processing" else max(at - self.keep, EARLIEST)
             )
-            for windows in state.advance(at, horizon):
+            for windows in state.advance(
+                at, horizon, wall if group.measure == "processing" else sure
+            ):
                 self.counts["results"] += len(windows)
                 results.add(group.id, *to_block(windows, state.keys, state.operators))
             state.collect_keys()
@@ -356,7 +352,9 @@ class Engine:
         schema, types = bind_types(self.plan, schema, self.time)
         self.schema = schema
         for group in self.plan.groups:
-            self.states[group.id] = GroupState(group, types[group.id], self._updates(group))
+            self.states[group.id] = GroupState(
+                group, types[group.id], self._updates(group), self.census
+            )
             keys = {name: key_type(schema.field(name).type) for name in group.by}
             self._shapes[group.id] = self._shape(group, types[group.id], keys)
 

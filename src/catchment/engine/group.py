@@ -33,9 +33,11 @@ _CROWD = 1 << 12
 Types = Mapping[str | None, pa.DataType | None]
 
 
-def bind(group: Group, types: Types, updates: bool) -> dict[str, Operator]:
+def bind(group: Group, types: Types, updates: bool, census: bool = False) -> dict[str, Operator]:
     """The group's operators over columns of these types; updates need to know what changed."""
     refs = [OperatorRef(*ref) for ref in group.operators]
+    if census and OperatorRef("count") not in refs:
+        refs.append(OperatorRef("count"))
     if updates:
         refs.append(OperatorRef("digest"))
     return {ref.id: operator_class(ref.kind)(ref, types.get(ref.column)) for ref in refs}
@@ -48,10 +50,10 @@ class GroupState:
     them, and `ledger` knows what was said. Without updates the two are one and there is no ledger.
     """
 
-    def __init__(self, group: Group, types: Types, updates: bool) -> None:
+    def __init__(self, group: Group, types: Types, updates: bool, census: bool = False) -> None:
         self.group = group
         self.types = types
-        self.operators = bind(group, types, updates)
+        self.operators = bind(group, types, updates, census)
         self.slicer = Slicer(group, self.operators)
         self.keys = KeyIndex()
         self.store = Store(group.store, self.operators)
@@ -155,8 +157,11 @@ class GroupState:
 
     # -- assemble --------------------------------------------------------------------------------
 
-    def advance(self, frontier: int, horizon: int) -> list[Complete]:
-        """The windows complete at the frontier; those complete at the horizon are final."""
+    def advance(self, frontier: int, horizon: int, sure: int) -> list[Complete]:
+        """The windows complete at the frontier; those complete at the horizon are final.
+
+        What ended after `sure` may lack events that somebody has not sent yet.
+        """
         done = self._settle(horizon, keep=True)[0]
         fresh, self.fresh = concat_rows(self.fresh, self.operators), []
         done += self._sessions(fresh, horizon, keep=True)
@@ -164,12 +169,12 @@ class GroupState:
         if self.ledger is not None:
             passing, loose = self._settle(frontier, keep=False)
             done += passing + self._sessions(loose, frontier, keep=False)
-        done += self._periodic(loose, frontier, horizon)
+        done += self._periodic(loose, frontier, horizon, sure)
         self.frontier = max(self.frontier, frontier)
         if self.repeats is not None:
             self.repeats.forget(horizon)
         if self.ledger is not None:
-            done = self.ledger.changes(done, horizon, self.operators)
+            done = self.ledger.changes(done, horizon, self.operators, sure)
         return [windows for windows in done if len(windows)]
 
     def _settle(self, time: int, *, keep: bool) -> tuple[list[Complete], Rows]:
@@ -227,7 +232,7 @@ class GroupState:
             out.append(_of(n, done, done.first, done.last + state.gap))
         return out
 
-    def _periodic(self, loose: Rows, frontier: int, horizon: int) -> list[Complete]:
+    def _periodic(self, loose: Rows, frontier: int, horizon: int, sure: int) -> list[Complete]:
         if not len(self.series):
             return []
         pending = compact(concat_rows(self.pending, self.operators), self.operators)
@@ -251,6 +256,8 @@ class GroupState:
             again = touched(self.series, np.concatenate(self.late), EARLIEST, self.frontier)
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
             self.late = []
+        if self.ledger is not None and self.ledger.doubtful:
+            kind, number = self._with_confirmed(kind, number, sure)
         exact = self.group.way == "accumulators"
         out = []
         if len(kind):
@@ -261,6 +268,19 @@ class GroupState:
             out.append(Complete(kinds, found.key, found.start, found.end, found.fields))
         self._forget(max(horizon, EARLIEST))
         return out
+
+    def _with_confirmed(self, kind: Ints, number: Ints, sure: int) -> tuple[Ints, Ints]:
+        """Windows, and those that were doubtful and are no more, each once."""
+        assert self.ledger is not None
+        places = {int(place): row for row, place in enumerate(self.kinds)}
+        found = set(zip(kind.tolist(), number.tolist(), strict=True))
+        for window, _, start, _, _ in self.ledger.confirmed(sure):
+            if window in places:
+                row = places[window]
+                offset, slide = int(self.series.offsets[row]), int(self.series.slides[row])
+                found.add((row, (start - offset) // slide))
+        pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
 
     def _forget(self, horizon: int) -> None:
         """Drops the slices that no window can need."""

@@ -22,9 +22,11 @@ class Ledger:
         """Window types whose bounds come from the data: late events can make a window vanish."""
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
+        self.doubtful: set[Identity] = set()
+        """Windows said while some node's events were missing; once none are, they are confirmed."""
 
     def changes(
-        self, windows: list[Complete], horizon: int, operators: Operators
+        self, windows: list[Complete], horizon: int, operators: Operators, sure: int
     ) -> list[Complete]:
         """Of complete windows those that are new or changed, and of windows said those now gone.
 
@@ -37,7 +39,7 @@ class Ledger:
         for part in windows:
             identities = _identities(part, seen)
             there.update(identities)
-            out += self._said_anew(part, identities)
+            out += self._said_anew(part, identities, sure)
         gone = [
             identity for identity, (_, digest) in self.said.items()
             if identity[0] in self.retractable and digest is not None and identity not in there
@@ -47,16 +49,20 @@ class Ledger:
         self._forget(horizon)
         return out
 
-    def _said_anew(self, windows: Complete, identities: list[Identity]) -> list[Complete]:
+    def _said_anew(
+        self, windows: Complete, identities: list[Identity], sure: int
+    ) -> list[Complete]:
         digests = np.asarray(windows.fields["digest(*).digest"]).tolist()
         rows, revisions = [], []
         for row, (identity, digest) in enumerate(zip(identities, digests, strict=True)):
             revision, known = self.said.get(identity, (-1, None))
-            if known != digest:
-                self.said[identity] = (revision + 1, digest)
-                rows.append(row)
-                revisions.append(revision + 1)
-            self.ends[identity] = int(windows.end[row])
+            end = self.ends[identity] = int(windows.end[row])
+            if known == digest and not (identity in self.doubtful and end <= sure):
+                continue
+            self.said[identity] = (revision + 1, digest)
+            rows.append(row)
+            revisions.append(revision + 1)
+            (self.doubtful.add if end > sure else self.doubtful.discard)(identity)
         if not rows:
             return []
         changed = windows.take(np.array(rows, np.int64))
@@ -79,6 +85,11 @@ class Ledger:
         for identity in [i for i, end in self.ends.items() if end < horizon]:
             del self.ends[identity]
             self.said.pop(identity, None)
+            self.doubtful.discard(identity)
+
+    def confirmed(self, sure: int) -> list[Identity]:
+        """Doubtful windows of which nothing is missing any more."""
+        return [i for i in self.doubtful if self.ends[i] <= sure and i[0] not in self.retractable]
 
     def recode(self, place: Ints) -> None:
         """Renumbers the keys."""
@@ -89,6 +100,7 @@ class Ledger:
 
         self.said = {moved(identity): said for identity, said in self.said.items()}
         self.ends = {moved(identity): end for identity, end in self.ends.items()}
+        self.doubtful = {moved(identity) for identity in self.doubtful}
 
     @property
     def keys(self) -> list[int]:

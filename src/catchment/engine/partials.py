@@ -25,15 +25,16 @@ _TYPES = b"catchment types"
 
 
 def take(
-    state: GroupState, rows: Rows, keys: dict[str, pa.DataType], node: int, seq: int
-) -> pa.Table:
-    """A group's partials as a table: of rows, or of the events that wait in its state."""
+    state: GroupState, rows: Rows, waiting: list[pa.Table], keys: dict[str, pa.DataType],
+    node: int, seq: int,
+) -> pa.Table:  # fmt: skip
+    """A group's partials as a table: of rows, or of events that wait."""
     if state.group.slicing == "arrival":
         merged = compact(rows, state.operators)  # rows of one stamp must differ in slice or key
         code = merged.key
         table = codec.rows_to_table(merged, state.operators).drop_columns(["key"])
     else:
-        table = pa.concat_tables(state.waiting) if state.waiting else no_events(state)
+        table = pa.concat_tables(waiting) if waiting else no_events(state)
         code = codec.ints(table, settled.KEY)
         table = table.drop_columns([settled.KEY])
     selection, columns = state.keys.selections[code], state.keys.take(code)
@@ -85,19 +86,57 @@ def absorb(state: GroupState, table: pa.Table) -> None:
     """Takes partials into a group's state; each must come once."""
     if not table.num_rows:
         return
-    group = state.group
-    code = state.keys.codes_of(codec.ints(table, "selection"), key_columns(table, group))
-    if group.slicing == "settled":
-        rest = table.select([settled.TIME, settled.ARRIVAL, *_payload(state)])
-        state.waiting.append(rest.add_column(0, settled.KEY, pa.array(code)))
+    if state.group.slicing == "settled":
+        state.waiting.append(events_of(state, table))
         times = codec.ints(table, settled.TIME)
         state.saw(times, times)
         return
+    rows = rows_of(state, table)
+    state.saw(rows.first, rows.last)
+    state.absorb(rows)
+
+
+def rows_of(state: GroupState, table: pa.Table) -> Rows:
+    """Partials of a group that slices on arrival, under the codes that its keys have here."""
+    code = _codes(state, table)
     bounds = [codec.ints(table, name) for name in codec.BOUNDS if name != "key"]
     fields = codec.fields_from_arrow(table, state.operators)
-    state.saw(bounds[2], bounds[3])
-    state.absorb(Rows(bounds[0], bounds[1], code, bounds[2], bounds[3], fields))
+    return Rows(bounds[0], bounds[1], code, bounds[2], bounds[3], fields)
+
+
+def events_of(state: GroupState, table: pa.Table) -> pa.Table:
+    """Events that wait, of a group that cuts them once they are settled."""
+    rest = table.select([settled.TIME, settled.ARRIVAL, *_payload(state)])
+    return rest.add_column(0, settled.KEY, pa.array(_codes(state, table)))
+
+
+def _codes(state: GroupState, table: pa.Table) -> Ints:
+    return state.keys.codes_of(codec.ints(table, "selection"), key_columns(table, state.group))
 
 
 def _payload(state: GroupState) -> list[str]:
     return state.columns + ["?" + text for text in state.conditions]
+
+
+def ends_of(id: int, table: pa.Table) -> Ints:
+    """When each partial is past: the end of its slice, or just after its event."""
+    if "slice_end" in table.schema.names and id != EVENTS:
+        return codec.ints(table, "slice_end")
+    return codec.ints(table, settled.TIME) + 1
+
+
+def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
+    """Partials that are past by a time, and the others."""
+    past: Partials = {}
+    rest: Partials = {}
+    for id, table in partials.items():
+        ended = ends_of(id, table) <= time
+        past[id], rest[id] = table.filter(pa.array(ended)), table.filter(pa.array(~ended))
+    return past, rest
+
+
+def events_in(id: int, table: pa.Table) -> int:
+    """How many events partials hold, of an engine that takes a census."""
+    if "slice_end" not in table.schema.names or id == EVENTS:
+        return table.num_rows
+    return int(codec.ints(table, "count(*).count").sum())

@@ -20,6 +20,8 @@ from catchment.planner.edges import Edges
 
 _FINEST = 2
 """Where slices would outnumber events by this, sessions are cut at the data's own gaps instead."""
+_LONG = 256
+"""Events in a slice from which it is worth a step of its own."""
 
 
 class Sliced(NamedTuple):
@@ -131,14 +133,12 @@ class Slicer:
         edges = self.edges.around(times, low, high)
         slices = len(edges) - 1
         if in_order:
-            starts = np.concatenate([[0], np.searchsorted(times, edges[1:-1])])
-            lengths = np.diff(starts, append=len(times))
-            codes = np.repeat(np.arange(slices, dtype=np.int64) * width, lengths)
+            bounds = np.concatenate([[0], np.searchsorted(times, edges[1:-1]), [len(times)]])
+            codes = _numbered(bounds, width, code)
         else:
             codes = self._slice_of(times, edges, low, high)
             codes = codes if width == 1 else codes * width
-        if code is not None:
-            codes = codes + code
+            codes = codes if code is None else codes + code
         groups, present = _grouping(codes, slices * width)
         place, key = np.divmod(present, width)
         return groups, edges[place], edges[place + 1], key
@@ -242,6 +242,18 @@ class Slicer:
         if present is not None:
             first, last = first[present], last[present]
         return np.where(matters, first, start), np.where(matters, last, start)
+
+
+def _numbered(bounds: Ints, width: int, code: Ints | None) -> Ints:
+    """The codes of rows that stand in order of slice; slices of many rows are done in place."""
+    slices = len(bounds) - 1
+    if code is None or slices * _LONG > len(code):
+        codes = np.repeat(np.arange(slices, dtype=np.int64) * width, np.diff(bounds))
+        return codes if code is None else codes + code
+    codes = code.astype(np.int64)
+    for number in range(1, slices):
+        codes[bounds[number] : bounds[number + 1]] += number * width
+    return codes
 
 
 def _grouping(codes: Ints, cells: int) -> tuple[Grouping, Ints]:

@@ -20,7 +20,9 @@ from catchment.model.query import Query
 if TYPE_CHECKING:
     from catchment.engine.engine import Engine
 
-_SETTINGS = ("time", "lateness", "late", "bad", "rate", "frontier", "newest", "counts")
+_SETTINGS = (
+    "time", "lateness", "late", "bad", "rate", "frontier", "newest", "counts", "census",
+)  # fmt: skip
 _PLACES = ("frontier", "kept_from", "newest", "slices", "partials", "calls", "known_since")
 
 
@@ -76,6 +78,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
     if state.ledger is not None:
         said = state.ledger.said
         meta["ledger"] = [[*i, *said[i], end] for i, end in state.ledger.ends.items()]
+        meta["doubtful"] = sorted(state.ledger.doubtful)
     meta["repeats"] = None if state.repeats is None else state.repeats.save(prefix, tables)
     return meta
 
@@ -86,7 +89,7 @@ def load(cls: type[Engine], blob: bytes, clock: Callable[[], int]) -> Engine:
     keep = None if meta["keep"] is None else f"{meta['keep']}us"
     engine = cls(
         [], meta["time"], f"{meta['lateness']}us", meta["late"], keep=keep, bad=meta["bad"],
-        rate=meta["rate"], clock=clock,
+        rate=meta["rate"], clock=clock, census=meta.get("census", False),
     )  # fmt: skip
     engine.queries = {query.name: query for query in queries}
     engine.plan = Plan.from_bytes(base64.b64decode(meta["plan"]))
@@ -137,6 +140,8 @@ def _load_group(
         for kind, key, low, high, copy, revision, digest, end in meta["ledger"]:
             state.ledger.said[kind, key, low, high, copy] = (revision, digest)
             state.ledger.ends[kind, key, low, high, copy] = end
+        for kind, key, low, high, copy in meta.get("doubtful", []):
+            state.ledger.doubtful.add((kind, key, low, high, copy))
     if state.repeats is not None:
         state.repeats.load(prefix, tables, meta["repeats"])
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catchment.errors import DataError
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask, one_piece
 
@@ -48,3 +49,17 @@ def times_of(column: pa.ChunkedArray[Any]) -> tuple[Ints, Mask | None]:
 def out_of_range(values: Ints, ceiling: int = FARTHEST) -> Mask:
     """Microseconds too far from 1970 to reckon with, or later than any event may be."""
     return (values <= -FARTHEST) | (values >= ceiling)
+
+
+def refuse_bad(table: pa.Table, time: str) -> None:
+    """Raises DataError when a row has no usable time, before anything is done with any row."""
+    if time not in table.schema.names:
+        return
+    times, good = times_of(table.column(time))
+    bad = out_of_range(times) if good is None else ~good | out_of_range(times)
+    if bad.any():
+        row = table.slice(int(np.flatnonzero(bad)[0]), 1)
+        raise DataError(
+            "a row has no usable time", given=row.to_string(preview_cols=8)[-200:],
+            hint='bad="collect" sets such rows aside and goes on',
+        )  # fmt: skip

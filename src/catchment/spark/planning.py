@@ -16,9 +16,10 @@ from catchment.model.frontier import Frontier
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.planner import replan
+from catchment.planner.planned import Planned
 from catchment.sources.base import Split
 from catchment.spark.queries import Queries
-from catchment.spark.spec import Control, Planned, Spec
+from catchment.spark.spec import Control, Spec
 
 Offset = dict[str, Any]
 

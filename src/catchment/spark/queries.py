@@ -18,7 +18,8 @@ from catchment.model.query import Query
 from catchment.model.settings import each_its_name
 from catchment.planner import plan as make_plan
 from catchment.planner import replan
-from catchment.spark.spec import Planned, Spec, forget_plans
+from catchment.planner.planned import Planned
+from catchment.spark.spec import Spec, forget_plans
 
 REJECTED = "rejected.json"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -17,9 +16,8 @@ from catchment.errors import StateError
 from catchment.folder import Folder
 from catchment.functions.user import define_all, defined
 from catchment.model.frontier import Frontier
-from catchment.model.plan import Plan
-from catchment.model.query import Query
 from catchment.operators.user import Monoid
+from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
 from catchment.sources.base import Source
 
@@ -75,29 +73,6 @@ class Spec:
 @lru_cache(maxsize=4)
 def _read(text: str) -> Any:
     return cloudpickle.loads(base64.b64decode(text))
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A version of the plan, and which groups of the version before its groups continue."""
-
-    plan: Plan
-    lineage: dict[int, int]
-    queries: dict[str, Query]
-
-    def to_bytes(self) -> bytes:
-        lineage = {str(new): old for new, old in self.lineage.items()}
-        queries = [query.to_dict() for query in self.queries.values()]
-        head = json.dumps({"lineage": lineage, "queries": queries}).encode()
-        return head + b"\n" + self.plan.to_bytes()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Planned:
-        text, _, body = data.partition(b"\n")
-        head = json.loads(text)
-        queries = [Query.from_dict(query) for query in head["queries"]]
-        lineage = {int(new): old for new, old in head["lineage"].items()}
-        return cls(Plan.from_bytes(body), lineage, {query.name: query for query in queries})
 
 
 @lru_cache(maxsize=8)

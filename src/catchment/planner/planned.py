@@ -1,0 +1,32 @@
+"""A version of the plan on its way to whoever works by it, and how it follows from the last."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A version of the plan, and which groups of the version before its groups continue."""
+
+    plan: Plan
+    lineage: dict[int, int]
+    queries: dict[str, Query]
+
+    def to_bytes(self) -> bytes:
+        lineage = {str(new): old for new, old in self.lineage.items()}
+        queries = [query.to_dict() for query in self.queries.values()]
+        head = json.dumps({"lineage": lineage, "queries": queries}).encode()
+        return head + b"\n" + self.plan.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Planned:
+        text, _, body = data.partition(b"\n")
+        head = json.loads(text)
+        queries = [Query.from_dict(query) for query in head["queries"]]
+        lineage = {int(new): old for new, old in head["lineage"].items()}
+        return cls(Plan.from_bytes(body), lineage, {query.name: query for query in queries})
