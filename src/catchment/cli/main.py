@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from catchment.cli import queries as query_commands
+from catchment.cli import tree as tree_commands
 from catchment.errors import CatchmentError, JobError, QueryError, SchemaError
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ class Suite(StrEnum):
 
     engine = "engine"
     spark = "spark"
+
+
+class NodeEngine(StrEnum):
+    """What a node of a tree runs on."""
+
+    spark = "spark"
+    embedded = "embedded"
 
 
 def _version(wanted: bool) -> None:
@@ -138,6 +146,47 @@ def run(
 
 
 @app.command()
+def up(
+    job: JobFile,
+    engine: Annotated[
+        NodeEngine, typer.Option(help="Of nodes that do not say it themselves.")
+    ] = NodeEngine.embedded,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Start every node of a job's tree as a process here, until all is done."""
+    from catchment.cli import tree
+
+    tree.up(job, engine.value, quiet)
+
+
+@app.command()
+def node(
+    id: Annotated[str, typer.Argument(help="The node's id.")],
+    job: JobFile,
+    parent: Annotated[
+        str | None, typer.Option(help="Its parent's address, instead of the file's.")
+    ] = None,
+    engine: Annotated[
+        NodeEngine, typer.Option(help="If the file does not say it.")
+    ] = NodeEngine.spark,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object each second.")
+    ] = False,
+) -> None:
+    """Run one node of a job's tree on this host, until its work is done."""
+    from catchment.cli import tree
+
+    tree.run_node(job, id, parent, engine.value, as_json)
+
+
+@app.command()
+def status(job: tree_commands.JobOf = None, root: tree_commands.RootAt = None,
+           as_json: AsJson = False) -> None:  # fmt: skip
+    """Ask the root of a tree how it stands."""
+    tree_commands.show_status(root, job, as_json)
+
+
+@app.command()
 def explain(job: JobFile) -> None:
     """Print the shared plan of a job's queries as a tree, and how the job will run."""
     import catchment as ct
@@ -199,6 +248,7 @@ def bench(
 
 
 app.add_typer(query_commands.app, name="queries")
+app.add_typer(tree_commands.nodes, name="nodes")
 
 
 def _load(path: Path) -> Job:

@@ -20,6 +20,7 @@ from pydantic import WithJsonSchema as Shown
 from catchment import functions
 from catchment.errors import JobError, QueryError
 from catchment.job.reading import explained, read
+from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
@@ -27,8 +28,8 @@ from catchment.model.section import Section
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
-from catchment.sources import SOURCES
 from catchment.sqltext import aggregate, sql
+from catchment.transport.security import Security
 
 
 def _form(value: object) -> str:
@@ -112,7 +113,6 @@ QueryForm = Annotated[
     | Annotated[SkipValidation[InstanceOf[Query]], Tag("query"), Shown({"not": {}})],
     Discriminator(_form_of_query),
 ]
-SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
 SinkForm = Annotated[Union[SINKS], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
 Trigger = Annotated[Any, Shown({"type": "string", "examples": ["continuous", "batch", "5s"]})]
 
@@ -139,6 +139,11 @@ class Job(Section):
     buckets: int | None = Field(None, gt=0, description="shares of keys; by default one a core")
     rate: float = Field(DEFAULT_RATE, gt=0, description="events a second, to plan for")
     metrics: int | None = Field(None, ge=0, lt=65536, description="a port for Prometheus")
+    nodes: tuple[NodeSection, ...] = Field((), description="a tree of nodes, instead of a source")
+    timeout: Duration = Field(
+        "1m", description="after which results no longer wait for a silent node"
+    )
+    security: Security | None = Field(None, description="certificates and tokens of the nodes")
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
@@ -190,8 +195,12 @@ def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
         not_negative(job.idle_timeout, "idle_timeout")
     if job.max_ahead is not None:
         not_negative(job.max_ahead, "max_ahead")
+    if job.timeout is not None:
+        not_negative(job.timeout, "timeout")
     if job.trigger not in TRIGGERS:
         period(job.trigger)
+    if job.nodes and job.source is not None:
+        raise JobError("the job has both source and nodes", hint="give the source to a node")
     return job
 
 

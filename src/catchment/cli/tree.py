@@ -1,0 +1,234 @@
+"""`catchment up`, `node`, `status` and `nodes`: a tree of nodes, started and talked to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from catchment.errors import CatchmentError, JobError
+
+if TYPE_CHECKING:
+    from catchment.job import Job
+    from catchment.transport import Security
+
+JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
+JobOf = Annotated[
+    Path | None, typer.Option("--job", help="The tree's job file.", metavar="JOB.YAML")
+]
+RootAt = Annotated[
+    str | None, typer.Option("--root", help="The root's address, instead of a job file.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes of a tree.")
+
+
+def run_node(path: Path, id: str, parent: str | None, engine: str, as_json: bool) -> None:
+    """Runs one node here until its work is done."""
+    from catchment.job import load_job
+    from catchment.nodes.founding import given
+    from catchment.nodes.start import process_of
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    process = process_of(given(load_job(path), id, parent, engine))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: process.stop())
+    if as_json:
+        process.watchers.append(_Reporter().report)
+    process.run()
+
+
+class _Reporter:
+    """Prints how a node stands, a JSON object a second."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def report(self, process: Any) -> None:
+        from catchment.nodes.status import status
+
+        if time.monotonic() - self._last < 1:
+            return
+        self._last = time.monotonic()
+        links = set() if process.server is None else process.server.links()
+        with process.lock:
+            found = status(process.member, links) | {"trouble": process.trouble}
+        typer.echo(json.dumps(found))
+        sys.stdout.flush()
+
+
+def up(path: Path, engine: str, quiet: bool) -> None:
+    """Starts every node of the topology as a process here, and waits until all are done."""
+    from catchment.job import load_job
+    from catchment.engine.binding import bind_types
+    from catchment.nodes.founding import founded
+
+    job = load_job(path)
+    if not job.nodes:
+        raise JobError("the job has no nodes", given=path, hint="add nodes, or use catchment run")
+    charter = founded(job)
+    for node in job.nodes:
+        if node.source is not None:
+            node.source.check()
+            plan = charter.plans[charter.plan].plan
+            bind_types(plan, node.source.event_schema(), job.time)
+    started: dict[str, subprocess.Popen[bytes]] = {}
+    for node in job.nodes:
+        command = [sys.executable, "-m", "catchment.cli.main", "node", node.id, str(path)]
+        started[node.id] = subprocess.Popen([*command, "--engine", engine])
+    try:
+        _watch(job, started, quiet)
+    finally:
+        for process in started.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in started.values():
+            process.wait(30)
+
+
+def _watch(job: Job, started: dict[str, subprocess.Popen[bytes]], quiet: bool) -> None:
+    root = next(node.id for node in job.nodes if node.parent is None)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    shown = 0.0
+    while started[root].poll() is None:
+        for id, process in started.items():
+            if process.poll() not in (None, 0):
+                raise CatchmentError(
+                    "a node has ended", given=f"{id}, exit code {process.returncode}",
+                    hint="start it again with: catchment node",
+                )  # fmt: skip
+        if not quiet and time.monotonic() - shown > 2:
+            shown = time.monotonic()
+            _line(job)
+        time.sleep(0.1)
+    if started[root].returncode:
+        raise CatchmentError("the root has ended", given=f"exit code {started[root].returncode}")
+
+
+def _line(job: Job) -> None:
+    try:
+        found = _ask("status", {}, None, None, job)
+    except CatchmentError:
+        return
+    counts = found.get("counts", {})
+    typer.echo(
+        f"frontier {_when(found.get('frontier'))}  {counts.get('events', 0):,} events  "
+        f"{counts.get('results', 0):,} results  missing: {', '.join(found['missing']) or 'nobody'}",
+        err=True,
+    )
+
+
+def _interrupted(*_: object) -> None:
+    raise typer.Exit(130)
+
+
+def root_of(job: Job) -> str:
+    """The address of the root."""
+    for node in job.nodes:
+        if node.parent is None and node.listen is not None:
+            return node.listen
+    raise JobError("the job file names no root that listens", hint="say --root host:port")
+
+
+def _ask(
+    what: str, body: dict[str, Any], root: str | None, path: Path | None, job: Job | None = None
+) -> dict[str, Any]:
+    """Asks the root, found by its address or by a job file."""
+    from catchment.job import load_job
+    from catchment.transport import ask
+
+    if job is None and path is not None:
+        job = load_job(path)
+    if root is None and job is None:
+        raise JobError(
+            "which tree? nothing is given", hint="say --job JOB.YAML or --root host:port"
+        )
+    address = root or root_of(job)  # type: ignore[arg-type]
+    return ask(address, what, body, _admin(job))
+
+
+def _admin(job: Job | None) -> Security | None:
+    """The security of a command: it shows the token of "admin"."""
+    from catchment.transport import Security
+
+    held = None if job is None else job.security
+    token = os.environ.get("CATCHMENT_TOKEN") or (held.tokens.get("admin") if held else None)
+    if held is None:
+        return Security(token=token) if token else None
+    return held.model_copy(update={"token": token})
+
+
+def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
+    """Prints how the tree stands."""
+    found = _ask("status", {}, root, job)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    counts = found.get("counts", {})
+    typer.echo(f"job {found['job']}  plan {found.get('plan')}  charter {found['charter']}")
+    typer.echo(f"frontier {_when(found.get('frontier'))}  sure {_when(found.get('sure'))}")
+    typer.echo("  ".join(f"{name} {count:,}" for name, count in counts.items()))
+    typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")
+    for id, child in found.get("children", {}).items():
+        here = "connected" if child["connected"] else f"silent {child['silent seconds']} s"
+        typer.echo(
+            f"  {id}: {here}, frontier {_when(child['frontier'])}, {child['received']} messages"
+        )
+
+
+def _when(value: Any) -> str:
+    if isinstance(value, int):
+        try:
+            return datetime.fromtimestamp(value / 1e6, UTC).isoformat(timespec="milliseconds")
+        except (ValueError, OverflowError):
+            return str(value)
+    return "unknown" if value is None else str(value)
+
+
+@nodes.command("ls")
+def list_nodes(job: JobOf = None, root: RootAt = None, as_json: AsJson = False) -> None:
+    """List the nodes of the tree."""
+    found = _ask("status", {}, root, job)["places"]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for place in found:
+        where = f" at {place['listen']}" if place["listen"] else ""
+        typer.echo(f"{place['id']} under {place['parent'] or 'nobody: the root'}{where}")
+
+
+@nodes.command("add")
+def add_node(
+    id: Annotated[str, typer.Argument(help="The new node's id.")],
+    parent: Annotated[str, typer.Option(help="The id of its parent.")],
+    listen: Annotated[
+        str | None, typer.Option(help="Where its children find it, if it is to have any.")
+    ] = None,
+    job: JobOf = None,
+    root: RootAt = None,
+) -> None:
+    """Let a node join; start it with: catchment node ID JOB.YAML --parent host:port."""
+    _ask("add node", {"id": id, "parent": parent, "listen": listen}, root, job)
+    typer.echo(f"added {id} under {parent}")
+
+
+@nodes.command("rm")
+def remove_node(
+    id: Annotated[str, typer.Argument(help="The node's id.")],
+    job: JobOf = None,
+    root: RootAt = None,
+) -> None:
+    """Let a node go: what it has sent counts, and nobody waits for it any more."""
+    _ask("remove node", {"id": id}, root, job)
+    typer.echo(f"removed {id}")

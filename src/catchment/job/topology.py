@@ -1,0 +1,84 @@
+"""The nodes of a tree, as the job file has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Discriminator, Field
+from pydantic import WithJsonSchema as Shown
+
+from catchment.errors import JobError, did_you_mean
+from catchment.model.section import Section
+from catchment.sources import SOURCES
+
+SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
+
+
+class NodeSection(Section):
+    """A node: it reads a source, or merges what its children read; the root has no parent."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    parent: str | None = Field(None, description="a node's id; or host:port, from another host")
+    listen: str | None = Field(None, description="host:port where its children find it")
+    source: SourceForm | None = None
+    engine: Literal["spark", "embedded"] | None = Field(
+        None, description="spark (default), or embedded: a plain process, for a small device"
+    )
+    home: Annotated[Any, Shown({"type": ["string", "null"]})] = Field(
+        None, description="its folder; by default one of its name in the job's checkpoint"
+    )
+
+
+def check_nodes(nodes: Sequence[NodeSection]) -> None:
+    """Refuses nodes that make no tree."""
+    known: dict[str, NodeSection] = {}
+    for node in nodes:
+        if node.id in known:
+            raise JobError("two nodes have one id", given=node.id, hint="give each its own")
+        known[node.id] = node
+    roots = [node.id for node in nodes if node.parent is None]
+    if len(roots) != 1:
+        raise JobError(
+            "a tree has one root: one node without a parent",
+            given=", ".join(roots) or "no such node",
+            hint="name the parent of all others" if roots else "leave out the root's parent",
+        )
+    for node in nodes:
+        if node.parent is not None and node.parent not in known:
+            raise JobError(
+                "a node's parent is unknown", given=f"{node.parent}, the parent of {node.id}",
+                hint=did_you_mean(node.parent, known),
+            )  # fmt: skip
+    for node in nodes:
+        _reaches_root(node, known)
+        _has_work(node, any(other.parent == node.id for other in nodes))
+
+
+def _reaches_root(node: NodeSection, known: dict[str, NodeSection]) -> None:
+    path = [node.id]
+    while (parent := known[path[-1]].parent) is not None:
+        if parent in path:
+            raise JobError(
+                "nodes go round in a circle", given=" -> ".join([*path, parent]),
+                hint="one of them must have another parent",
+            )  # fmt: skip
+        path.append(parent)
+
+
+def _has_work(node: NodeSection, children: bool) -> None:
+    if not children and node.source is None:
+        raise JobError(
+            "a node has neither source nor children", given=node.id,
+            hint="add source: {type: parquet, path: events/}",
+        )  # fmt: skip
+    if children and node.source is not None:
+        raise JobError(
+            "a node with children cannot read events too", given=node.id,
+            hint="give the source to a child of its own",
+        )  # fmt: skip
+    if children and node.listen is None:
+        raise JobError(
+            "a node with children must say where they find it", given=node.id,
+            hint="add listen: 127.0.0.1:7401",
+        )  # fmt: skip

@@ -1,0 +1,136 @@
+"""What a node answers: its children's messages, and the questions of commands."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from catchment.engine.binding import bind_types
+from catchment.engine.engine import now
+from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
+from catchment.model.query import Query
+from catchment.nodes.status import status
+from catchment.planner import plan
+from catchment.transport import Refused, Server
+from catchment.tree.charter import Charter, Place
+from catchment.tree.member import Member
+
+Note = dict[str, Any]
+
+
+class Office:
+    """The transport's handler; one thing at a time."""
+
+    def __init__(
+        self, member: Member, lock: threading.RLock, news: threading.Event,
+        changed: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.member, self.lock, self.news, self.changed = member, lock, news, changed
+        self.server: Server | None = None
+
+    def hello(self, hello: Note) -> Note:
+        return self._polite(lambda: self.member.on_hello(hello, now()))
+
+    def message(self, node: str, body: bytes) -> Note:
+        return self._polite(lambda: self.member.on_message(node, body, now()))
+
+    def beat(self, node: str, note: Note) -> Note:
+        return self._polite(lambda: self.member.on_beat(node, note, now()))
+
+    def _polite(self, answer: Callable[[], Note]) -> Note:
+        """What is wrong goes back to whoever asked, in a sentence."""
+        with self.lock:
+            before = self.member.charter
+            try:
+                reply = answer()
+            except CatchmentError as error:
+                raise Refused(error.what, given=error.given, hint=error.hint) from error
+            if self.member.charter is not before:
+                self.changed()
+        self.news.set()
+        return reply
+
+    # -- questions --------------------------------------------------------------------------------
+
+    def ask(self, what: str, body: Note) -> Note:
+        questions: dict[str, Callable[[Note], Note]] = {
+            "status": self._status, "queries": self._queries, "add query": self._add_query,
+            "remove query": self._remove_query, "add node": self._add_node,
+            "remove node": self._remove_node,
+        }  # fmt: skip
+        if what not in questions:
+            raise Refused("no such question", given=what, hint=did_you_mean(what, questions))
+        return self._polite(lambda: questions[what](body))
+
+    def _status(self, _: Note) -> Note:
+        links = set() if self.server is None else self.server.links()
+        return status(self.member, links)
+
+    def _charter(self) -> Charter:
+        """The charter, where it may be changed."""
+        charter = self.member.charter
+        if self.member.parent is not None or charter is None:
+            raise JobError("only the root decides that", given=self.member.id, hint="ask the root")
+        return charter
+
+    def _known(self) -> dict[str, Query]:
+        charter = self._charter()
+        return dict(charter.plans[charter.plan].queries)
+
+    def _queries(self, _: Note) -> Note:
+        return {"queries": [query.to_dict() for query in self._known().values()]}
+
+    def _add_query(self, body: Note) -> Note:
+        charter, known = self._charter(), self._known()
+        asked = [Query.from_dict(query) for query in body["queries"]]
+        for query in asked:
+            if query.name in known:
+                raise QueryError("two queries have one name", given=query.name, hint="remove one")
+        if charter.schema is not None:
+            bind_types(plan(asked), charter.schema, str(charter.settings["time"]))
+        known |= {query.name: query for query in asked}
+        self.member.adopt(charter.with_queries(known.values()), now())
+        return {"added": [query.name for query in asked]}
+
+    def _remove_query(self, body: Note) -> Note:
+        charter, known = self._charter(), self._known()
+        for name in body["names"]:
+            if name not in known:
+                raise QueryError("no such query", given=name, hint=did_you_mean(name, known))
+            del known[name]
+        self.member.adopt(charter.with_queries(known.values()), now())
+        return {"removed": body["names"]}
+
+    def _add_node(self, body: Note) -> Note:
+        charter = self._charter()
+        id, parent = str(body["id"]), str(body["parent"])
+        if id in charter.places:
+            raise JobError("two nodes have one id", given=id, hint="remove one first")
+        if parent not in charter.places:
+            raise JobError(
+                "a node's parent is unknown", given=f"{parent}, the parent of {id}",
+                hint=did_you_mean(parent, charter.places),
+            )  # fmt: skip
+        if charter.places[parent].source:
+            raise JobError("a node that reads events cannot have children", given=parent)
+        number = 1 + max(place.number for place in charter.places.values())
+        listen = body.get("listen")
+        place = Place(id, number, parent, source=listen is None, listen=listen)
+        self.member.adopt(charter.with_place(place), now())
+        return {"added": id}
+
+    def _remove_node(self, body: Note) -> Note:
+        charter, id = self._charter(), str(body["id"])
+        if id not in charter.places:
+            raise JobError("no such node", given=id, hint=did_you_mean(id, charter.places))
+        if charter.places[id].parent is None:
+            raise JobError("the root cannot leave its own tree", given=id)
+        children = charter.children(id)
+        if children:
+            raise JobError(
+                "a node with children cannot leave", given=f"{id} has {', '.join(children)}",
+                hint="move or remove them first",
+            )  # fmt: skip
+        self.member.adopt(charter.without(id), now())
+        return {"removed": id}

@@ -1,0 +1,242 @@
+"""A node as a process: it steps, it talks to its parent, it answers its children."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catchment.engine.engine import now
+from catchment.errors import CatchmentError
+from catchment.folder import Folder
+from catchment.nodes.disk import FileDisk
+from catchment.nodes.founding import Given
+from catchment.nodes.office import Office
+from catchment.planner.edges import LATEST
+from catchment.sinks.base import Delivery
+from catchment.sources.base import Source
+from catchment.transport import Link, Refused, Server, Unreachable
+from catchment.tree.local import Local
+from catchment.tree.member import Member
+from catchment.tree.root import Root
+
+log = logging.getLogger("catchment.node")
+
+BEAT = 1.0
+"""Seconds after which a node that has nothing to say lets its parent know that it is alive."""
+_REST = 0.02
+_PATIENT = 3
+_TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between attempts to reach the parent, and how many may fail before it is said."""
+
+
+class NodeProcess:
+    """Runs one embedded node until its work is done, or it is told to stop."""
+
+    def __init__(self, given: Given, beat: float = BEAT) -> None:
+        self.given = given
+        self.beat = beat
+        self.lock = threading.RLock()
+        self.news = threading.Event()
+        self.stopping = threading.Event()
+        self.disk = FileDisk(given.home)
+        self._aside = Folder(str(given.home / "aside"))
+        self.member = Member(
+            given.id, self.disk, now(), parent=given.parent, keep=self._keep,
+            source=None if given.source is None else self._source,
+            deliver=self._deliver if given.parent is None else None, charter=given.charter,
+        )  # fmt: skip
+        self.server: Server | None = None
+        self.link: Link | None = None
+        self.trouble: str | None = None
+        """What keeps it from working, in a sentence, while it does."""
+        self._told: str | None = None
+        self._failed = 0
+        self._next_try = self._quiet_until = self._spoke = 0.0
+        self.watchers: list[Callable[[NodeProcess], None]] = []
+
+    def _source(self) -> Source:
+        assert self.given.source is not None
+        source = self.given.source.model_copy()
+        source.check()
+        source.open(Folder(str(self.given.home / "source")))
+        return source
+
+    def _keep(self, step: int, kind: str, rows: pa.Table) -> None:
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows, buffer, compression="zstd")
+        self._aside.sub(kind).write(f"{step:09d}.parquet", buffer.getvalue().to_pybytes())
+
+    def _deliver(self, delivery: Delivery) -> None:
+        for sink in self.given.sinks:
+            sink.write(delivery)
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Opens the door to children and commands."""
+        if self.given.listen is not None:
+            office = Office(self.member, self.lock, self.news, self._changed)
+            self.server = Server(self.given.listen, office, self.given.security)
+            self.server.start()
+            office.server = self.server
+
+    def run(self) -> None:
+        """Works until all is done, or `stop` is called."""
+        if self.server is None:
+            self.start()
+        try:
+            while not self.stopping.is_set() and not self.done:
+                busy = self._work()
+                self._talk()
+                for watcher in self.watchers:
+                    watcher(self)
+                if not busy:
+                    self.news.wait(_REST)
+                    self.news.clear()
+            self._linger()
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.news.set()
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.close()
+        if self.server is not None:
+            self.server.stop()
+        self.disk.close()
+
+    def _linger(self) -> None:
+        """The root waits a moment, so that the others hear that all of theirs has come."""
+        end = time.monotonic() + 3 * self.beat
+        while (
+            self.server is not None and self.server.links()
+            and time.monotonic() < end and not self.stopping.is_set()
+        ):  # fmt: skip
+            time.sleep(_REST)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing can come any more, and all is passed on."""
+        machine = self.member.machine
+        if isinstance(machine, Root):
+            return bool(machine.last.get("sure", 0) >= LATEST)
+        if machine is None or self.member.acked < machine.flow.outbox.sent:
+            return False
+        if isinstance(machine, Local):
+            return machine.ended
+        return machine.flow.sure >= LATEST
+
+    def _work(self) -> bool:
+        try:
+            with self.lock:
+                busy = self.member.step(now())
+                machine = self.member.machine
+                if busy and isinstance(machine, Local):
+                    machine.source.commit(machine.at)
+            self.trouble = None
+            return busy
+        except CatchmentError as error:
+            self._in_trouble(error)
+            self.stopping.wait(0.5)
+            with self.lock, contextlib.suppress(CatchmentError):
+                self.member.reload(now())
+            return False
+
+    def _in_trouble(self, error: CatchmentError) -> None:
+        self.trouble = str(error)
+        if self.trouble != self._told:
+            log.warning("%s: %s", self.given.id, error)
+        self._told = self.trouble
+
+    # -- the parent -------------------------------------------------------------------------------
+
+    def _talk(self) -> None:
+        if self.given.parent is None or time.monotonic() < self._next_try:
+            return
+        try:
+            if self.link is None or self.link.closed:
+                self._connect()
+            link = self.link
+            assert link is not None
+            if time.monotonic() < self._quiet_until:
+                return
+            with self.lock:
+                bodies = list(self.member.outgoing())
+            for body in bodies:
+                link.send(body)
+            if bodies:
+                self._spoke = time.monotonic()
+            elif time.monotonic() - self._spoke >= self._pace:
+                self._spoke = time.monotonic()
+                with self.lock:
+                    note = self.member.beat()
+                link.beat(note)
+        except (Unreachable, Refused) as error:
+            self._unlinked(error)
+
+    @property
+    def _pace(self) -> float:
+        """Seconds between beats: until the tree knows what its events look like, many."""
+        return self.beat if self.member.machine is not None else min(self.beat, 0.1)
+
+    def _connect(self) -> None:
+        assert self.given.parent is not None
+        with self.lock:
+            self.member.lost()
+        if self.link is not None:
+            if self.link.error is not None:
+                raise self.link.error
+            self.link.close()
+        self.link = Link(
+            self.given.parent, self.given.id, self._hello, self._heard, self.given.security
+        )
+        reply = self.link.open()
+        self._heard(reply)
+        self._failed = 0
+        self.trouble = self._told = None
+
+    def _hello(self) -> dict[str, Any]:
+        with self.lock:
+            return self.member.hello()
+
+    def _unlinked(self, error: CatchmentError) -> None:
+        self.trouble = str(error)
+        if self._failed >= _PATIENT:  # nodes that start together miss each other at first
+            self._in_trouble(error)
+        if self.link is not None:
+            self.link.close()
+        self.link = None
+        self._next_try = time.monotonic() + _TRIES[min(self._failed, len(_TRIES) - 1)]
+        self._failed += 1
+
+    def _heard(self, reply: dict[str, Any]) -> None:
+        """From the parent, on the link's own thread."""
+        with self.lock:
+            try:
+                before = self.member.charter
+                self.member.heard(reply, now())
+            except CatchmentError as error:
+                self._in_trouble(error)
+                return
+            if self.member.charter is not before:
+                self._changed()
+        if reply.get("again") and "ack" in reply and len(reply) <= 3:
+            self._quiet_until = time.monotonic() + 0.5  # the parent has no room just now
+        self.news.set()
+
+    def _changed(self) -> None:
+        """A newer charter goes down to all children at once."""
+        if self.server is None or self.member.charter is None:
+            return
+        for child in self.member.charter.children(self.given.id):
+            self.server.push(child, self.member.handed_down())

@@ -1,0 +1,68 @@
+"""How a node stands, as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catchment.engine.engine import now
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.tree.inbox import Inbox
+from catchment.tree.member import Member
+from catchment.tree.root import Root
+
+
+def status(member: Member, links: set[str]) -> dict[str, Any]:
+    """What a person wants to know of a node and its children."""
+    charter, machine = member.charter, member.machine
+    found: dict[str, Any] = {
+        "node": member.id, "role": _role(member), "job": charter.job if charter else None,
+        "charter": charter.version if charter else None,
+    }  # fmt: skip
+    if charter is not None:
+        found["places"] = [
+            {"id": p.id, "parent": p.parent, "listen": p.listen} for p in charter.places.values()
+        ]
+    if isinstance(machine, Root):
+        found |= {
+            "frontier": _time(machine.frontier), "sure": _time(machine.last.get("sure", EARLIEST)),
+            "missing": machine.last.get("missing", []), "plan": machine.plan,
+            "counts": dict(machine.counts), "step": machine.number,
+        }  # fmt: skip
+    elif machine is not None:
+        flow = machine.flow
+        found |= {
+            "frontier": _time(flow.frontier), "sure": _time(flow.sure), "plan": flow.plan,
+            "missing": flow.note.get("missing", []), "sent": flow.outbox.sent,
+            "acknowledged": member.acked, "waiting bytes": flow.outbox.nbytes,
+        }  # fmt: skip
+    if member.inbox is not None:
+        found["children"] = _children(member.inbox, links)
+    return found
+
+
+def _role(member: Member) -> str:
+    if member.parent is None:
+        return "root"
+    return "local" if member.source is not None else "intermediate"
+
+
+def _children(inbox: Inbox, links: set[str]) -> dict[str, Any]:
+    at = now()
+    return {
+        id: {
+            "connected": id in links,
+            "silent seconds": round((at - inbox.heard.get(id, at)) / 1e6, 1),
+            "frontier": _time(child.frontier), "received": inbox.received(id),
+            "taken": child.taken, "missing": list(child.missing),
+        }
+        for id, child in inbox.children.items()
+    }  # fmt: skip
+
+
+def _time(value: int | None) -> int | str | None:
+    """A time, or where it is none, in a word."""
+    if value is None:
+        return "idle"
+    if value >= LATEST:
+        return "ended"
+    return None if value <= EARLIEST else value

@@ -1,0 +1,123 @@
+"""A disk in memory that outlives its node's crashes, and a source of events in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import PrivateAttr
+
+from catchment.errors import StateError
+from catchment.sources.base import Piece, Position, Source, Split
+from catchment.tree.disk import Note
+
+
+class MemoryLog:
+    """Entries in a dict."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+        self._entries: dict[int, tuple[Note, bytes]] = {}
+        self._last: int | None = None
+        self._bytes = 0
+
+    def append(self, number: int, note: Note, body: bytes) -> None:
+        self._disk.check()
+        self._entries[number] = (note, body)
+        self._bytes += len(body)
+        self._last = number
+
+    def entries(self) -> Iterator[tuple[int, Note, bytes]]:
+        return iter([(n, *entry) for n, entry in self._entries.items()])
+
+    def read(self, number: int) -> tuple[Note, bytes]:
+        return self._entries[number]
+
+    def trim(self, number: int) -> None:
+        for old in [n for n in self._entries if n <= number]:
+            self._bytes -= len(self._entries.pop(old)[1])
+
+    def clear(self) -> None:
+        self._entries, self._last, self._bytes = {}, None, 0
+
+    @property
+    def last(self) -> int | None:
+        return self._last
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes
+
+
+class MemoryDisk:
+    """Notes and logs; `full` makes it refuse."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, MemoryLog] = {}
+        self._notes: dict[str, bytes] = {}
+        self.full = False
+
+    def check(self) -> None:
+        if self.full:
+            raise StateError("a file of the node cannot be written", hint="no space left on device")
+
+    def log(self, name: str) -> MemoryLog:
+        return self._logs.setdefault(name, MemoryLog(self))
+
+    def put(self, name: str, data: bytes) -> None:
+        self.check()
+        self._notes[name] = data
+
+    def get(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+
+class Events(Source):
+    """Events in memory that become available batch by batch, and then end."""
+
+    type: Literal["events"] = "events"
+    _batches: list[pa.Table] = PrivateAttr(default_factory=list)
+
+    @classmethod
+    def of(cls, batches: list[pa.Table]) -> Events:
+        made = cls()
+        made._batches = batches
+        return made
+
+    def check(self) -> None:
+        return
+
+    def event_schema(self) -> pa.Schema:
+        schema: pa.Schema = self._batches[0].schema
+        return schema
+
+    def start(self) -> Position:
+        return {"batch": 0, "arrival": 0}
+
+    def latest(self, position: Position, bound: Position | None = None) -> Position:
+        batch = position["batch"]
+        if batch == len(self._batches):
+            return position
+        return {
+            "batch": batch + 1, "arrival": position["arrival"] + self._batches[batch].num_rows,
+        }  # fmt: skip
+
+    def bound(self, position: Position) -> Position:
+        return position
+
+    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
+        return [
+            Split("events", start["arrival"], {"batch": batch})
+            for batch in range(start["batch"], end["batch"])
+        ]
+
+    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
+        table = self._batches[split.body["batch"]]
+        yield Piece(table if columns is None else table.select(columns))
+
+    def ended(self, position: Position) -> bool:
+        return bool(position["batch"] == len(self._batches))
+
+    def partitions(self, position: Position) -> list[str]:
+        return ["events"]

@@ -1,0 +1,249 @@
+"""A tree of nodes under a virtual clock: links with delays and losses, crashes, full disks."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.errors import CatchmentError
+from catchment.simulate.memory import Events, MemoryDisk
+from catchment.sinks.base import Delivery
+from catchment.tree.charter import Charter
+from catchment.tree.member import Member
+
+SECOND = 1_000_000
+_TICK = SECOND // 10
+_BEAT = SECOND
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong, and how often: chances are per message, or per node and second."""
+
+    delay: float = 0.02
+    """Of a link, in seconds, up to twice this; so messages overtake each other."""
+    lost: float = 0.0
+    twice: float = 0.0
+    crash: float = 0.0
+    cut: float = 0.0
+    full: float = 0.0
+    down: float = 3.0
+    """How long a crash, a cut or a full disk lasts, in seconds, on average."""
+    skew: float = 0.0
+    """How wrong clocks are, in seconds."""
+
+
+NONE = Faults()
+
+
+class Site:
+    """A node and what happens to it."""
+
+    def __init__(self, id: str, parent: str | None, batches: list[pa.Table] | None) -> None:
+        self.id, self.parent = id, parent
+        self.batches = batches
+        self.disk = MemoryDisk()
+        self.member: Member | None = None
+        self.linked = False
+        self.cut_until = self.down_until = 0
+        self.skew = 0
+        self.beaten = 0
+
+
+class World:
+    """Runs a tree until it has nothing left to do."""
+
+    def __init__(
+        self, charter: Charter, batches: Mapping[str, list[pa.Table]], seed: int = 0,
+        faults: Faults = NONE, until: float = 60.0,
+    ) -> None:  # fmt: skip
+        self.random = random.Random(seed)
+        self.charter, self.faults = charter, faults
+        self.now = 0
+        self.calm = int(until * SECOND)
+        """When the faults end; the tree is then left to itself."""
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self.deliveries: dict[int, Delivery] = {}
+        self.bytes: dict[str, int] = {}
+        """What went up each node's link."""
+        self.faulted = 0
+        self.sites = {
+            place.id: Site(place.id, place.parent, batches.get(place.id))
+            for place in charter.places.values()
+        }
+        for site in self.sites.values():
+            site.skew = int(self.random.uniform(-1, 1) * faults.skew * SECOND)
+            self._start(site)
+            self.after(self.random.random() * _TICK, partial(self._tick, site))
+
+    # -- the clock --------------------------------------------------------------------------------
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        """Does something later, in microseconds."""
+        heapq.heappush(self._queue, (self.now + int(delay), next(self._order), action))
+
+    def run(self, longest: float = 600.0) -> None:
+        """Until all events are in results, or for so many seconds."""
+        end = int(longest * SECOND)
+        while self._queue and self.now < end and not (self.now > self.calm and self.done):
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+
+    @property
+    def done(self) -> bool:
+        root = self.sites[self.charter.root].member
+        if root is None or root.machine is None:
+            return False
+        return bool(getattr(root.machine, "last", {}).get("sure", 0) >= 2**62)
+
+    # -- nodes ------------------------------------------------------------------------------------
+
+    def _clock(self, site: Site) -> int:
+        return self.now + site.skew
+
+    def _start(self, site: Site) -> None:
+        batches = site.batches
+        root = site.parent is None
+        try:
+            site.member = Member(
+                site.id, site.disk, self._clock(site), parent=site.parent,
+                source=None if batches is None else lambda: Events.of(batches),
+                deliver=self._deliver if root else None, charter=self.charter if root else None,
+            )  # fmt: skip
+        except CatchmentError:
+            site.member = None  # a full disk: it is started again
+        site.linked = False
+
+    def _deliver(self, delivery: Delivery) -> None:
+        """A sink that takes each delivery once, and insists that one that comes again is equal."""
+        before = self.deliveries.get(delivery.batch)
+        if before is not None:
+            assert dict(before.results) == dict(delivery.results), "a step was carried out twice"
+        self.deliveries[delivery.batch] = delivery
+
+    def crash(self, id: str, seconds: float) -> None:
+        """Kills a node; all but its disk is gone."""
+        site = self.sites[id]
+        site.member, site.linked = None, False
+        site.down_until = self.now + int(seconds * SECOND)
+        for other in self.sites.values():
+            if other.parent == id:
+                self._unlink(other)
+
+    def _unlink(self, site: Site) -> None:
+        site.linked = False
+        if site.member is not None:
+            site.member.lost()
+
+    def _tick(self, site: Site) -> None:
+        self.after(_TICK * self.random.uniform(0.9, 1.1), lambda: self._tick(site))
+        self._mishap(site)
+        if site.member is None:
+            if self.now >= site.down_until:
+                self._start(site)
+            return
+        member = site.member
+        try:
+            for _ in range(4):
+                if not member.step(self._clock(site)):
+                    break
+        except CatchmentError:
+            self._reload(site)
+        if site.parent is not None and self.now >= site.cut_until:
+            self._talk(site)
+
+    def _reload(self, site: Site) -> None:
+        try:
+            assert site.member is not None
+            site.member.reload(self._clock(site))
+        except CatchmentError:
+            self.crash(site.id, 0.1)
+
+    def _mishap(self, site: Site) -> None:
+        faults, dice = self.faults, self.random
+        site.disk.full = site.disk.full and dice.random() > 0.1 / faults.down
+        if self.now > self.calm:
+            site.disk.full = False
+            return
+        if dice.random() < faults.crash / 10:
+            self.faulted += 1
+            self.crash(site.id, dice.expovariate(1 / faults.down))
+        if dice.random() < faults.cut / 10:
+            self.faulted += 1
+            site.cut_until = self.now + int(dice.expovariate(1 / faults.down) * SECOND)
+            self._unlink(site)
+        if dice.random() < faults.full / 10:
+            self.faulted += 1
+            site.disk.full = True
+
+    # -- links ------------------------------------------------------------------------------------
+
+    def _talk(self, site: Site) -> None:
+        member = site.member
+        assert member is not None
+        if not site.linked:
+            site.linked = True
+            self._send(site, "hello", member.hello())
+            return
+        for body in member.outgoing():
+            self.bytes[site.id] = self.bytes.get(site.id, 0) + len(body)
+            self._send(site, "message", body)
+        if self.now - site.beaten > _BEAT:
+            site.beaten = self.now
+            self._send(site, "beat", member.beat())
+            if self.random.random() < 0.2:
+                member.lost()  # a timer: what was not acknowledged by now goes out again
+
+    def _send(self, site: Site, kind: str, what: Any) -> None:
+        member = site.member
+        for _ in range(self._copies()):
+            self.after(self._delay(), lambda: self._arrive(site, member, kind, what))
+
+    def _copies(self) -> int:
+        if self.now <= self.calm:
+            if self.random.random() < self.faults.lost:
+                self.faulted += 1
+                return 0
+            if self.random.random() < self.faults.twice:
+                self.faulted += 1
+                return 2
+        return 1
+
+    def _delay(self) -> float:
+        return self.random.random() * 2 * self.faults.delay * SECOND
+
+    def _arrive(self, site: Site, sender: Member | None, kind: str, what: Any) -> None:
+        assert site.parent is not None
+        parent = self.sites[site.parent]
+        if parent.member is None or self.now < site.cut_until:
+            self._unlink(site)
+            return
+        now = self._clock(parent)
+        try:
+            if kind == "hello":
+                reply = parent.member.on_hello(what, now)
+            elif kind == "message":
+                reply = parent.member.on_message(site.id, what, now)
+            else:
+                reply = parent.member.on_beat(site.id, what, now)
+        except CatchmentError:
+            self.after(self._delay(), lambda: self._unlink(site))
+            return
+        for _ in range(self._copies()):
+            self.after(self._delay(), lambda: self._answer(site, sender, reply))
+
+    def _answer(self, site: Site, sender: Member | None, reply: dict[str, Any]) -> None:
+        if site.member is None or site.member is not sender or self.now < site.cut_until:
+            return
+        try:
+            site.member.heard(reply, self._clock(site))
+        except CatchmentError:
+            self._reload(site)

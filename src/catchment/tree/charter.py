@@ -1,0 +1,176 @@
+"""The charter: all that the root decides and every node works by. It is handed down whole."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.engine.cutter import Cutter
+from catchment.engine.engine import Engine
+from catchment.engine.partials import EVENTS
+from catchment.errors import StateError
+from catchment.model.plan import Plan
+from catchment.model.query import Query
+from catchment.planner import replan
+from catchment.planner.planned import Planned
+
+FORMAT = 1
+_KEPT = 64
+"""Versions of the plan that are handed down: a node that slept through more starts anew."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node's place in the tree, and the number by which its events rank."""
+
+    id: str
+    number: int
+    parent: str | None
+    source: bool
+    """Whether it reads events, or merges what its children read."""
+    listen: str | None = None
+
+
+@dataclass(frozen=True)
+class Charter:
+    """Versions of the plan, who is whose child, how events are treated; equal on all nodes."""
+
+    job: str
+    version: int
+    settings: Mapping[str, Any]
+    """`time`, `late`, `keep`, `rate`: as for an engine; `lateness`, `idle`, `ahead`, `timeout`: in
+    microseconds, or null."""
+    places: Mapping[str, Place]
+    schema: pa.Schema | None = None
+    """Of the events; unknown until the first node that reads some has told."""
+    plans: Mapping[int, Planned] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> int:
+        """The newest version of the plan."""
+        return max(self.plans)
+
+    @property
+    def root(self) -> str:
+        return next(place.id for place in self.places.values() if place.parent is None)
+
+    def children(self, id: str) -> list[str]:
+        """In the order of their numbers."""
+        found = [place for place in self.places.values() if place.parent == id]
+        return [place.id for place in sorted(found, key=lambda place: place.number)]
+
+    @property
+    def timeout(self) -> int | None:
+        value: int | None = self.settings["timeout"]
+        return value
+
+    def options(self) -> dict[str, Any]:
+        """How events are treated, for engines."""
+        keep = self.settings["keep"]
+        return {
+            "time": self.settings["time"], "late": self.settings["late"],
+            "rate": self.settings["rate"], "census": True,
+            **({} if keep is None else {"keep": f"{keep}us"}),
+        }  # fmt: skip
+
+    def engine(self, version: int) -> Engine:
+        return Engine([], plan=self.plans[version].plan, schema=self.schema, **self.options())
+
+    def cutter(self, version: int) -> Cutter:
+        assert self.schema is not None
+        return Cutter(self.plans[version].plan, self.schema, **self.options())
+
+    def wire(self, version: int) -> dict[int, pa.Schema]:
+        """What the partials of each group look like on their way, by a version of the plan."""
+        if version not in self._wires:
+            empty = self.cutter(version).take()
+            self._wires[version] = {
+                id: _without_stamps(table.schema) for id, table in empty.items() if id != EVENTS
+            }
+        return self._wires[version]
+
+    @cached_property
+    def _wires(self) -> dict[int, dict[int, pa.Schema]]:
+        return {}
+
+    # -- changes, each a new version --------------------------------------------------------------
+
+    def with_queries(self, queries: Iterable[Query]) -> Charter:
+        """With another set of queries: the plan gets a new version."""
+        given = {query.name: query for query in queries}
+        before = self.plans[self.plan] if self.plans else None
+        plan, lineage = replan(before.plan if before else Plan(), given.values(), self._rate)
+        number = self.plan + 1 if before else 0
+        plans = dict(sorted({**self.plans, number: Planned(plan, lineage, given)}.items())[-_KEPT:])
+        return replace(self, version=self.version + 1, plans=plans)
+
+    @property
+    def _rate(self) -> float:
+        return float(self.settings["rate"])
+
+    def with_schema(self, schema: pa.Schema) -> Charter:
+        return replace(self, version=self.version + 1, schema=schema)
+
+    def with_place(self, place: Place) -> Charter:
+        places = {**self.places, place.id: place}
+        return replace(self, version=self.version + 1, places=places)
+
+    def without(self, id: str) -> Charter:
+        places = {name: place for name, place in self.places.items() if name != id}
+        return replace(self, version=self.version + 1, places=places)
+
+    # -- as bytes ---------------------------------------------------------------------------------
+
+    @cached_property
+    def data(self) -> bytes:
+        """The charter as bytes."""
+        schema = None if self.schema is None else _text(self.schema.serialize().to_pybytes())
+        data = {
+            "format": FORMAT, "job": self.job, "version": self.version,
+            "settings": dict(self.settings), "schema": schema,
+            "places": [vars(place) for place in self.places.values()],
+            "plans": {n: _text(planned.to_bytes()) for n, planned in self.plans.items()},
+        }  # fmt: skip
+        return zlib.compress(json.dumps(data).encode())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Charter:
+        try:
+            read = json.loads(zlib.decompress(data))
+            found = read["format"]
+        except (zlib.error, ValueError, KeyError, TypeError) as error:
+            raise StateError(
+                "these bytes are not a charter", given=f"{len(data)} bytes",
+                hint="the peer is not a node of a tree, or the file was changed by hand",
+            ) from error  # fmt: skip
+        if found > FORMAT:
+            raise StateError(
+                "the charter was written by a newer version", given=f"format {found}",
+                hint=f"this node reads up to format {FORMAT}: upgrade it",
+            )  # fmt: skip
+        text = read["schema"]
+        schema = None if text is None else pa.ipc.read_schema(pa.py_buffer(_bytes(text)))
+        places = {place["id"]: Place(**place) for place in read["places"]}
+        plans = {int(n): Planned.from_bytes(_bytes(body)) for n, body in read["plans"].items()}
+        return cls(read["job"], read["version"], read["settings"], places, schema, plans)
+
+
+def _without_stamps(schema: pa.Schema) -> pa.Schema:
+    """Who made a partial is said once for all in the message."""
+    fields = [field for field in schema if field.name not in ("node", "seq")]
+    return pa.schema(fields).with_metadata(schema.metadata)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)

@@ -1,0 +1,48 @@
+"""What a node needs of a disk: small notes, and logs whose entries are safe once written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+Note = dict[str, Any]
+
+
+class Log(Protocol):
+    """Numbered entries in order, forgotten from the front."""
+
+    def append(self, number: int, note: Note, body: bytes) -> None:
+        """Adds an entry; once this returns, no crash loses it. Numbers only grow."""
+
+    def entries(self) -> Iterator[tuple[int, Note, bytes]]:
+        """All entries there are."""
+
+    def read(self, number: int) -> tuple[Note, bytes]:
+        """One entry."""
+
+    def trim(self, number: int) -> None:
+        """Forgets entries up to this one; some of them may stay for a while."""
+
+    def clear(self) -> None:
+        """Forgets all."""
+
+    @property
+    def last(self) -> int | None:
+        """The number of the last entry ever written."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much it takes up."""
+
+
+class Disk(Protocol):
+    """A node's own storage."""
+
+    def log(self, name: str) -> Log:
+        """The log of a name; made when it is first asked for."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keeps a note; it is replaced whole, or not at all."""
+
+    def get(self, name: str) -> bytes | None:
+        """A note, if it was kept."""

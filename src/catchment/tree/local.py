@@ -1,0 +1,142 @@
+"""A node beside the data: reads events, slices them, passes partials up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.errors import SourceError
+from catchment.model.frontier import Frontier
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.sources.base import Piece, Source
+from catchment.tree.charter import Charter
+from catchment.tree.disk import Disk
+from catchment.tree.inbox import View
+from catchment.tree.outflow import Outflow
+
+PARTITIONS = 256
+"""Streams that one node may read: events rank by node, then stream, then arrival."""
+Keep = Callable[[int, str, pa.Table], None]
+"""Keeps rows that were set aside: in which step, why, and the rows."""
+_COUNTED = ("events", "late", "bad", "updates")
+
+
+class Local:
+    """Turns a source into messages, step by step."""
+
+    def __init__(
+        self, id: str, epoch: int, disk: Disk, charter: Charter, source: Source, now: int,
+        keep: Keep | None = None,
+    ) -> None:  # fmt: skip
+        self.flow = Outflow(id, epoch, disk, charter)
+        self.source = source
+        note = self.flow.note
+        self.at: dict[str, Any] = note["at"] if "at" in note else source.start()
+        self.frontier = (
+            Frontier.from_dict(note["partitions"])
+            if "partitions" in note
+            else Frontier().knowing(source.partitions(self.at), now)
+        )
+        self.ended: bool = note.get("ended", False)
+        self._keep = keep
+        self._aside: dict[str, list[pa.Table]] = {}
+
+    @property
+    def number(self) -> int:
+        return self.flow.charter.places[self.flow.id].number * PARTITIONS
+
+    def step(self, now: int) -> bool:
+        """Reads what there is, at most a batch; whether anything happened."""
+        flow = self.flow
+        if self.ended and flow.plan == flow.charter.plan:
+            return False
+        end = self.source.latest(self.at)
+        ended = end == self.at and self.source.ended(end)
+        settings = flow.charter.settings
+        after = self.frontier.after({}, now, settings["lateness"], settings["idle"])
+        news = end != self.at or ended != self.ended or flow.plan < flow.charter.plan
+        older = after.value > self.frontier.value or self._idle(now) != self._was_idle
+        if not news and not older:
+            return False
+        flow.switch(flow.charter.plan)
+        heard = self._read(end, now)
+        self.frontier = self.frontier.after(heard, now, settings["lateness"], settings["idle"])
+        self.at, self.ended = end, ended
+        self.finish(now)
+        return True
+
+    def finish(self, now: int) -> None:
+        """Ends a step whose events are in the cutter."""
+        # Before the step is written down: one that is done again writes the same again.
+        for kind, tables in self._aside.items():
+            if self._keep is not None:
+                rows = pa.concat_tables(tables, promote_options="permissive")
+                self._keep(1 + self.flow.outbox.number, kind, rows)
+        self._aside = {}
+        value = LATEST if self.ended else self.frontier.value
+        idle = not self.ended and self._idle(now)
+        place = {
+            "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,
+        }  # fmt: skip
+        self.flow.step(View(None if idle else value, value, ()), place, {})
+
+    @property
+    def _was_idle(self) -> bool:
+        return bool(self.flow.note.get("idle", False))
+
+    def _idle(self, now: int) -> bool:
+        """Whether every stream has been silent for so long that nobody need wait for it."""
+        idle = self.flow.charter.settings["idle"]
+        seen = [at for _, at in self.frontier.partitions.values()]
+        return idle is not None and bool(seen) and all(now - at > idle for at in seen)
+
+    def _read(self, end: dict[str, Any], now: int) -> dict[str, int]:
+        """Cuts the events up to a position; the newest time of each stream."""
+        heard: dict[str, int] = {}
+        splits = self.source.splits(self.at, end, 1)
+        self.frontier = self.frontier.knowing([split.partition for split in splits], now)
+        cutter, settings = self.flow.cutter, self.flow.charter.settings
+        cutter.clock = lambda: now
+        if settings["ahead"] is not None:
+            cutter.ceiling = now + settings["ahead"]
+        needed = cutter.needed | {settings["time"]}
+        assert self.flow.charter.schema is not None
+        names = [n for n in self.flow.charter.schema.names if n in needed]
+        columns = None if settings["late"] == "collect" else names
+        for split in splits:
+            number = self.frontier.number(split.partition)
+            if number >= PARTITIONS:
+                raise SourceError(
+                    "a node cannot read so many streams", given=f"{number + 1} partitions",
+                    hint=f"share them out over nodes, at most {PARTITIONS} each",
+                )  # fmt: skip
+            cutter.node = self.number + number
+            newest, cutter.newest = cutter.newest, EARLIEST
+            arrival = split.arrival
+            for piece in self.source.read(split, columns, None):
+                arrival = self._cut(piece, arrival)
+            if cutter.newest > EARLIEST:
+                heard[split.partition] = max(heard.get(split.partition, EARLIEST), cutter.newest)
+            cutter.newest = max(cutter.newest, newest)
+        return heard
+
+    def _cut(self, piece: Piece, arrival: int) -> int:
+        arrival = arrival if piece.arrival is None else piece.arrival
+        cutter = self.flow.cutter
+        before = dict(cutter.counts)
+        cutter.cut(piece.events, arrival)
+        counts = {name: cutter.counts[name] - before[name] for name in _COUNTED}
+        if piece.bad is not None and piece.bad.num_rows:
+            self._aside.setdefault("unread", []).append(piece.bad)
+            counts["events"] += piece.bad.num_rows
+            counts["bad"] += piece.bad.num_rows
+        self.flow.count({name: count for name, count in counts.items() if count})
+        for kind, rows in (("late", cutter.take_late()), ("bad", cutter.take_bad())):
+            if rows is not None:
+                self._aside.setdefault(kind, []).append(rows)
+        return arrival + piece.events.num_rows
+
+    def follow(self, charter: Charter) -> None:
+        self.flow.follow(charter)

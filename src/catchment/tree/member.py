@@ -1,0 +1,276 @@
+"""A node as others see it: it says hello, passes messages up, answers its children.
+
+What carries the words is not its business: Arrow Flight between machines, a virtual clock in a
+simulation. Every reply a child gets may bring it a newer charter.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.engine.binding import bind_types
+from catchment.errors import CatchmentError, StateError, did_you_mean
+from catchment.sources.base import Source
+from catchment.tree.charter import Charter
+from catchment.tree.disk import Disk
+from catchment.tree.inbox import Inbox
+from catchment.tree.local import Keep, Local
+from catchment.tree.message import head_of
+from catchment.tree.relay import Relay
+from catchment.tree.root import Deliver, Root
+
+Note = dict[str, Any]
+Machine = Local | Relay | Root
+
+WINDOW = 64
+"""Messages on their way before one must be acknowledged."""
+QUOTA = 1 << 30
+
+
+class RefusedError(CatchmentError):
+    """A peer, a message or a question is turned away."""
+
+
+class Member:
+    """One node of the tree; all it must not lose is on its disk."""
+
+    def __init__(
+        self, id: str, disk: Disk, now: int, *, parent: str | None = None,
+        source: Callable[[], Source] | None = None, deliver: Deliver | None = None,
+        charter: Charter | None = None, quota: int = QUOTA, keep: Keep | None = None,
+    ) -> None:  # fmt: skip
+        self.id, self.disk, self.parent = id, disk, parent
+        self.source, self.deliver, self.quota, self.keep = source, deliver, quota, keep
+        self.machine: Machine | None = None
+        self.acked = self.sent = 0
+        """Messages that the parent has, and that were handed to the link."""
+        self._schema: pa.Schema | None = None
+        held = disk.get("charter")
+        self.charter = Charter.from_bytes(held) if held else charter
+        self.epoch = self._identity(now)
+        if self.charter is not None:
+            self._start(now)
+
+    def _identity(self, now: int) -> int:
+        held = self.disk.get("identity")
+        if held is None:
+            held = json.dumps({"node": self.id, "epoch": now}).encode()
+            self.disk.put("identity", held)
+        known = json.loads(held)
+        if known["node"] != self.id:
+            raise StateError(
+                "the folder is another node's", given=f"{known['node']!r} there, {self.id!r} here",
+                hint="give each node a folder of its own",
+            )  # fmt: skip
+        epoch: int = known["epoch"]
+        return epoch
+
+    def _start(self, now: int) -> None:
+        """Builds the machine from what is on disk, once it is known what events look like."""
+        charter = self.charter
+        assert charter is not None
+        if self.parent is None:
+            assert self.deliver is not None
+            self.machine = Root(self.id, self.disk, charter, self.deliver, now)
+        elif charter.schema is None:
+            self.machine = None
+        elif self.source is not None:
+            source = self.source()
+            self.machine = Local(self.id, self.epoch, self.disk, charter, source, now, self.keep)
+        else:
+            self.machine = Relay(self.id, self.epoch, self.disk, charter, now)
+
+    def reload(self, now: int) -> None:
+        """Goes back to what is on disk, after a step that could not be finished."""
+        if self.charter is not None:
+            self._start(now)
+        self.sent = self.acked
+
+    @property
+    def inbox(self) -> Inbox | None:
+        return (
+            None if self.machine is None or isinstance(self.machine, Local) else self.machine.inbox
+        )
+
+    def adopt(self, charter: Charter, now: int) -> None:
+        """Takes a newer charter, for good."""
+        if self.charter is not None and charter.version <= self.charter.version:
+            return
+        self.disk.put("charter", charter.data)
+        self.charter = charter
+        if self.machine is None:
+            self._start(now)
+        elif isinstance(self.machine, Local):
+            self.machine.follow(charter)
+        else:
+            self.machine.follow(charter, now)
+
+    # -- work -------------------------------------------------------------------------------------
+
+    def step(self, now: int) -> bool:
+        """Does what there is to do; whether anything happened."""
+        if self.machine is None or self.full:
+            return False
+        return self.machine.step(now)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits for the parent that no more is read or merged."""
+        flow = getattr(self.machine, "flow", None)
+        return flow is not None and flow.outbox.nbytes > self.quota
+
+    # -- as a child -------------------------------------------------------------------------------
+
+    def hello(self) -> Note:
+        """What a node says first."""
+        flow = getattr(self.machine, "flow", None)
+        known = self.charter
+        return {
+            "node": self.id, "epoch": self.epoch, "job": None if known is None else known.job,
+            "charter": -1 if known is None else known.version,
+            "sent": 0 if flow is None else flow.outbox.sent, **self._told_schema(),
+        }  # fmt: skip
+
+    def beat(self) -> Note:
+        """What a node says when it has nothing else to say."""
+        known = -1 if self.charter is None else self.charter.version
+        return {"charter": known, **self._told_schema()}
+
+    def _told_schema(self) -> Note:
+        """What events look like, until the root knows."""
+        if self.charter is not None and self.charter.schema is not None:
+            return {}
+        if self._schema is None and self.source is not None:
+            self._schema = self.source().event_schema()
+        if self._schema is None:
+            return {}
+        return {"schema": base64.b64encode(self._schema.serialize().to_pybytes()).decode()}
+
+    def heard(self, reply: Note, now: int) -> None:
+        """Takes the parent's reply to a hello, a message or a beat."""
+        if "charter" in reply:
+            self.adopt(Charter.from_bytes(base64.b64decode(reply["charter"])), now)
+        if self.machine is None or isinstance(self.machine, Root) or "ack" not in reply:
+            return
+        if reply.get("again"):
+            self.sent = reply["ack"]
+        self.acked = max(self.acked, reply["ack"])
+        self.sent = max(self.sent, self.acked)
+        if isinstance(self.machine, Relay):
+            self.machine.acknowledged(reply["ack"], reply["settled"])
+        else:
+            self.machine.flow.acknowledged(reply["settled"])
+
+    def outgoing(self) -> Iterator[bytes]:
+        """Messages to hand to the link now."""
+        flow = getattr(self.machine, "flow", None)
+        if flow is None:
+            return
+        for seq, body in flow.outbox.after(self.sent):
+            if seq > self.acked + WINDOW:
+                return
+            self.sent = seq
+            yield body
+
+    def lost(self) -> None:
+        """The link is gone: what was not acknowledged goes out again."""
+        self.sent = self.acked
+
+    # -- as a parent ------------------------------------------------------------------------------
+
+    def on_hello(self, hello: Note, now: int) -> Note:
+        """Takes a child in, or turns it away."""
+        if self.charter is None:
+            raise RefusedError(
+                "this node does not know its job yet", given=self.id,
+                hint="it has not reached its own parent; try again in a moment",
+            )  # fmt: skip
+        id = hello["node"]
+        self._check(id, hello)
+        inbox = self.inbox
+        if inbox is not None:
+            inbox.heard[id] = now
+        self._learn(hello)
+        return self._reply(id, hello["charter"]) | {"again": True}
+
+    def _check(self, id: str, hello: Note) -> None:
+        assert self.charter is not None
+        children = self.charter.children(self.id)
+        if id not in children:
+            raise RefusedError(
+                "this node is no child of mine", given=f"{id} under {self.id}",
+                hint=did_you_mean(id, children) or "add it with: catchment nodes add",
+            )  # fmt: skip
+        if hello["job"] not in (None, self.charter.job):
+            raise RefusedError(
+                "this node is of another job", given=f"{hello['job']}, here {self.charter.job}",
+                hint="give it an empty folder, or the address of its own tree",
+            )  # fmt: skip
+        received = 0 if self.inbox is None else self.inbox.received(id)
+        epoch = None if self.inbox is None else self.inbox.epoch(id)
+        if received and (epoch != hello["epoch"] or hello["sent"] < received):
+            raise RefusedError(
+                "this node has lost its folder", given=f"{id}: {received} messages are here, "
+                f"it knows of {hello['sent'] if epoch == hello['epoch'] else 0}",
+                hint="restore its folder, or remove the node and add it again to start anew",
+            )  # fmt: skip
+
+    def on_message(self, id: str, body: bytes, now: int) -> Note:
+        """Writes a child's message down, and only then says so."""
+        inbox = self.inbox
+        if inbox is None or self.charter is None or id not in inbox.children:
+            raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
+        head = head_of(body)
+        if head.node != id:
+            raise RefusedError("a node sent another's message", given=f"{id} as {head.node}")
+        if inbox.nbytes <= self.quota and head.plan in self.charter.plans:
+            inbox.receive(head, body, now)
+        inbox.heard[id] = now
+        again = {} if inbox.received(id) >= head.seq else {"again": True}
+        return self._reply(id, None) | again
+
+    def on_beat(self, id: str, note: Note, now: int) -> Note:
+        """Notes that a child is alive."""
+        inbox = self.inbox
+        if self.charter is None or id not in self.charter.children(self.id):
+            raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
+        if inbox is not None:
+            inbox.heard[id] = now
+        self._learn(note)
+        return self._reply(id, note["charter"])
+
+    def _reply(self, id: str, charter: int | None) -> Note:
+        reply: Note = {}
+        if self.inbox is not None:
+            received = self.inbox.received(id)
+            safe = received if isinstance(self.machine, Root) else self.inbox.settled(id)
+            reply = {"ack": received, "settled": safe}
+        assert self.charter is not None
+        if charter is not None and charter < self.charter.version:
+            reply |= self.handed_down()
+        return reply
+
+    def handed_down(self) -> Note:
+        """The charter, as a child takes it."""
+        assert self.charter is not None
+        return {"charter": base64.b64encode(self.charter.data).decode()}
+
+    def _learn(self, note: Note) -> None:
+        """A child tells what events look like; the root decides by the first to tell."""
+        if "schema" not in note or self.charter is None or self.charter.schema is not None:
+            return
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note["schema"])))
+        self._schema = schema
+        if self.parent is None:
+            bind_types(self.charter.plans[self.charter.plan].plan, schema, self._time)
+            self.adopt(self.charter.with_schema(schema), 0)
+
+    @property
+    def _time(self) -> str:
+        assert self.charter is not None
+        return str(self.charter.settings["time"])

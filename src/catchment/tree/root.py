@@ -1,0 +1,225 @@
+"""The root: takes what climbs, assembles windows, and says of each whether anybody is missing."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.engine.engine import Engine
+from catchment.engine.partials import Partials, events_in, split_at
+from catchment.model.window import Gap, Periodic
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.sinks.base import Delivery
+from catchment.tree.charter import Charter
+from catchment.tree.disk import Disk
+from catchment.tree.inbox import Child, Inbox, View
+from catchment.tree.message import decode
+from catchment.tree.relay import upgraded
+
+_SHORTEST = 4 << 20
+"""A log shorter than this is never worth a snapshot."""
+_SIZE = struct.Struct(">Q")
+_COUNTS = ("events", "late", "bad", "updates")
+
+Deliver = Callable[[Delivery], None]
+
+
+class Root:
+    """Assembles results step by step. A step is written down before it is carried out.
+
+    After a crash the steps since the last snapshot are carried out again, from the same messages,
+    and the last one's results are delivered again: sinks take each once.
+    """
+
+    def __init__(self, id: str, disk: Disk, charter: Charter, deliver: Deliver, now: int) -> None:
+        self.id = id
+        self.disk = disk
+        self.charter = charter
+        self.deliver = deliver
+        self.steps = disk.log("steps")
+        self.counts = dict.fromkeys((*_COUNTS, "results"), 0)
+        self.last: dict[str, Any] = {}
+        children = self._restored()
+        self.inbox = Inbox(disk, children)
+        self._replay()
+        self._expect(now)
+
+    @property
+    def frontier(self) -> int:
+        return int(self.last.get("frontier", EARLIEST))
+
+    @property
+    def plan(self) -> int:
+        return int(self.last.get("plan", min(self.charter.plans)))
+
+    @property
+    def number(self) -> int:
+        """Of the last step."""
+        return int(self.last.get("step", 0))
+
+    # -- after a crash ----------------------------------------------------------------------------
+
+    def _restored(self) -> dict[str, Child]:
+        blob = self.disk.get("snapshot")
+        if blob is None:
+            self.engine = self._engine(min(self.charter.plans))
+            self._snapshot_bytes, self._log_bytes, self._since = 0, 0, 0
+            return {}
+        (size,) = _SIZE.unpack_from(blob)
+        at = _SIZE.size + size
+        self.last = json.loads(blob[_SIZE.size : at])
+        self.counts = self.last["counts"]
+        self.engine = Engine.restore(blob[at:]) if len(blob) > at else None
+        self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
+        return {id: Child.from_dict(note) for id, note in self.last["children"].items()}
+
+    def _engine(self, plan: int) -> Engine | None:
+        """None while nobody knows what events look like."""
+        return None if self.charter.schema is None else self.charter.engine(plan)
+
+    def _replay(self) -> None:
+        notes = [note for n, note, _ in self.steps.entries() if n > self.number]
+        for note in notes:
+            for id, since in note["since"].items():
+                self.inbox.join([id], since)
+            self._carry_out(note, deliver=note is notes[-1])
+
+    def _expect(self, now: int) -> None:
+        children = self.charter.children(self.id)
+        if set(self.inbox.children) - set(children):
+            self.snapshot()  # what is kept of a child that leaves goes with it
+        self.inbox.expect(children, now, self.frontier)
+
+    # -- a step -----------------------------------------------------------------------------------
+
+    def step(self, now: int) -> bool:
+        """Takes what has come; whether anything happened."""
+        if self.charter.schema is None:
+            return False
+        plan, timeout = self.plan, self.charter.timeout
+        found = self.inbox.next(plan)
+        waits = self.inbox.behind(plan + 1, now, timeout)
+        if not found and plan < self.charter.plan and not waits:
+            # All that is cut by the old plan has been taken, of everyone worth waiting for.
+            plan += 1
+            found = self.inbox.next(plan)
+        view = self._view(found, now, timeout)
+        frontier = self.frontier if view.frontier is None else view.frontier
+        told = (plan, frontier, view.sure, list(view.missing))
+        if not found and told == tuple(self.last.get("told", ())):
+            return False
+        upto: dict[str, int] = {}
+        for id, seq in found:
+            upto[id] = max(upto.get(id, 0), seq)
+        note: dict[str, Any] = {
+            "step": self.number + 1, "plan": plan, "now": now, "take": upto,
+            "frontier": frontier, "sure": view.sure, "missing": list(view.missing), "told": told,
+            "since": {id: child.since for id, child in self.inbox.children.items()},
+        }  # fmt: skip
+        self.steps.append(note["step"], note, b"")
+        self._carry_out(note, deliver=True)
+        self._compact()
+        return True
+
+    def _view(self, found: list[tuple[str, int]], now: int, timeout: int | None) -> View:
+        """The frontier once these messages are taken."""
+        after = {id: Child.from_dict(c.to_dict()) for id, c in self.inbox.children.items()}
+        return self.inbox.ahead(found, after).view(now, timeout, self.frontier)
+
+    def _carry_out(self, note: dict[str, Any], deliver: bool) -> None:
+        if self.engine is None:
+            self.engine = self._engine(self.plan)
+        assert self.engine is not None
+        engine = self.engine
+        engine.clock = lambda: note["now"]
+        for version in range(self.plan + 1, note["plan"] + 1):
+            planned = self.charter.plans[version]
+            engine.follow(planned.plan, planned.lineage)
+        for id, upto in note["take"].items():
+            for seq in range(self.inbox.children[id].taken + 1, upto + 1):
+                self._take(id, seq, note["plan"])
+        sure = max(int(self.last.get("sure", EARLIEST)), note["sure"])
+        if sure >= LATEST:
+            results = engine.close()
+        else:
+            reach = min(note["frontier"], self._last_useful()) if engine.newest > EARLIEST else None
+            results = engine.advance(note["frontier"] if reach is None else reach, sure)
+        self.counts["results"] += results.rows()
+        self.last = note | {"sure": sure, "counts": self.counts}
+        if deliver and len(results):
+            tables = {
+                name: _marked(table, sure, note["missing"]) for name, table in results.items()
+            }
+            keys = {n: q.by for n, q in self.charter.plans[note["plan"]].queries.items()}
+            self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
+
+    def _last_useful(self) -> int:
+        """Where every window that holds an event is complete: no need to go further than that."""
+        assert self.engine is not None
+        windows = [w for group in self.engine.plan.groups for w in group.windows]
+        reach = [w.length for w in windows if isinstance(w, Periodic)]
+        reach += [w.gap for w in windows if isinstance(w, Gap)]
+        return self.engine.newest + 1 + max(reach, default=0)
+
+    def _take(self, id: str, seq: int, plan: int) -> None:
+        assert self.engine is not None
+        body = self.inbox.body(id, seq)
+        head, partials = decode(body, self.charter)
+        skip = self.inbox.children[id].skip
+        if skip is not None and seq <= skip[0]:
+            partials = split_at(partials, skip[1])[1]
+        partials = self._in_time(upgraded(partials, head.plan, plan, self.charter))
+        self.engine.absorb(partials, head.newest)
+        for name in _COUNTS:
+            self.counts[name] += head.counts.get(name, 0)
+        self._log_bytes += len(body)
+        self.inbox.take(id, head, EARLIEST)
+
+    def _in_time(self, partials: Partials) -> Partials:
+        """Without the partials that come too late for any result, which are counted."""
+        assert self.engine is not None
+        late, rest = split_at(partials, self.engine.frontier - self.engine.keep)
+        # Every group has the same events, but for those that its conditions leave out.
+        held = [events_in(id, table) for id, table in late.items() if table.num_rows]
+        self.counts["late"] += max(held, default=0)
+        return rest
+
+    # -- letting go -------------------------------------------------------------------------------
+
+    def _compact(self) -> None:
+        """Writes the whole state down once the log behind the last snapshot is longer than it."""
+        if self._log_bytes + 256 * (self.number - self._since) < max(
+            _SHORTEST, self._snapshot_bytes
+        ):
+            return
+        self.snapshot()
+
+    def snapshot(self) -> None:
+        """Writes the whole state down, and lets go of what led to it."""
+        children = {id: child.to_dict() for id, child in self.inbox.children.items()}
+        head = json.dumps(self.last | {"children": children}).encode()
+        state = b"" if self.engine is None else self.engine.snapshot()
+        blob = _SIZE.pack(len(head)) + head + state
+        self.disk.put("snapshot", blob)
+        self.steps.trim(self.number)
+        for id, child in self.inbox.children.items():
+            self.inbox.trim(id, child.taken)
+        self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
+
+    def follow(self, charter: Charter, now: int) -> None:
+        """Takes a newer charter."""
+        self.charter = charter
+        self._expect(now)
+
+
+def _marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
+    """With columns that say whether all nodes are in a result, and who is not."""
+    ends = table.column("window_end").cast(pa.int64()).to_numpy()
+    complete = ends <= sure
+    names = [None if whole else ", ".join(missing) for whole in complete.tolist()]
+    table = table.append_column("complete", pa.array(complete))
+    return table.append_column("missing", pa.array(names, pa.string()))

@@ -1,0 +1,400 @@
+"""Links between nodes: order, refusals, security, versions, and a network that misbehaves."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from catchment.testing.proxy import Proxy
+from catchment.transport import (
+    AddressError,
+    Link,
+    Refused,
+    Security,
+    Server,
+    Unreachable,
+    agree,
+    ask,
+)
+from catchment.transport.link import connect
+
+HOST = "127.0.0.1"
+
+
+class Recorder:
+    """A handler that remembers, and fails on demand."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def hello(self, hello: dict[str, Any]) -> dict[str, Any]:
+        if hello.get("unwanted"):
+            raise Refused("you are not wanted", given=5, hint="go elsewhere")
+        self.seen.append(("hello", hello["node"]))
+        return {"welcome": hello["node"]}
+
+    def message(self, node: str, body: bytes) -> dict[str, Any]:
+        self.fail(body.decode("latin-1"))
+        self.seen.append((node, body))
+        return {"ack": len(self.seen)}
+
+    def beat(self, node: str, note: dict[str, Any]) -> dict[str, Any]:
+        self.seen.append((node, note))
+        return {"ack": note.get("at")}
+
+    def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.fail(what)
+        return {what: body}
+
+    def fail(self, word: str) -> None:
+        if word == "fail":
+            raise RuntimeError("a bug")
+        if word == "refuse":
+            raise Refused("not this one", given=word)
+
+    def bodies(self) -> list[Any]:
+        return [body for who, body in self.seen if who != "hello"]
+
+
+def until(met: Callable[[], object], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.005)
+
+
+class Tree:
+    """A server, the links opened to it, and what each heard."""
+
+    def __init__(self) -> None:
+        self.handler = Recorder()
+        self.closing: list[Any] = []
+
+    def serve(self, security: Security | None = None, **options: Any) -> Server:
+        self.server = Server(f"{HOST}:0", self.handler, security, **options)
+        self.server.start()
+        self.closing.append(self.server.stop)
+        return self.server
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.server.port}"
+
+    def proxy(self) -> Proxy:
+        proxy = Proxy((HOST, self.server.port))
+        self.closing.append(proxy.close)
+        return proxy
+
+    def link(
+        self, node: str = "a", security: Security | None = None, address: str = "", **options: Any
+    ) -> tuple[Link, list[dict[str, Any]]]:
+        heard: list[dict[str, Any]] = []
+        hello = options.pop("hello", {})
+        options.setdefault("timeout", 5.0)
+        link = Link(address or self.address, node, lambda: hello, heard.append, security, **options)
+        self.closing.append(link.close)
+        link.open()
+        return link, heard
+
+
+@pytest.fixture
+def tree() -> Iterator[Tree]:
+    made = Tree()
+    yield made
+    for close in reversed(made.closing):
+        close()
+
+
+def test_messages_beats_and_pushes_go_both_ways_in_order(tree: Tree) -> None:
+    server = tree.serve()
+    link, heard = tree.link("a")
+    sent: list[Any] = []
+    for at in range(200):
+        sent.append(random.randbytes(random.choice([0, 1, 100, 70_000])))
+        link.send(sent[-1])
+        if at % 10 == 0:
+            sent.append({"at": -at, "name": "Zoë"})
+            link.beat(sent[-1])
+    until(lambda: len(heard) == 220)
+    assert tree.handler.bodies() == sent
+    assert [note["ack"] for note in heard] == [
+        body["at"] if isinstance(body, dict) else at + 2 for at, body in enumerate(sent)
+    ]
+    assert all(server.push("a", {"push": number}) for number in range(50))
+    until(lambda: len(heard) == 270)
+    assert heard[220:] == [{"push": number} for number in range(50)]
+    assert not server.push("b", {"push": 0}) and server.links() == {"a"}
+    link.close()
+    assert link.closed and link.error is None
+    until(lambda: not server.links())
+    assert not server.push("a", {})
+
+
+def test_what_was_sent_before_close_arrives(tree: Tree) -> None:
+    tree.serve()
+    link, _ = tree.link()
+    for number in range(100):
+        link.send(str(number).encode())
+    link.close()
+    assert tree.handler.bodies() == [str(number).encode() for number in range(100)]
+    with pytest.raises(Unreachable, match="the link is not open"):
+        link.send(b"late")
+
+
+def test_hello_is_answered_or_refused(tree: Tree) -> None:
+    tree.serve()
+    link, _ = tree.link("a")
+    assert link._answer == {"welcome": "a", "protocol": 1}
+    with pytest.raises(Refused) as refusal:
+        tree.link("b", hello={"unwanted": True})
+    assert str(refusal.value) == "you are not wanted (given: 5); go elsewhere"
+    assert tree.server.links() == {"a"}
+    for name in ("", "admin"):
+        with pytest.raises(Refused, match="a hello must name a node"):
+            tree.link(name)
+
+
+def test_newest_link_of_a_node_wins(tree: Tree) -> None:
+    server = tree.serve()
+    first, _ = tree.link("a")
+    other, _ = tree.link("b")
+    second, heard = tree.link("a")
+    until(lambda: first.closed)
+    assert isinstance(first.error, Refused)
+    assert first.error.what == "a newer link of the same node took this one's place"
+    with pytest.raises(Refused, match="newer link"):
+        first.send(b"x")
+    second.send(b"y")
+    server.push("a", {"for": "second"})
+    until(lambda: len(heard) == 2)
+    assert {"for": "second"} in heard
+    assert not second.closed and not other.closed and server.links() == {"a", "b"}
+
+
+def test_old_link_is_silent_once_the_new_one_is_greeted(tree: Tree) -> None:
+    server = tree.serve()
+    old, _ = tree.link("a")
+    entered, leave = threading.Event(), threading.Event()
+    tree.handler.fail = lambda word: entered.set() or leave.wait(10)
+    for body in (b"1", b"2", b"3"):
+        old.send(body)
+    entered.wait(10)
+    threading.Timer(0.1, leave.set).start()
+    tree.link("a")
+    until(lambda: old.closed)
+    names = [what if who == "a" else who for who, what in tree.handler.seen]
+    assert names[:2] == ["hello", b"1"] and names[-1] == "hello" and server.links() == {"a"}
+
+
+def test_failing_handler_ends_one_link_and_is_logged(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree.serve()
+    link, _ = tree.link("a")
+    other, heard = tree.link("b")
+    link.send(b"fail")
+    until(lambda: link.closed)
+    assert str(link.error) == "the other side failed (given: RuntimeError); its log says where"
+    assert any("a could not be handled" in one.getMessage() for one in caplog.records)
+    refused, _ = tree.link("a")
+    refused.send(b"refuse")
+    until(lambda: refused.closed)
+    assert isinstance(refused.error, Refused) and refused.error.what == "not this one"
+    other.send(b"fine")
+    until(lambda: heard)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_listener_may_fail_or_close_its_link(tree: Tree, fails: bool) -> None:
+    tree.serve()
+    link: Link
+    link = Link(tree.address, "a", dict, lambda note: 1 / 0 if fails else link.close())
+    link.open()
+    link.beat({})
+    until(lambda: link.closed and not tree.server.links())
+    said = "an answer could not be handled (given: ZeroDivisionError)"
+    assert said in str(link.error) if fails else link.error is None
+
+
+def test_questions(tree: Tree) -> None:
+    tree.serve()
+    assert ask(tree.address, "status", {"deep": [1]}) == {"status": {"deep": [1]}}
+    with pytest.raises(Refused, match=r"^not this one \(given: refuse\)$"):
+        ask(tree.address, "refuse", {})
+    with pytest.raises(Unreachable, match="the other side failed"):
+        ask(tree.address, "fail", {})
+
+
+def test_versions(tree: Tree) -> None:
+    assert agree({"protocol": 3, "oldest": 1}) == 1
+    tree.serve()
+    tree.link("a", hello={"protocol": 9, "oldest": 1})
+    for spoken, sentence, who in (
+        ({"protocol": 0, "oldest": 0}, "speaks 0, the one that listens 1", "connects"),
+        ({"protocol": 9, "oldest": 7}, "speaks 7 to 9, the one that listens 1", "listens"),
+    ):
+        with pytest.raises(Refused, match=sentence) as refusal:
+            tree.link("b", hello=spoken)
+        assert refusal.value.hint == f"upgrade the one that {who}"
+    with pytest.raises(Refused, match="did not say which versions"):
+        tree.link("b", hello={"protocol": "new"})
+
+
+def test_addresses(tree: Tree) -> None:
+    tree.serve()
+    with pytest.raises(AddressError) as error:
+        Server(tree.address, Recorder()).start()
+    hint = "stop what uses it or choose another port"
+    assert str(error.value) == f"the port is in use (given: {tree.address}); {hint}"
+    with pytest.raises(AddressError, match="the address cannot be listened at"):
+        Server("192.0.2.1:0", Recorder()).start()
+    for bad in ("localhost", ":1", "::1:5", "a:x", "a:70000"):
+        with pytest.raises(AddressError, match="an address is a host and a port"):
+            ask(bad, "status", {})
+    tree.server.stop()
+    for call in (lambda: tree.link(), lambda: ask(tree.address, "status", {})):
+        with pytest.raises(Unreachable) as gone:
+            call()
+        hint = "is the node running, and is the address right?"
+        assert str(gone.value) == f"nobody listens there (given: {tree.address}); {hint}"
+    with pytest.raises(Unreachable, match="the host is not known"):
+        tree.link(address="nowhere.invalid:7000")
+
+
+def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = tree.serve()
+    link, _ = tree.link()
+    server.stop()
+    until(lambda: link.closed)
+    assert isinstance(link.error, Unreachable) and "was stopped" in str(link.error)
+    again = Server(f"{HOST}:{server.port}", tree.handler)
+    again.start()
+
+    # A peer that never lets go keeps nobody from stopping.
+    monkeypatch.setattr("catchment.transport.server.GRACE", 0.2)
+    client = connect(tree.address, Security())
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b""))
+    writer.write_metadata(pa.py_buffer(b'h{"protocol":1,"oldest":1,"node":"stuck"}'))
+    reader.read_chunk()
+    begun = time.monotonic()
+    again.stop()
+    assert time.monotonic() - begun < 2
+    reader.cancel()
+    client.close()
+
+
+def test_killed_server_is_noticed(tree: Tree) -> None:
+    code = """
+import time, types
+from catchment.transport import Server
+handler = types.SimpleNamespace(hello=lambda hello: {})
+with Server("127.0.0.1:0", handler) as server:
+    print(server.port, flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        link, _ = tree.link(address=f"{HOST}:{int(process.stdout.readline())}")
+        process.kill()
+        until(lambda: link.closed)
+    assert isinstance(link.error, Unreachable) and link.error.what == "the connection was lost"
+    assert link.error.hint is None
+
+
+def test_connection_that_breaks(tree: Tree) -> None:
+    tree.serve()
+    other, _ = tree.link("other")
+    proxy = tree.proxy()
+    link, heard = tree.link(address=proxy.address)
+    link.send(b"first")
+    until(lambda: len(heard) == 1)
+    proxy.sever(100_000)
+    with contextlib.suppress(Unreachable):
+        link.send(bytes(1_000_000))
+    until(lambda: link.closed and tree.server.links() == {"other"})
+    assert isinstance(link.error, Unreachable) and link.error.what == "the connection was lost"
+
+    link, heard = tree.link(address=proxy.address)
+    link.send(b"second")
+    until(lambda: len(heard) == 1)
+    proxy.cut()
+    until(lambda: link.closed)
+    with pytest.raises(Unreachable, match="nobody listens there"):
+        tree.link(address=proxy.address)
+    proxy.mend()
+    tree.link(address=proxy.address)
+    assert tree.handler.bodies() == [b"first", b"second"] and not other.closed
+
+
+def test_slow_connection(tree: Tree) -> None:
+    tree.serve()
+    proxy = tree.proxy()
+    proxy.delay(0.02)
+    link, heard = tree.link(address=proxy.address)
+    proxy.crawl(100_000)
+    bodies = [bytes([number]) * 1000 for number in range(30)]
+    begun = time.monotonic()
+    for body in bodies:
+        link.send(body)
+    until(lambda: len(heard) == 30)
+    assert time.monotonic() - begun > 0.25
+    assert tree.handler.bodies() == bodies
+
+
+def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catchment.transport.link.GRACE", 0.2)
+    tree.serve()
+    proxy = tree.proxy()
+    link, _ = tree.link(address=proxy.address)
+    proxy.hold()
+    link.beat({})
+    with pytest.raises(Unreachable, match=r"no answer came in 0\.3 s"):
+        tree.link("b", address=proxy.address, timeout=0.3)
+    with pytest.raises(Unreachable, match="no answer came in time"):
+        ask(proxy.address, "status", {}, timeout=0.3)
+    link.close()
+    proxy.mend()
+    assert ask(proxy.address, "status", {}) == {"status": {}}
+    assert link.closed and "b" not in tree.server.links()
+
+
+def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
+    server = tree.serve()
+    reading = threading.Event()
+    link = Link(tree.address, "a", dict, lambda note: reading.wait(30))
+    link.open()
+    note = {"text": "x" * 1000}
+    assert not all(server.push("a", note) for _ in range(20_000))
+    reading.set()
+    link.close()
+
+
+def test_bytes_of_a_heartbeat(tree: Tree) -> None:
+    """Of both the beat and its answer, all of TCP's payload.
+
+    Some 100 bytes on average when beats follow each other closely, 150 a second apart, when HTTP/2
+    adds a ping and refills its windows.
+    """
+    tree.serve()
+    proxy = tree.proxy()
+    link, heard = tree.link(address=proxy.address)
+    time.sleep(0.2)
+    costs = []
+    for at in range(1000, 1020):
+        before = proxy.up + proxy.down
+        link.beat({"at": at})
+        until(lambda: heard and heard[-1] == {"ack": at})  # noqa: B023
+        time.sleep(0.1)
+        costs.append(proxy.up + proxy.down - before)
+    assert statistics.mean(costs) <= 150 and max(costs) <= 230, costs

@@ -1,0 +1,97 @@
+"""Trees of nodes for tests: charters, events of many nodes, and what a sink ends up with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+import catchment as ct
+from catchment.model.query import Query
+from catchment.sinks.base import Delivery
+from catchment.testing.compare import assert_same, rows_of
+from catchment.testing.oracle import oracle
+from catchment.tree.charter import Charter, Place
+
+SECOND = 1_000_000
+SCHEMA = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64()), ("m", pa.string())]
+)
+
+QUERIES = [
+    ct.Query("avg", ct.avg("v"), ct.count(), by="k", window=ct.tumbling("2s")),
+    ct.Query("slide", ct.sum("v"), ct.max("v"), by="k", window=ct.sliding("5s", "1s")),
+    ct.Query("all", ct.median("v"), ct.count_distinct("v"), window=ct.tumbling("3s")),
+    ct.Query("visits", ct.count(), ct.min("v"), by="k", window=ct.session("700ms")),
+    ct.Query("trips", ct.sum("v"), ct.first("v"), by="k",
+             window=ct.between("m = 'on'", "m = 'off'")),
+    ct.Query("tens", ct.avg("v"), ct.last("v"), window=ct.count_tumbling(10)),
+    ct.Query("fives", ct.sum("v"), by="k", window=ct.count_sliding(5, 2)),
+]  # fmt: skip
+
+
+def charter(
+    parents: Mapping[str, str | None], queries: Iterable[Query] = QUERIES, **settings: Any
+) -> Charter:
+    """A charter for nodes and their parents; nodes without children read events."""
+    places = {
+        id: Place(id, number, parent, id not in parents.values())
+        for number, (id, parent) in enumerate(parents.items())
+    }
+    defaults = {
+        "time": "ts", "late": "drop", "keep": None, "rate": 1000.0, "lateness": 0, "idle": None,
+        "ahead": None, "timeout": None,
+    }  # fmt: skip
+    return Charter("job", 1, defaults | settings, places).with_queries(queries)
+
+
+def batches(seed: int, count: int = 200, spread: int = 20, size: int = 12) -> list[pa.Table]:
+    """Events of one node in order of time, in batches of different sizes."""
+    dice = random.Random(seed)
+    times = sorted(dice.randrange(spread * SECOND) for _ in range(count))
+    rows = [
+        {"ts": t // 1000 * 1000, "k": dice.choice("abc"), "v": dice.randrange(-9, 99),
+         "m": dice.choice(["on", "off", None, None])}
+        for t in times
+    ]  # fmt: skip
+    tables = []
+    while rows:
+        part = dice.randint(1, size)
+        tables.append(pa.Table.from_pylist(rows[:part], SCHEMA))
+        rows = rows[part:]
+    return tables or [SCHEMA.empty_table()]
+
+
+def final(deliveries: Mapping[int, Delivery], name: str) -> list[dict[str, Any]]:
+    """The last word on every window, as a sink that upserts would hold it."""
+    held: dict[Any, dict[str, Any]] = {}
+    for number in sorted(deliveries):
+        delivery = deliveries[number]
+        if name not in delivery.results:
+            continue
+        for row in rows_of(delivery.results[name]):
+            bounds = ("window_index",) if "window_index" in row else ("window_start", "window_end")
+            identity = tuple(row[c] for c in (*delivery.keys[name], *bounds))
+            revision = row.pop("revision", 0)
+            known = held.get(identity)
+            assert known is None or revision > known["#"], f"{name}: {identity} twice"
+            held[identity] = row | {"#": revision}
+    rows = [row for row in held.values() if not row.pop("retracted", False)]
+    return [{n: value for n, value in row.items() if n != "#"} for row in rows]
+
+
+def check(
+    deliveries: Mapping[int, Delivery], events: Mapping[str, list[pa.Table]],
+    queries: Iterable[Query] = QUERIES,
+) -> None:  # fmt: skip
+    """Each window is there once, equal to brute force over all events, and nobody is missing."""
+    rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]
+    for query in queries:
+        wanted = oracle([query], rows)[query.name]
+        got = final(deliveries, query.name)
+        for row in got:
+            assert row.pop("complete") is True and row.pop("missing") is None, (query.name, row)
+        table = pa.Table.from_pylist(got) if got else pa.table({})
+        assert_same(wanted, table, query.name, keys=query.by)
