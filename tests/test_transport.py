@@ -183,7 +183,7 @@ def test_newest_link_of_a_node_wins(tree: Tree) -> None:
 
 
 def test_old_link_is_silent_once_the_new_one_is_greeted(tree: Tree) -> None:
-    server = tree.serve()
+    tree.serve()
     old, _ = tree.link("a")
     entered, leave = threading.Event(), threading.Event()
     tree.handler.fail = lambda word: entered.set() or leave.wait(10)
@@ -194,7 +194,7 @@ def test_old_link_is_silent_once_the_new_one_is_greeted(tree: Tree) -> None:
     tree.link("a")
     until(lambda: old.closed)
     names = [what if who == "a" else who for who, what in tree.handler.seen]
-    assert names[:2] == ["hello", b"1"] and names[-1] == "hello" and server.links() == {"a"}
+    assert names[:2] == ["hello", b"1"] and names[-1] == "hello"
 
 
 def test_failing_handler_ends_one_link_and_is_logged(
@@ -281,7 +281,7 @@ def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     again = Server(f"{HOST}:{server.port}", tree.handler)
     again.start()
 
-    # A peer that never lets go keeps nobody from stopping.
+    # A peer that does not let go when it is told to.
     monkeypatch.setattr("catchment.transport.server.GRACE", 0.2)
     client = connect(tree.address, Security())
     writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b""))
@@ -290,7 +290,9 @@ def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = time.monotonic()
     again.stop()
     assert time.monotonic() - begun < 2
-    reader.cancel()
+    reader.read_chunk()
+    with pytest.raises(flight.FlightUnavailableError):
+        reader.read_chunk()
     client.close()
 
 
@@ -374,8 +376,7 @@ def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
     reading = threading.Event()
     link = Link(tree.address, "a", dict, lambda note: reading.wait(30))
     link.open()
-    note = {"text": "x" * 1000}
-    assert not all(server.push("a", note) for _ in range(20_000))
+    assert not all(server.push("a", {"text": "x" * 1000}) for _ in range(20_000))
     reading.set()
     link.close()
 
@@ -383,13 +384,12 @@ def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
 def test_bytes_of_a_heartbeat(tree: Tree) -> None:
     """Of both the beat and its answer, all of TCP's payload.
 
-    Some 100 bytes on average when beats follow each other closely, 150 a second apart, when HTTP/2
-    adds a ping and refills its windows.
+    Some 110 bytes on average when ten beats come a second, 155 when one does, for then HTTP/2
+    adds a ping to nearly each, and refills its windows.
     """
     tree.serve()
     proxy = tree.proxy()
     link, heard = tree.link(address=proxy.address)
-    time.sleep(0.2)
     costs = []
     for at in range(1000, 1020):
         before = proxy.up + proxy.down

@@ -31,6 +31,8 @@ log = logging.getLogger("catchment.node")
 BEAT = 1.0
 """Seconds after which a node that has nothing to say lets its parent know that it is alive."""
 _REST = 0.02
+_SILENCE = 10.0
+"""Seconds that an answer may take; a line may be dead without anybody being told."""
 _PATIENT = 3
 _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between attempts to reach the parent, and how many may fail before it is said."""
@@ -58,7 +60,7 @@ class NodeProcess:
         """What keeps it from working, in a sentence, while it does."""
         self._told: str | None = None
         self._failed = 0
-        self._next_try = self._quiet_until = self._spoke = 0.0
+        self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
 
     def _source(self) -> Source:
@@ -141,7 +143,7 @@ class NodeProcess:
             with self.lock:
                 busy = self.member.step(now())
                 machine = self.member.machine
-                if busy and isinstance(machine, Local):
+                if busy and isinstance(machine, Local) and machine.at is not None:
                     machine.source.commit(machine.at)
             self.trouble = None
             return busy
@@ -168,6 +170,8 @@ class NodeProcess:
                 self._connect()
             link = self.link
             assert link is not None
+            if self._waits_since and time.monotonic() - self._waits_since > _SILENCE:
+                raise Unreachable("the parent does not answer", given=self.given.parent)
             if time.monotonic() < self._quiet_until:
                 return
             with self.lock:
@@ -176,11 +180,13 @@ class NodeProcess:
                 link.send(body)
             if bodies:
                 self._spoke = time.monotonic()
+                self._waits_since = self._waits_since or self._spoke
             elif time.monotonic() - self._spoke >= self._pace:
                 self._spoke = time.monotonic()
                 with self.lock:
                     note = self.member.beat()
                 link.beat(note)
+                self._waits_since = self._waits_since or self._spoke
         except (Unreachable, Refused) as error:
             self._unlinked(error)
 
@@ -215,12 +221,13 @@ class NodeProcess:
             self._in_trouble(error)
         if self.link is not None:
             self.link.close()
-        self.link = None
+        self.link, self._waits_since = None, 0.0
         self._next_try = time.monotonic() + _TRIES[min(self._failed, len(_TRIES) - 1)]
         self._failed += 1
 
     def _heard(self, reply: dict[str, Any]) -> None:
         """From the parent, on the link's own thread."""
+        self._waits_since = 0.0
         with self.lock:
             try:
                 before = self.member.charter

@@ -18,7 +18,7 @@ from catchment.model.query import Query
 from catchment.planner import replan
 from catchment.planner.planned import Planned
 from catchment.sources.base import Split
-from catchment.spark.queries import Queries
+from catchment.spark.queries import Handed, Queries
 from catchment.spark.spec import Control, Spec
 
 Offset = dict[str, Any]
@@ -34,14 +34,14 @@ class Planner:
         self.spec = spec
         self.source = spec.source
         self.source.open(spec.home.sub("source"))
-        self.queries = Queries(spec)
+        self.queries = Handed(spec) if spec.tree else Queries(spec)
         self.until_now = False
         self._bound: dict[str, Any] | None = None
 
     def first(self) -> Offset:
         """Before the first batch. The plan of batch 0 was made when the job was."""
         known = Frontier().knowing(self.source.partitions(self.source.start()), now())
-        control = Control(batch=-1, plan=0, now=now(), ended=False, frontier=known)
+        control = Control(-1, self.queries.first(), now(), ended=False, frontier=known)
         return {"at": self.source.start(), **control.to_dict()}
 
     def next(self, start: Offset) -> Offset:
@@ -83,7 +83,8 @@ class Planner:
         """What the batch reads, each with the number of its partition; at least one, if empty."""
         frontier = Control.from_dict(end).frontier
         found = self.source.splits(start["at"], end["at"], self.spec.parallel)
-        return [(frontier.number(s.partition), s) for s in found] or [(0, None)]
+        first = self.spec.node
+        return [(first + frontier.number(s.partition), s) for s in found] or [(first, None)]
 
     def commit(self, end: Offset) -> None:
         self.source.commit(end["at"])

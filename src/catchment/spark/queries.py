@@ -115,6 +115,10 @@ class Queries:
         self._made: dict[int, int] = {}
         self._rejected: dict[str, str] | None = None
 
+    def first(self) -> int:
+        """The version of the plan that a new job begins with."""
+        return 0
+
     def changed(self, version: int) -> int:
         """The version of the plan for the next batch: this one, or one that is new."""
         files = self.folder.files()
@@ -159,3 +163,17 @@ class Queries:
         if rejected != self._rejected:
             self.spec.home.write(REJECTED, json.dumps(rejected).encode())
             self._rejected = rejected
+
+
+class Handed:
+    """The plans of a node of a tree: its driver writes down what comes from the root."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.plans = spec.home.sub("plans")
+
+    def first(self) -> int:
+        return self.changed(0)
+
+    def changed(self, version: int) -> int:
+        """The newest version of the plan."""
+        return max([version, *(int(name) for name in self.plans.names())])

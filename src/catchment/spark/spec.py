@@ -43,6 +43,11 @@ class Spec:
     """A grouping key for each bucket that Spark puts into a partition of its own."""
     parallel: int
     rate: float
+    tree: bool = False
+    """Whether this is a node of a tree: its plans come from the root, and partials say how many
+    events they hold."""
+    node: int = 0
+    """The number of its first stream, by which events rank."""
     functions: dict[str, Monoid] = field(default_factory=defined)
 
     def to_text(self) -> str:
@@ -57,7 +62,9 @@ class Spec:
     def options(self) -> dict[str, Any]:
         """How events are treated, for engines."""
         keep = {} if self.keep is None else {"keep": f"{self.keep}us"}
-        return {"time": self.time, "late": self.late, "rate": self.rate, **keep}
+        return {
+            "time": self.time, "late": self.late, "rate": self.rate, "census": self.tree, **keep,
+        }  # fmt: skip
 
     def engine(self, version: int) -> Engine:
         return Engine([], plan=self.plan(version).plan, schema=self.schema, **self.options())

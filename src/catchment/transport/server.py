@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow.flight as flight
 
 from catchment.errors import CatchmentError
+from catchment.transport.hangup import hang_up
 from catchment.transport.security import ADMIN, Security, shown
 from catchment.transport.stream import Stream, bytes_of
 from catchment.transport.trouble import ERRORS
@@ -40,7 +41,7 @@ from catchment.transport.wire import (
 
 log = logging.getLogger("catchment.transport")
 
-GRACE = 3.0
+GRACE = 2.0
 """Seconds that stopping waits for peers to let go of their links."""
 
 
@@ -126,12 +127,15 @@ class Server:
         atexit.unregister(self.stop)
         for stream in streams:
             stream.end_with(pack_error(BYE, _stopped(self.listen)))
-        # A peer that hangs cannot be made to let go; it must not keep this process with it.
         ending = threading.Thread(target=served.shutdown, name="transport stop", daemon=True)
         ending.start()
         ending.join(GRACE)
         if ending.is_alive():
-            log.warning("stopped at %s while some peers still hold their links", self.listen)
+            with self._lock:
+                peers = [stream.peer for stream in self._streams]
+            log.warning("peers did not let go of their links: %s", ", ".join(peers))
+            hang_up(self.port, peers)
+            ending.join(GRACE)
 
     def push(self, node: str, note: dict[str, Any]) -> bool:
         """Sends a note down a node's link; False if it has none, or does not read."""

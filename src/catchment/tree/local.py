@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from catchment.engine.partials import Partials
 from catchment.errors import SourceError
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
@@ -23,22 +25,30 @@ Keep = Callable[[int, str, pa.Table], None]
 _COUNTED = ("events", "late", "bad", "updates")
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What a batch brought that was read and sliced elsewhere."""
+
+    number: int
+    plan: int
+    partials: Partials
+    frontier: Frontier
+    counts: dict[str, int]
+    ended: bool
+
+
 class Local:
     """Turns a source into messages, step by step."""
 
     def __init__(
-        self, id: str, epoch: int, disk: Disk, charter: Charter, source: Source, now: int,
+        self, id: str, epoch: int, disk: Disk, charter: Charter, source: Source,
         keep: Keep | None = None,
     ) -> None:  # fmt: skip
         self.flow = Outflow(id, epoch, disk, charter)
         self.source = source
         note = self.flow.note
-        self.at: dict[str, Any] = note["at"] if "at" in note else source.start()
-        self.frontier = (
-            Frontier.from_dict(note["partitions"])
-            if "partitions" in note
-            else Frontier().knowing(source.partitions(self.at), now)
-        )
+        self.at: dict[str, Any] | None = note.get("at")
+        self.frontier = Frontier.from_dict(note["partitions"]) if note else Frontier()
         self.ended: bool = note.get("ended", False)
         self._keep = keep
         self._aside: dict[str, list[pa.Table]] = {}
@@ -52,6 +62,9 @@ class Local:
         flow = self.flow
         if self.ended and flow.plan == flow.charter.plan:
             return False
+        if self.at is None:
+            self.at = self.source.start()
+            self.frontier = self.frontier.knowing(self.source.partitions(self.at), now)
         end = self.source.latest(self.at)
         ended = end == self.at and self.source.ended(end)
         settings = flow.charter.settings
@@ -67,7 +80,17 @@ class Local:
         self.finish(now)
         return True
 
-    def finish(self, now: int) -> None:
+    def take(self, batch: Batch, now: int) -> None:
+        """Takes a batch that was read and sliced elsewhere; each counts once."""
+        if batch.number <= self.flow.note.get("batch", -1):
+            return
+        self.flow.switch(batch.plan)
+        self.flow.cutter.absorb(batch.partials, batch.frontier.newest)
+        self.flow.count({name: count for name, count in batch.counts.items() if count})
+        self.frontier, self.at, self.ended = batch.frontier, {}, batch.ended
+        self.finish(now, batch.number)
+
+    def finish(self, now: int, batch: int = -1) -> None:
         """Ends a step whose events are in the cutter."""
         # Before the step is written down: one that is done again writes the same again.
         for kind, tables in self._aside.items():
@@ -79,6 +102,7 @@ class Local:
         idle = not self.ended and self._idle(now)
         place = {
             "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,
+            "batch": batch,
         }  # fmt: skip
         self.flow.step(View(None if idle else value, value, ()), place, {})
 
@@ -95,6 +119,7 @@ class Local:
     def _read(self, end: dict[str, Any], now: int) -> dict[str, int]:
         """Cuts the events up to a position; the newest time of each stream."""
         heard: dict[str, int] = {}
+        assert self.at is not None
         splits = self.source.splits(self.at, end, 1)
         self.frontier = self.frontier.knowing([split.partition for split in splits], now)
         cutter, settings = self.flow.cutter, self.flow.charter.settings

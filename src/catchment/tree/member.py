@@ -51,7 +51,10 @@ class Member:
         """Messages that the parent has, and that were handed to the link."""
         self._schema: pa.Schema | None = None
         held = disk.get("charter")
-        self.charter = Charter.from_bytes(held) if held else charter
+        if held is None and charter is not None:
+            held = charter.data
+            disk.put("charter", held)
+        self.charter = Charter.from_bytes(held) if held else None
         self.epoch = self._identity(now)
         if self.charter is not None:
             self._start(now)
@@ -81,7 +84,7 @@ class Member:
             self.machine = None
         elif self.source is not None:
             source = self.source()
-            self.machine = Local(self.id, self.epoch, self.disk, charter, source, now, self.keep)
+            self.machine = Local(self.id, self.epoch, self.disk, charter, source, self.keep)
         else:
             self.machine = Relay(self.id, self.epoch, self.disk, charter, now)
 

@@ -7,7 +7,7 @@ from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox
-from catchment.tree.message import decode
+from catchment.tree.message import Head, decode
 from catchment.tree.outflow import Outflow
 
 
@@ -31,7 +31,8 @@ class Relay:
             found = self.inbox.next(flow.plan)
         switched = flow.plan != flow.note.get("plan", flow.plan)
         for id, seq in found:
-            self._take(id, seq)
+            head, partials = self.read(id, seq)
+            self.take(id, head, partials)
         view = self.inbox.view(now, timeout, flow.frontier)
         same = view.frontier == (None if flow.note.get("idle") else flow.frontier)
         if not found and not switched and same and list(view.missing) == self._missing:
@@ -51,12 +52,16 @@ class Relay:
         names: list[str] = self.flow.note.get("missing", [])
         return names
 
-    def _take(self, id: str, seq: int) -> None:
+    def read(self, id: str, seq: int) -> tuple[Head, Partials]:
+        """A message as it counts here: by the plan in use, without what came another way."""
         head, partials = decode(self.inbox.body(id, seq), self.flow.charter)
         skip = self.inbox.children[id].skip
         if skip is not None and seq <= skip[0]:
             partials = split_at(partials, skip[1])[1]
-        partials = upgraded(partials, head.plan, self.flow.plan, self.flow.charter)
+        return head, upgraded(partials, head.plan, self.flow.plan, self.flow.charter)
+
+    def take(self, id: str, head: Head, partials: Partials) -> None:
+        """Takes a message in."""
         self.flow.cutter.absorb(partials, head.newest)
         self.flow.count(head.counts)
         self.inbox.take(id, head, last_end(partials))

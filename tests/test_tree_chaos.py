@@ -1,0 +1,176 @@
+"""A real tree of processes, killed and cut off at random: in the end all is as if nothing was."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import catchment as ct
+from catchment.sources.generated import Generated
+from catchment.testing.compare import assert_same, rows_of
+from catchment.testing.proxy import Proxy
+from trees import free_port
+
+FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "100"))
+SEED = int(os.environ.get("CATCHMENT_SEED", str(random.randrange(1 << 30))))
+
+QUERIES = [
+    {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},
+    {"name": "slide", "select": ["max(v)"], "window": "sliding(5s, 1s)"},
+    {"name": "mid", "select": ["median(v)"], "by": "player", "window": "tumbling(2s)"},
+    {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
+    {"name": "lots", "select": ["sum(seq)"], "window": "count_tumbling(1000)"},
+]
+PARENTS = {"root": None, "mid": "root", "e1": "mid", "e2": "mid", "e3": "root"}
+
+
+def source(seed: int, events: int) -> dict[str, Any]:
+    return {
+        "type": "generator", "seed": seed, "rate": 500, "keys": 4, "events": events,
+        "per_batch": 100, "pace": 250, "gaps": ["1s", "2s"],
+    }  # fmt: skip
+
+
+class Tree:
+    """The processes of a tree; each child reaches its parent through a proxy of its own."""
+
+    def __init__(self, home: Path, events: int, stack: ExitStack) -> None:
+        self.home = home
+        self.ports = {id: free_port() for id in ("root", "mid")}
+        self.proxies = {
+            id: stack.enter_context(Proxy(("127.0.0.1", self.ports[parent])))
+            for id, parent in PARENTS.items()
+            if parent is not None
+        }
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.sources = {f"e{n}": source(n, events) for n in (1, 2, 3)}
+        self.log = (home / "log.txt").open("wb")
+        for id in PARENTS:
+            (home / f"{id}.yaml").write_text(json.dumps(self.job(id)))
+
+    def job(self, id: str) -> dict[str, Any]:
+        nodes = []
+        for other, parent in PARENTS.items():
+            node: dict[str, Any] = {"id": other, "parent": parent, "engine": "embedded"}
+            if other in self.ports:
+                node["listen"] = f"127.0.0.1:{self.ports[other]}"
+            if other in self.sources:
+                node["source"] = self.sources[other]
+            nodes.append(node)
+        return {
+            "name": "chaos", "late": "update", "keep": "1h", "timeout": "3s", "queries": QUERIES,
+            "checkpoint": str(self.home / "state"), "nodes": nodes,
+            "sinks": [{"type": "parquet", "path": str(self.home / "out")}],
+        }  # fmt: skip
+
+    def start(self, id: str) -> None:
+        command = [sys.executable, "-m", "catchment.cli.main", "node", id]
+        command.append(str(self.home / f"{id}.yaml"))
+        if id in self.proxies:
+            command += ["--parent", f"127.0.0.1:{self.proxies[id].port}"]
+        self.processes[id] = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+
+    def kill(self, id: str) -> None:
+        process = self.processes[id]
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def calm(self) -> None:
+        for proxy in self.proxies.values():
+            proxy.mend()
+        for id, process in self.processes.items():
+            if process.poll() not in (None, 0):
+                self.start(id)
+
+
+def fault(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
+    """One mishap."""
+    id = dice.choice([*PARENTS])
+    proxy = tree.proxies.get(id)
+    kind = dice.choice(["kill", "kill", "cut", "sever", "delay", "crawl", "hold", "mend"])
+    if kind == "kill" or proxy is None:
+        if id not in restart:
+            tree.kill(id)
+            restart[id] = time.monotonic() + dice.random() * 2
+    elif kind == "cut":
+        proxy.cut()
+    elif kind == "sever":
+        proxy.sever(dice.randrange(2000))
+    elif kind == "hold":
+        proxy.hold()
+    elif kind == "delay":
+        proxy.delay(dice.random() * 0.2)
+    elif kind == "crawl":
+        proxy.crawl(dice.choice([500, 5000]))
+    else:
+        proxy.mend()
+
+
+@pytest.mark.timeout(600)
+def test_a_hundred_faults(tmp_path: Path) -> None:
+    sys.stdout.write(f"CATCHMENT_SEED={SEED} CATCHMENT_FAULTS={FAULTS}\n")
+    dice = random.Random(SEED)
+    events = 60 * FAULTS
+    with ExitStack() as stack:
+        tree = Tree(tmp_path, events, stack)
+        stack.callback(lambda: [tree.kill(id) for id in [*tree.processes]])
+        for id in PARENTS:
+            tree.start(id)
+        restart: dict[str, float] = {}
+        for _ in range(FAULTS):
+            fault(tree, dice, restart)
+            time.sleep(dice.random() * 0.8)
+            for id in [id for id, at in restart.items() if at <= time.monotonic()]:
+                del restart[id]
+                tree.start(id)
+        for id in restart:
+            tree.start(id)
+        end = time.monotonic() + 240
+        while tree.processes["root"].poll() != 0:
+            tree.calm()
+            assert time.monotonic() < end, (tmp_path / "log.txt").read_text()[-3000:]
+            time.sleep(0.5)
+    check(tmp_path / "out", tree)
+
+
+def check(out: Path, tree: Tree) -> None:
+    """Every window once, as one engine computes it over all events."""
+    job = ct.load_job({"queries": QUERIES})
+    engine = ct.Engine(job.build())
+    tables = []
+    for made in tree.sources.values():
+        held = Generated(**{k: v for k, v in made.items() if k not in ("type", "pace")})
+        tables.append(held.generator(0).table(made["events"]))
+    engine.push(pa.concat_tables(tables))
+    wanted = engine.close()
+    for query in job.build():
+        table = ds.dataset(out / query.name, format="parquet").to_table()
+        held: dict[Any, dict[str, Any]] = {}
+        said: set[Any] = set()
+        for row in rows_of(table):
+            ids = ("window_index",) if "window_index" in row else ("window_start", "window_end")
+            identity = tuple(row[c] for c in (*query.by, *ids))
+            assert (identity, row["revision"]) not in said, f"{query.name}: {identity} twice"
+            said.add((identity, row["revision"]))
+            if identity not in held or held[identity]["revision"] < row["revision"]:
+                held[identity] = row
+        last = [row for row in held.values() if not row["retracted"]]
+        assert all(row["complete"] for row in last), f"{query.name}: not all are complete"
+        plain = [
+            {n: v for n, v in row.items() if n in wanted[query.name].column_names} for row in last
+        ]
+        assert_same(rows_of(wanted[query.name]), pa.Table.from_pylist(plain), query.name,
+                    keys=query.by)  # fmt: skip
