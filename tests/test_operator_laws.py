@@ -241,7 +241,7 @@ def data_rows(partials: Partials) -> list[list[dict[str, Any]]]:
     shown = []
     for table_of in partials.values():
         names = [n for n in table_of.column_names
-                 if n not in ("node", "seq") and not n.endswith(".sketch")]  # fmt: skip
+                 if n not in ("#node", "#seq") and not n.endswith(".sketch")]  # fmt: skip
         shown.append(rows_of(table_of.select(names)))
     return shown
 
@@ -251,7 +251,7 @@ def assert_alike(one: Partials, two: Partials) -> None:
         assert len(left) == len(right)
 
         def order(row: dict[str, Any]) -> str:
-            names = [n for n in row if n in ("slice_start", "selection", "#time", "#arrival")]
+            names = [n for n in row if n in ("slice_start", "#selection", "#time", "#arrival")]
             return repr([row[n] for n in names] + [row[n] for n in row if n.startswith("key ")])
 
         for a, b in zip(sorted(left, key=order), sorted(right, key=order), strict=True):

@@ -69,8 +69,8 @@ class _Reporter:
 
 def up(path: Path, engine: str, quiet: bool) -> None:
     """Starts every node of the topology as a process here, and waits until all are done."""
-    from catchment.job import load_job
     from catchment.engine.binding import bind_types
+    from catchment.job import load_job
     from catchment.nodes.founding import founded
 
     job = load_job(path)

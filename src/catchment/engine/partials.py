@@ -21,6 +21,9 @@ Partials = dict[int, pa.Table]
 EVENTS = -1
 """Repeats are found where all events meet: until then groups with `distinct_on` share events."""
 
+NODE, SEQ, SELECTION = "#node", "#seq", "#selection"
+"""Stamps. Events that wait have columns of the users' names: none can be the same as these."""
+
 _TYPES = b"catchment types"
 
 
@@ -58,9 +61,9 @@ def stamped(
     """The table with its stamp, its keys and the types of its values."""
     rows = table.num_rows
     stamp = {
-        "node": pa.array(np.full(rows, node, np.int64)),
-        "seq": pa.array(np.full(rows, seq, np.int64)),
-        "selection": pa.array(selection),
+        NODE: pa.array(np.full(rows, node, np.int64)),
+        SEQ: pa.array(np.full(rows, seq, np.int64)),
+        SELECTION: pa.array(selection),
     }
     columns = {f"key {name}": column for name, column in zip(group.by, keys, strict=True)}
     whole = pa.table(stamp | columns | dict(zip(table.schema.names, table.columns, strict=True)))
@@ -111,18 +114,18 @@ def events_of(state: GroupState, table: pa.Table) -> pa.Table:
 
 
 def _codes(state: GroupState, table: pa.Table) -> Ints:
-    return state.keys.codes_of(codec.ints(table, "selection"), key_columns(table, state.group))
+    return state.keys.codes_of(codec.ints(table, SELECTION), key_columns(table, state.group))
 
 
 def _payload(state: GroupState) -> list[str]:
     return state.columns + ["?" + text for text in state.conditions]
 
 
-def ends_of(id: int, table: pa.Table) -> Ints:
+def ends_of(table: pa.Table) -> Ints:
     """When each partial is past: the end of its slice, or just after its event."""
-    if "slice_end" in table.schema.names and id != EVENTS:
-        return codec.ints(table, "slice_end")
-    return codec.ints(table, settled.TIME) + 1
+    if settled.TIME in table.schema.names:
+        return codec.ints(table, settled.TIME) + 1
+    return codec.ints(table, "slice_end")
 
 
 def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
@@ -130,13 +133,13 @@ def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
     past: Partials = {}
     rest: Partials = {}
     for id, table in partials.items():
-        ended = ends_of(id, table) <= time
+        ended = ends_of(table) <= time
         past[id], rest[id] = table.filter(pa.array(ended)), table.filter(pa.array(~ended))
     return past, rest
 
 
-def events_in(id: int, table: pa.Table) -> int:
+def events_in(table: pa.Table) -> int:
     """How many events partials hold, of an engine that takes a census."""
-    if "slice_end" not in table.schema.names or id == EVENTS:
+    if settled.TIME in table.schema.names:
         return table.num_rows
     return int(codec.ints(table, "count(*).count").sum())

@@ -21,6 +21,9 @@ from catchment.engine.group import bind
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import (
     EVENTS,
+    NODE,
+    SELECTION,
+    SEQ,
     Partials,
     key_columns,
     key_types,
@@ -73,10 +76,10 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int | Non
     types = types_of(tables[0])
     table = pa.concat_tables(tables, promote_options="permissive")
     keys = KeyIndex()
-    code = keys.lookup(codec.ints(table, "selection"), key_columns(table, group))
+    code = keys.lookup(codec.ints(table, SELECTION), key_columns(table, group))
     if group.slicing == "settled":
         return _merge_events(tables)
-    identity = [codec.ints(table, name) for name in ("slice_start", "node", "seq")] + [code]
+    identity = [codec.ints(table, name) for name in ("slice_start", NODE, SEQ)] + [code]
     kept_rows = _first_of(identity)
     if seq is None:
         seq = _digest(table)
@@ -103,7 +106,7 @@ def _merge_events(tables: list[pa.Table]) -> pa.Table:
 
 def _digest(table: pa.Table) -> int:
     """A number that follows from the stamps of partials, whatever their order and repetition."""
-    stamps = np.stack([codec.ints(table, "node"), codec.ints(table, "seq")], axis=1)
+    stamps = np.stack([codec.ints(table, NODE), codec.ints(table, SEQ)], axis=1)
     data = np.unique(stamps, axis=0).tobytes()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 

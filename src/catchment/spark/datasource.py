@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from catchment.sources.base import Split
-    from catchment.spark.planning import Offset, Planner
+    from catchment.spark.planning import Offset, Planner, StepPlanner
 
 NAME = "catchment"
 
@@ -50,15 +50,15 @@ class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
-        self._planner: Planner | None = None
+        self._planner: Planner | StepPlanner | None = None
 
     @property
-    def planner(self) -> Planner:
+    def planner(self) -> Planner | StepPlanner:
         if self._planner is None:
-            from catchment.spark.planning import Planner
+            from catchment.spark.planning import planner_of
             from catchment.spark.spec import Spec
 
-            self._planner = Planner(Spec.from_text(self.spec))
+            self._planner = planner_of(Spec.from_text(self.spec))
         return self._planner
 
     def __getstate__(self) -> dict[str, Any]:

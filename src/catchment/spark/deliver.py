@@ -20,6 +20,7 @@ from catchment.spark.planning import Progress
 from catchment.spark.queries import Queries
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
+from catchment.tree.root import marked
 
 COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
@@ -30,17 +31,21 @@ def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iter
         return
     here = [sink for sink in spec.sinks if not sink.on_driver]
     if here:
-        delivery = delivery_of(spec, control.batch, control.plan, bucket, results)
+        delivery = delivery_of(spec, control, bucket, results)
         for sink in here:
             sink.write(delivery)
     if any(sink.on_driver for sink in spec.sinks):
         yield row_of(bucket, "results", pack_results(results))
 
 
-def delivery_of(spec: Spec, batch: int, plan: int, bucket: int, results: Results) -> Delivery:
-    queries = spec.plan(plan).queries
+def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> Delivery:
+    queries = spec.plan(control.plan).queries
     keys = {name: query.by for name, query in queries.items()}
-    return Delivery(spec.job, batch, bucket, dict(results.items()), keys)
+    tables = dict(results.items())
+    if control.sure is not None:
+        missing = list(control.missing)
+        tables = {name: marked(table, control.sure, missing) for name, table in tables.items()}
+    return Delivery(spec.job, control.batch, bucket, tables, keys)
 
 
 class Steward:
@@ -92,7 +97,7 @@ class Steward:
     def _deliver(self, control: Control, parcels: list[tuple[int, bytes]]) -> None:
         for bucket, body in sorted(parcels):
             results, _ = unpack_results(body, self._engine(control.plan))
-            delivery = delivery_of(self.spec, control.batch, control.plan, bucket, results)
+            delivery = delivery_of(self.spec, control, bucket, results)
             for sink in self.spec.sinks:
                 if sink.on_driver:
                     sink.write(delivery)
@@ -110,7 +115,7 @@ class Steward:
         for report in reports:
             for held in report["counts"]:
                 for name in ("events", "late", "bad", "updates"):
-                    counts[name] += held[name]
+                    counts[name] += held.get(name, 0)
             counts["duplicates"] += report["duplicates"]
             counts["results"] += report["results"]
         counts["accepted"] = (

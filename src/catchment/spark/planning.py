@@ -20,11 +20,43 @@ from catchment.planner.planned import Planned
 from catchment.sources.base import Split
 from catchment.spark.queries import Handed, Queries
 from catchment.spark.spec import Control, Spec
+from catchment.spark.stepping import Steps, control_of, read_step
 
 Offset = dict[str, Any]
 
 _TICK = 1_000_000
 """How often windows by the wall clock are looked after while no events come, in microseconds."""
+
+
+class StepPlanner:
+    """Plans the batches of a node whose steps its driver decides."""
+
+    def __init__(self, spec: Spec) -> None:
+        assert isinstance(spec.source, Steps)
+        self.spec, self.source, self.until_now = spec, spec.source, False
+
+    def first(self) -> Offset:
+        control = Control(-1, 0, now(), ended=False, frontier=Frontier())
+        return {"at": self.source.start(), **control.to_dict()}
+
+    def next(self, start: Offset) -> Offset:
+        """The offset of the next step; the same as before while none is decided."""
+        at = self.source.latest(start["at"])
+        if at == start["at"]:
+            return start
+        note, _ = read_step(self.source.folder(), at["step"])
+        return {"at": at, **control_of(note).to_dict()}
+
+    def splits(self, start: Offset, end: Offset) -> list[tuple[int, Split | None]]:
+        found = self.source.splits(start["at"], end["at"], self.spec.parallel)
+        return [(self.spec.node, split) for split in found] or [(self.spec.node, None)]
+
+    def commit(self, end: Offset) -> None:
+        self.source.commit(end["at"])
+
+
+def planner_of(spec: Spec) -> Planner | StepPlanner:
+    return StepPlanner(spec) if isinstance(spec.source, Steps) else Planner(spec)
 
 
 class Planner:

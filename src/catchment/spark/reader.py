@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from catchment.engine.parcels import pack_partials, share_out
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
 from catchment.spark.spec import Control, Spec
+from catchment.spark.stepping import Messages, Steps
 
 _CUTTERS: dict[tuple[str, int], Cutter] = {}
 """One for the plan in use; binding a plan to columns takes longer than a small batch."""
@@ -29,10 +31,37 @@ class Reading:
 
     def rows(self, split: Split | None) -> list[tuple[int, bytes]]:
         """A split's partials by bucket, and what was set aside."""
+        if isinstance(self.spec.source, Steps):
+            return self._merged(split)
         if split is None:
             return self.sliced([], None, 0)
         pieces = self.spec.source.read(split, self.columns(), None)
         return self.sliced(pieces, split.partition, split.arrival)
+
+    def _merged(self, split: Split | None) -> list[tuple[int, bytes]]:
+        """The partials of messages from below, merged."""
+        cutter = self._cutter()
+        note: dict[str, Any] = {"newest": None, "ends": [], "counts": {}}
+        if split is not None:
+            messages = Messages(self.spec, split)
+            for partials in messages:
+                cutter.absorb(partials)
+            late = messages.counts.get("late", 0) + messages.late
+            note = {"newest": messages.newest, "ends": messages.ends}
+            note["counts"] = messages.counts | {"late": late}
+        return self._parcels(cutter, note | {"partition": None})
+
+    def _parcels(self, cutter: Cutter, note: dict[str, Any]) -> list[tuple[int, bytes]]:
+        """What a cutter holds, by bucket. Every bucket hears of every split: so each knows the
+        frontier without asking; one gets the counts."""
+        plan = self.spec.plan(self.control.plan).plan
+        shares = share_out(cutter.take(self.number), plan, self.spec.buckets)
+        counted = note | {"control": self.control.to_dict(), "number": self.number}
+        others = {name: value for name, value in counted.items() if name != "counts"}
+        return [
+            (label, pack_partials(shares.get(bucket, {}), others if bucket else counted))
+            for bucket, label in enumerate(self.spec.labels)
+        ]
 
     def columns(self) -> list[str] | None:
         """The columns to read: those needed, or all where late events are kept."""
@@ -54,18 +83,8 @@ class Reading:
             if piece.bad is not None and piece.bad.num_rows:
                 aside.append(piece.bad)
         newest = cutter.newest if cutter.newest > EARLIEST else None
-        plan = self.spec.plan(self.control.plan).plan
-        shares = share_out(cutter.take(self.number), plan, self.spec.buckets)
-        note = {
-            "control": self.control.to_dict(), "number": self.number,
-            "partition": partition, "newest": newest,
-        }  # fmt: skip
-        counted = note | {"counts": self._counts(cutter, aside)}
-        # Every bucket hears of every split: so each knows the frontier without asking.
-        made = [
-            (label, pack_partials(shares.get(bucket, {}), note if bucket else counted))
-            for bucket, label in enumerate(self.spec.labels)
-        ]
+        counts = self._counts(cutter, aside)
+        made = self._parcels(cutter, {"partition": partition, "newest": newest, "counts": counts})
         return made + [(self.spec.labels[0], body) for body in self._set_aside(cutter, aside)]
 
     def _cutter(self) -> Cutter:

@@ -107,14 +107,20 @@ class Control:
     now: int
     ended: bool
     frontier: Frontier
+    sure: int | None = None
+    """At the root of a tree: nothing is missing before it. None: this is no tree."""
+    missing: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
-            "frontier": self.frontier.to_dict(),
+            "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Control:
         frontier = Frontier.from_dict(data["frontier"])
-        return cls(data["batch"], data["plan"], data["now"], data["ended"], frontier)
+        return cls(
+            data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
+            tuple(data.get("missing", ())),
+        )  # fmt: skip

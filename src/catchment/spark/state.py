@@ -22,7 +22,8 @@ from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.engine.results import Results
 from catchment.errors import StateError
-from catchment.planner.edges import LATEST
+from catchment.model.frontier import Frontier
+from catchment.planner.edges import EARLIEST, LATEST
 from catchment.spark.deliver import deliver
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
@@ -46,7 +47,7 @@ _HELD: dict[tuple[str, int], Held] = {}
 """Engines in this worker's memory, by job and bucket."""
 
 
-_NOTED = ("plan", "frontier", "newest", "now", "ended")
+_NOTED = ("plan", "frontier", "newest", "now", "ended", "sure")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Step:
     newest: int
     now: int
     ended: bool
+    sure: int | None = None
 
     def to_bytes(self) -> bytes:
         note = {name: getattr(self, name) for name in _NOTED}
@@ -67,7 +69,7 @@ class Step:
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
         partials, note = unpack_partials(data)
-        return cls(partials, **{name: note[name] for name in _NOTED})
+        return cls(partials, **{name: note[name] for name in _NOTED if name in note})
 
 
 class Log:
@@ -109,7 +111,7 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
     held.engine.absorb(move.partials, move.newest)
     if move.ended:
         return held.engine.close()
-    return held.engine.advance(min(move.frontier, LATEST - 1))
+    return held.engine.advance(min(move.frontier, LATEST - 1), move.sure)
 
 
 class Keeper:
@@ -199,11 +201,10 @@ class Bucket(StatefulProcessor):
         # In the order of splits, so that sums of floats come out the same every time.
         slices.sort(key=lambda part: part[1]["number"])
         control = Control.from_dict(slices[0][1]["control"])
-        heard = heartbeats([note for _, note in slices])
-        frontier = control.frontier.after(heard, control.now, self.spec.lateness, self.spec.idle)
+        frontier, newest = self._frontier(control, [note for _, note in slices])
         move = Step(
             _joined([partials for partials, _ in slices]), control.plan, frontier.value,
-            frontier.newest, control.now, control.ended,
+            newest, control.now, control.ended, control.sure,
         )  # fmt: skip
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
@@ -218,6 +219,15 @@ class Bucket(StatefulProcessor):
             "control": control.to_dict(),
         }  # fmt: skip
         yield row_of(bucket, "report", json.dumps(report).encode())
+
+    def _frontier(self, control: Control, notes: list[dict[str, Any]]) -> tuple[Frontier, int]:
+        """The frontier after the batch, and the newest event time."""
+        if control.sure is not None:  # at the root of a tree the step says it
+            newest = [note["newest"] for note in notes if note["newest"] is not None]
+            return control.frontier, max(newest, default=EARLIEST)
+        heard = heartbeats(notes)
+        frontier = control.frontier.after(heard, control.now, self.spec.lateness, self.spec.idle)
+        return frontier, frontier.newest
 
     def close(self) -> None:
         return None

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
-from catchment.engine.partials import EVENTS
+from catchment.engine.partials import EVENTS, NODE, SEQ
 from catchment.errors import StateError
 from catchment.model.plan import Plan
 from catchment.model.query import Query
@@ -164,7 +164,7 @@ class Charter:
 
 def _without_stamps(schema: pa.Schema) -> pa.Schema:
     """Who made a partial is said once for all in the message."""
-    fields = [field for field in schema if field.name not in ("node", "seq")]
+    fields = [field for field in schema if field.name not in (NODE, SEQ)]
     return pa.schema(fields).with_metadata(schema.metadata)
 
 

@@ -136,6 +136,10 @@ class Inbox:
         nearest = self._heads[id].get(child.taken + 1)
         return nearest is not None and nearest.plan >= plan
 
+    def head(self, id: str, seq: int) -> Head:
+        """The head of a message that was not taken yet."""
+        return self._heads[id][seq]
+
     def body(self, id: str, seq: int) -> bytes:
         return self._log(id).read(seq)[1]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catchment.engine.partials import EVENTS, Partials
+from catchment.engine.partials import EVENTS, NODE, SEQ, Partials
 from catchment.errors import DataError
 from catchment.tree.charter import Charter
 
@@ -129,7 +129,7 @@ def _table(body: pa.Buffer, rows: int, id: int, charter: Charter, head: Head) ->
         raise DataError("a message does not fit the plan", given=head.node, hint="restart it")
     number = charter.places[head.node].number if head.node in charter.places else 0
     table = pa.Table.from_batches([batch])
-    stamps: list[tuple[str, Any]] = [("node", number), ("seq", head.seq)]
+    stamps: list[tuple[str, Any]] = [(NODE, number), (SEQ, head.seq)]
     for place, (name, value) in enumerate(stamps):
         table = table.add_column(place, name, pa.repeat(pa.scalar(value, pa.int64()), rows))
     return table

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.engine.engine import Engine
-from catchment.engine.partials import Partials, events_in, split_at
+from catchment.engine.partials import events_in, split_at
 from catchment.model.window import Gap, Periodic
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk
-from catchment.tree.inbox import Child, Inbox, View
+from catchment.tree.inbox import Child, Inbox
 from catchment.tree.message import decode
 from catchment.tree.relay import upgraded
 
@@ -28,6 +28,10 @@ _COUNTS = ("events", "late", "bad", "updates")
 Deliver = Callable[[Delivery], None]
 
 
+def _nowhere(_: Delivery) -> None:
+    raise AssertionError  # results are delivered where steps are carried out
+
+
 class Root:
     """Assembles results step by step. A step is written down before it is carried out.
 
@@ -35,11 +39,16 @@ class Root:
     and the last one's results are delivered again: sinks take each once.
     """
 
-    def __init__(self, id: str, disk: Disk, charter: Charter, deliver: Deliver, now: int) -> None:
+    def __init__(
+        self, id: str, disk: Disk, charter: Charter, deliver: Deliver | None, now: int
+    ) -> None:
         self.id = id
         self.disk = disk
         self.charter = charter
-        self.deliver = deliver
+        self._keeps: dict[int, int] = {}
+        self.apart = deliver is None
+        """Whether steps are carried out elsewhere."""
+        self.deliver = deliver or _nowhere
         self.steps = disk.log("steps")
         self.counts = dict.fromkeys((*_COUNTS, "results"), 0)
         self.last: dict[str, Any] = {}
@@ -83,14 +92,16 @@ class Root:
 
     def _replay(self) -> None:
         notes = [note for n, note, _ in self.steps.entries() if n > self.number]
+        self.undone = notes if self.apart else []
         for note in notes:
             for id, since in note["since"].items():
                 self.inbox.join([id], since)
-            self._carry_out(note, deliver=note is notes[-1])
+            if not self.apart:
+                self._carry_out(note, deliver=note is notes[-1])
 
     def _expect(self, now: int) -> None:
         children = self.charter.children(self.id)
-        if set(self.inbox.children) - set(children):
+        if set(self.inbox.children) - set(children) and not self.undone:
             self.snapshot()  # what is kept of a child that leaves goes with it
         self.inbox.expect(children, now, self.frontier)
 
@@ -98,8 +109,17 @@ class Root:
 
     def step(self, now: int) -> bool:
         """Takes what has come; whether anything happened."""
-        if self.charter.schema is None:
+        note = self.decide(now)
+        if note is None:
             return False
+        self._carry_out(note, deliver=True)
+        self._compact()
+        return True
+
+    def decide(self, now: int) -> dict[str, Any] | None:
+        """Decides what the next step takes and how far it goes, and writes that down."""
+        if self.charter.schema is None:
+            return None
         plan, timeout = self.plan, self.charter.timeout
         found = self.inbox.next(plan)
         waits = self.inbox.behind(plan + 1, now, timeout)
@@ -107,28 +127,43 @@ class Root:
             # All that is cut by the old plan has been taken, of everyone worth waiting for.
             plan += 1
             found = self.inbox.next(plan)
-        view = self._view(found, now, timeout)
+        after = {id: Child.from_dict(c.to_dict()) for id, c in self.inbox.children.items()}
+        view = self.inbox.ahead(found, after).view(now, timeout, self.frontier)
         frontier = self.frontier if view.frontier is None else view.frontier
-        told = (plan, frontier, view.sure, list(view.missing))
-        if not found and told == tuple(self.last.get("told", ())):
-            return False
+        told = [plan, frontier, view.sure, list(view.missing)]
+        if not found and told == self.last.get("told"):
+            return None
+        sure = max(int(self.last.get("sure", EARLIEST)), view.sure)
+        heads = [self.inbox.head(id, seq) for id, seq in found]
+        newest = max([int(self.last.get("newest", EARLIEST)), *(head.newest for head in heads)])
+        reached = int(self.last.get("reach", EARLIEST))
+        # No further than where every window that holds an event is complete: events of somebody
+        # who is missing may still come after the others have ended.
+        reach = min(frontier, newest + 1 + self._longest(plan)) if newest > EARLIEST else frontier
         upto: dict[str, int] = {}
         for id, seq in found:
             upto[id] = max(upto.get(id, 0), seq)
-        note: dict[str, Any] = {
-            "step": self.number + 1, "plan": plan, "now": now, "take": upto,
-            "frontier": frontier, "sure": view.sure, "missing": list(view.missing), "told": told,
+        note = {
+            "step": self.number + 1, "plan": plan, "now": now, "take": upto, "frontier": frontier,
+            "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
+            "newest": newest, "too_late": reached - self._keep(plan), "told": told,
+            "missing": list(view.missing), "charter": self.charter.version,
             "since": {id: child.since for id, child in self.inbox.children.items()},
+            "skip": {id: c.skip for id, c in self.inbox.children.items() if c.skip is not None},
         }  # fmt: skip
-        self.steps.append(note["step"], note, b"")
-        self._carry_out(note, deliver=True)
-        self._compact()
-        return True
+        self.steps.append(self.number + 1, note, b"")
+        return note
 
-    def _view(self, found: list[tuple[str, int]], now: int, timeout: int | None) -> View:
-        """The frontier once these messages are taken."""
-        after = {id: Child.from_dict(c.to_dict()) for id, c in self.inbox.children.items()}
-        return self.inbox.ahead(found, after).view(now, timeout, self.frontier)
+    def _longest(self, plan: int) -> int:
+        windows = [w for group in self.charter.plans[plan].plan.groups for w in group.windows]
+        reach = [w.length for w in windows if isinstance(w, Periodic)]
+        return max(reach + [w.gap for w in windows if isinstance(w, Gap)], default=0)
+
+    def _keep(self, plan: int) -> int:
+        """How long before the frontier results may still be corrected."""
+        if plan not in self._keeps:
+            self._keeps[plan] = self.charter.engine(plan).keep
+        return self._keeps[plan]
 
     def _carry_out(self, note: dict[str, Any], deliver: bool) -> None:
         if self.engine is None:
@@ -139,54 +174,52 @@ class Root:
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
             engine.follow(planned.plan, planned.lineage)
-        for id, upto in note["take"].items():
-            for seq in range(self.inbox.children[id].taken + 1, upto + 1):
-                self._take(id, seq, note["plan"])
-        sure = max(int(self.last.get("sure", EARLIEST)), note["sure"])
-        if sure >= LATEST:
-            results = engine.close()
-        else:
-            reach = min(note["frontier"], self._last_useful()) if engine.newest > EARLIEST else None
-            results = engine.advance(note["frontier"] if reach is None else reach, sure)
+        for id, seq in self.taken(note):
+            self._take(id, seq, note)
+        closing = note["closing"]
+        results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
-        self.last = note | {"sure": sure, "counts": self.counts}
+        self.last = note | {"counts": self.counts}
         if deliver and len(results):
             tables = {
-                name: _marked(table, sure, note["missing"]) for name, table in results.items()
+                name: marked(table, note["sure"], note["missing"])
+                for name, table in results.items()
             }
             keys = {n: q.by for n, q in self.charter.plans[note["plan"]].queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
-    def _last_useful(self) -> int:
-        """Where every window that holds an event is complete: no need to go further than that."""
-        assert self.engine is not None
-        windows = [w for group in self.engine.plan.groups for w in group.windows]
-        reach = [w.length for w in windows if isinstance(w, Periodic)]
-        reach += [w.gap for w in windows if isinstance(w, Gap)]
-        return self.engine.newest + 1 + max(reach, default=0)
+    def taken(self, note: dict[str, Any]) -> list[tuple[str, int]]:
+        """The messages that a step takes, which was not carried out yet."""
+        return [
+            (id, seq) for id, upto in note["take"].items()
+            for seq in range(self.inbox.children[id].taken + 1, upto + 1)
+        ]  # fmt: skip
 
-    def _take(self, id: str, seq: int, plan: int) -> None:
+    def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
         assert self.engine is not None
         body = self.inbox.body(id, seq)
         head, partials = decode(body, self.charter)
-        skip = self.inbox.children[id].skip
+        skip = note["skip"].get(id)
         if skip is not None and seq <= skip[0]:
             partials = split_at(partials, skip[1])[1]
-        partials = self._in_time(upgraded(partials, head.plan, plan, self.charter))
-        self.engine.absorb(partials, head.newest)
+        partials = upgraded(partials, head.plan, note["plan"], self.charter)
+        late, rest = split_at(partials, note["too_late"])
+        # Every group has the same events, but for those that its conditions leave out.
+        held = [events_in(table) for table in late.values() if table.num_rows]
+        self.counts["late"] += max(held, default=0)
+        self.engine.absorb(rest, head.newest)
         for name in _COUNTS:
             self.counts[name] += head.counts.get(name, 0)
         self._log_bytes += len(body)
         self.inbox.take(id, head, EARLIEST)
 
-    def _in_time(self, partials: Partials) -> Partials:
-        """Without the partials that come too late for any result, which are counted."""
-        assert self.engine is not None
-        late, rest = split_at(partials, self.engine.frontier - self.engine.keep)
-        # Every group has the same events, but for those that its conditions leave out.
-        held = [events_in(id, table) for id, table in late.items() if table.num_rows]
-        self.counts["late"] += max(held, default=0)
-        return rest
+    def carried_out(self, note: dict[str, Any], counts: dict[str, int]) -> None:
+        """A step was carried out elsewhere, where the state is kept too."""
+        for id, seq in self.taken(note):
+            self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
+        self.counts = {name: counts.get(name, 0) for name in self.counts}
+        self.last = note | {"counts": self.counts}
+        self.snapshot()
 
     # -- letting go -------------------------------------------------------------------------------
 
@@ -216,7 +249,7 @@ class Root:
         self._expect(now)
 
 
-def _marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
+def marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
     """With columns that say whether all nodes are in a result, and who is not."""
     ends = table.column("window_end").cast(pa.int64()).to_numpy()
     complete = ends <= sure
