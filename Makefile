@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak bench lint format docs lock clean java servers
+.PHONY: help setup demo demo-tree test soak bench lint format docs lock clean java servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -17,7 +17,7 @@ QUICK ?=
 SEEDS = --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## only the environment (.venv), from requirements.lock
 
@@ -34,6 +34,9 @@ servers:
 
 demo: $(READY) java ## stream events through 25 mixed queries on Spark, and show what they share
 	@$(BIN)/catchment demo $(ARGS)
+
+demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and show that nothing is lost
+	@$(BIN)/catchment demo-tree $(ARGS)
 
 test: $(READY) java servers ## all tests and doctests, in random order (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)

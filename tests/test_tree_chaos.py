@@ -56,7 +56,7 @@ class Tree:
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.sources = {f"e{n}": source(n, events) for n in (1, 2, 3)}
-        self.log = (home / "log.txt").open("wb")
+        self.log = stack.enter_context((home / "log.txt").open("wb"))
         for id in PARENTS:
             (home / f"{id}.yaml").write_text(json.dumps(self.job(id)))
 

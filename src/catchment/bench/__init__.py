@@ -13,6 +13,7 @@ __all__ = ["Figure", "SUITES", "run"]
 SUITES = {
     "engine": "catchment.bench.engine",
     "spark": "catchment.bench.spark",
+    "tree": "catchment.bench.tree",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 

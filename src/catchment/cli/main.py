@@ -47,6 +47,7 @@ class Suite(StrEnum):
 
     engine = "engine"
     spark = "spark"
+    tree = "tree"
 
 
 class NodeEngine(StrEnum):
@@ -101,6 +102,25 @@ def demo(
         typer.echo(json.dumps(outcome.to_dict()))
     else:
         show.outcome(outcome)
+
+
+@app.command("demo-tree")
+def demo_tree(
+    seconds: Annotated[
+        int, typer.Option(min=6, max=90, help="How much event time to generate, in seconds.")
+    ] = 60,
+    as_json: AsJson = False,
+) -> None:
+    """Run three sites, a node in between and a root here, and kill a site on the way."""
+    from catchment.cli import demo_tree as tree
+
+    line = tree.Line()
+    outcome = tree.run(seconds, line)
+    line.end()
+    if as_json:
+        typer.echo(json.dumps(outcome.to_dict()))
+    else:
+        tree.show(outcome)
 
 
 @app.command()

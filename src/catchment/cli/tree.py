@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -39,6 +40,8 @@ def run_node(path: Path, id: str, parent: str | None, engine: str, as_json: bool
     from catchment.nodes.founding import given
     from catchment.nodes.start import process_of
 
+    # Where every thread stands, for whoever wonders why a node does not move: kill -USR1.
+    faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     process = process_of(given(load_job(path), id, parent, engine))
     for number in (signal.SIGINT, signal.SIGTERM):

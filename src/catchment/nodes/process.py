@@ -51,8 +51,7 @@ class NodeProcess:
         self._aside = Folder(str(given.home / "aside"))
         self.member = Member(
             given.id, self.disk, now(), parent=given.parent, keep=self._keep,
-            source=None if given.source is None else self._source,
-            deliver=self._deliver if given.parent is None else None, charter=given.charter,
+            charter=given.charter, **self._member_options(),
         )  # fmt: skip
         self.server: Server | None = None
         self.link: Link | None = None
@@ -62,6 +61,13 @@ class NodeProcess:
         self._failed = 0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
+
+    def _member_options(self) -> dict[str, Any]:
+        """How the member gets at events, and where results go."""
+        return {
+            "source": None if self.given.source is None else self._source,
+            "deliver": self._deliver if self.given.parent is None else None,
+        }
 
     def _source(self) -> Source:
         assert self.given.source is not None

@@ -203,7 +203,7 @@ class Bucket(StatefulProcessor):
         control = Control.from_dict(slices[0][1]["control"])
         frontier, newest = self._frontier(control, [note for _, note in slices])
         move = Step(
-            _joined([partials for partials, _ in slices]), control.plan, frontier.value,
+            joined([partials for partials, _ in slices]), control.plan, frontier.value,
             newest, control.now, control.ended, control.sure,
         )  # fmt: skip
         keeper = Keeper(self.spec, bucket, self.log)
@@ -252,7 +252,7 @@ def heartbeats(notes: list[dict[str, Any]]) -> dict[str, int]:
     return heard
 
 
-def _joined(parts: list[Partials]) -> Partials:
+def joined(parts: list[Partials]) -> Partials:
     found: dict[int, list[pa.Table]] = {}
     for partials in parts:
         for id, table in partials.items():

@@ -97,7 +97,9 @@ def read_step(folder: Folder, number: int) -> tuple[dict[str, Any], list[bytes]]
 
 
 def control_of(note: dict[str, Any]) -> Control:
-    """What the batch of a step is told."""
+    """What the batch of a step is told; a node that only merges need not be told how far."""
+    if "reach" not in note:
+        return Control(note["step"] - 1, note["plan"], note["now"], False, Frontier())
     return Control(
         note["step"] - 1, note["plan"], note["now"], bool(note["closing"]),
         Frontier(note["reach"]), note["sure"], tuple(note["missing"]),

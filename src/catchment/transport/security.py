@@ -1,18 +1,24 @@
-"""Who may connect: certificates for the line, tokens for the nodes."""
+"""Who may connect: certificates for the line, tokens for the nodes.
+
+Job files are read in processes that fork, which Flight must not be loaded in: so here it is loaded
+only when a link is made.
+"""
 
 from __future__ import annotations
 
 import hmac
 import logging
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.flight as flight
 from pydantic import Field
 
 from catchment.model.section import Section
 from catchment.transport.certificates import SecurityError, check_authority, check_pair, read
 from catchment.transport.wire import Refused
+
+if TYPE_CHECKING:
+    import pyarrow.flight as flight
 
 ADMIN = "admin"
 """The name under which the token of commands is kept; no node may have it."""
@@ -81,7 +87,9 @@ class Security(Section):
 
     def server_options(self) -> dict[str, Any]:
         """What the Flight server is made with."""
-        options: dict[str, Any] = {"middleware": {MIDDLEWARE: _Tokens()}}
+        from catchment.transport.tokens import Tokens
+
+        options: dict[str, Any] = {"middleware": {MIDDLEWARE: Tokens()}}
         if self.certificate is not None and self.key is not None:
             pair = read(self.certificate, "certificate"), read(self.key, "key")
             options["tls_certificates"] = [pair]
@@ -102,6 +110,8 @@ class Security(Section):
 
     def call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
         """What a call carries."""
+        import pyarrow.flight as flight
+
         headers: Any = []
         if self.token is not None:
             headers.append((HEADER.encode(), (SCHEME + self.token).encode()))
@@ -126,30 +136,6 @@ class Security(Section):
         if any(_same(token, shown) for token in self.tokens.values()):
             return Refused("the token shown is another's", given=name, hint=hint)
         return Refused("the token shown is not known here", given=name, hint=hint)
-
-
-class _Shown(flight.ServerMiddleware):
-    """Keeps the token that came with a call, until the call is looked at."""
-
-    def __init__(self, token: str | None) -> None:
-        self.token = token
-
-
-class _Tokens(flight.ServerMiddlewareFactory):
-    def start_call(
-        self, info: flight.CallInfo, headers: dict[str, list[str] | list[bytes]]
-    ) -> flight.ServerMiddleware | None:
-        for value in headers.get(HEADER, []):
-            text = value.decode("latin-1") if isinstance(value, bytes) else value
-            if text.startswith(SCHEME):
-                return _Shown(text.removeprefix(SCHEME))
-        return None
-
-
-def shown(context: flight.ServerCallContext) -> str | None:
-    """The token that a call came with."""
-    middleware = context.get_middleware(MIDDLEWARE)
-    return middleware.token if isinstance(middleware, _Shown) else None
 
 
 def _same(one: str, other: str) -> bool:

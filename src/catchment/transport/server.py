@@ -16,8 +16,9 @@ import pyarrow.flight as flight
 
 from catchment.errors import CatchmentError
 from catchment.transport.hangup import hang_up
-from catchment.transport.security import ADMIN, Security, shown
+from catchment.transport.security import ADMIN, Security
 from catchment.transport.stream import Stream, bytes_of
+from catchment.transport.tokens import shown
 from catchment.transport.trouble import ERRORS
 from catchment.transport.wire import (
     ASK,

@@ -90,6 +90,11 @@ class Local:
         self.frontier, self.at, self.ended = batch.frontier, {}, batch.ended
         self.finish(now, batch.number)
 
+    def refresh(self, now: int) -> None:
+        """Lets the parent know when the streams have fallen silent, or speak again."""
+        if self.flow.note and not self.ended and self._idle(now) != self._was_idle:
+            self.finish(now, self.flow.note.get("batch", -1))
+
     def finish(self, now: int, batch: int = -1) -> None:
         """Ends a step whose events are in the cutter."""
         # Before the step is written down: one that is done again writes the same again.

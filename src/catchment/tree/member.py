@@ -78,7 +78,6 @@ class Member:
         charter = self.charter
         assert charter is not None
         if self.parent is None:
-            assert self.deliver is not None
             self.machine = Root(self.id, self.disk, charter, self.deliver, now)
         elif charter.schema is None:
             self.machine = None

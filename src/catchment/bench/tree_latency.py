@@ -1,0 +1,130 @@
+"""From the last event of a window to its result at the root, by how many levels it climbs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import PrivateAttr
+
+import catchment as ct
+from catchment.bench.events import SECOND
+from catchment.bench.figure import Figure, plain
+from catchment.bench.tree_bed import LOCALHOST, free_port
+from catchment.engine.engine import now
+from catchment.errors import CatchmentError
+from catchment.nodes.founding import Given
+from catchment.nodes.process import NodeProcess
+from catchment.sinks.base import Delivery, Sink
+from catchment.tree.charter import Charter, Place
+
+GAP = 1000
+"""Microseconds between events, which is also between a window's last event and its end."""
+_SETTLED = 2
+"""Windows that do not count: what is done once is done with them."""
+
+
+class Watch(Sink):
+    """Notes when each window's results come."""
+
+    type: Literal["watch"] = "watch"
+    _seen: dict[int, int] = PrivateAttr(default_factory=dict)
+
+    def check(self) -> None:
+        return
+
+    def write(self, delivery: Delivery) -> None:
+        at = now()
+        for table in delivery.results.values():
+            ends = table.column("window_end").cast(pa.int64()).to_numpy()
+            for end in np.unique(ends).tolist():
+                self._seen.setdefault(end, at)
+
+    def close(self) -> None:
+        return
+
+    @property
+    def delays(self) -> list[float]:
+        """Milliseconds from the last event of each window to its result, in order of time."""
+        seen = sorted(self._seen.items())[_SETTLED:]
+        return [(at - (end - GAP)) / 1000 for end, at in seen]
+
+
+def figures(quick: bool = False) -> Iterator[Figure]:
+    """For a root that has a site right below it, and further down."""
+    windows = 12 if quick else 40
+    for levels in (1, 2, 3):
+        delays = climb(levels, windows)
+        yield plain(
+            f"latency of a window, {levels} link{'s' if levels > 1 else ''}", median(delays), "ms",
+            f"embedded processes, one site, an event each {GAP} us as the clock goes, avg by 10 "
+            f"keys over windows of 500 ms; from the last event to the result at the root; "
+            f"95th percentile {quantiles(delays, n=20)[-1]:.0f} ms of {len(delays)} windows",
+        )  # fmt: skip
+    yield from spark_latency(windows)
+
+
+def spark_latency(windows: int) -> Iterator[Figure]:
+    """The same of nodes on Spark: no figure as long as it is not measured."""
+    del windows
+    yield from ()
+
+
+def climb(levels: int, windows: int) -> list[float]:
+    """Runs a chain of nodes under a root in this process; the delay of each window."""
+    path = ["root", *(f"m{n}" for n in range(1, levels)), "site"]
+    ports = {id: free_port() for id in path[:-1]}
+    events = windows * 500_000 // GAP
+    watch = Watch()
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="catchment-climb-")))
+        listen = f"{LOCALHOST}:{ports['root']}"
+        given = Given(
+            "root", home / "root", None, listen, None, (watch,), _charter(path), None, "embedded"
+        )
+        root = NodeProcess(given)
+        thread = threading.Thread(target=root.run, daemon=True)
+        thread.start()
+        stack.callback(thread.join, 10)
+        stack.callback(root.stop)
+        for parent, id in pairwise(path):
+            at = f"{LOCALHOST}:{ports[id]}" if id in ports else ""
+            up = f"{LOCALHOST}:{ports[parent]}"
+            command = [sys.executable, "-m", "catchment.bench.tree_clock", id, str(home / id)]
+            child = subprocess.Popen([*command, up, at, str(events)])
+            stack.callback(_end, child)
+        thread.join(windows / 2 + 60)
+    if len(watch.delays) < windows // 2:
+        raise CatchmentError("too few windows came", given=f"{len(watch.delays)} of {windows}")
+    return watch.delays
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.terminate()
+        time.sleep(0.1)
+        child.kill()
+    child.wait(10)
+
+
+def _charter(path: list[str]) -> Charter:
+    settings = {
+        "time": "ts", "late": "drop", "keep": None, "rate": SECOND / GAP, "lateness": 0,
+        "idle": None, "ahead": None, "timeout": None,
+    }  # fmt: skip
+    places = {
+        id: Place(id, n, path[n - 1] if n else None, id == path[-1]) for n, id in enumerate(path)
+    }
+    query = ct.Query("mean", ct.avg("v"), by="k", window=ct.tumbling("500ms"))
+    return Charter("climb", 1, settings, places).with_queries([query])

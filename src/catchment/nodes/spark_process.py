@@ -1,0 +1,158 @@
+"""A node on Spark: the same talk with parent and children, the work done by a streaming query."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from catchment.engine.engine import now
+from catchment.engine.partials import Partials
+from catchment.errors import CatchmentError
+from catchment.nodes.founding import Given
+from catchment.nodes.process import BEAT, NodeProcess
+from catchment.sources.base import Source
+from catchment.spark.stepping import read_step, write_charter, write_step
+from catchment.spark.tree_node import SparkWork
+from catchment.tree.local import Batch, Local
+from catchment.tree.relay import Relay
+from catchment.tree.root import Root
+
+_FULL = 0.2
+"""Seconds between looks at whether there is room for more."""
+
+
+class SparkProcess(NodeProcess):
+    """Runs one node as a Spark application."""
+
+    def __init__(self, given: Given, beat: float = BEAT) -> None:
+        super().__init__(given, beat)
+        self.work = SparkWork(given.id, given.home)
+        self._handed = -1
+        self._at_hand: dict[str, Any] | None = None
+
+    def _member_options(self) -> dict[str, Any]:
+        # Spark reads the source and delivers the results: the member only keeps the books.
+        return {"source": None if self.given.source is None else self._unopened, "deliver": None}
+
+    def _unopened(self) -> Source:
+        assert self.given.source is not None
+        return self.given.source.model_copy()
+
+    def close(self) -> None:
+        self.work.stop()
+        super().close()
+
+    def _work(self) -> bool:
+        try:
+            # Spark is asked without the lock: it may take its time, and children must not wait.
+            failure = self.work.failure()
+            if failure is not None:
+                self._failed_query(failure)
+            charter = self.member.charter
+            known = charter is not None and charter.schema is not None
+            if self.work.query is None and known and self.member.machine is not None:
+                self._hand_down()
+                self._start()
+            with self.lock:
+                return self._go_on()
+        except CatchmentError as error:
+            self._in_trouble(error)
+            self.stopping.wait(0.5)
+            return False
+
+    def _go_on(self) -> bool:
+        machine = self.member.machine
+        if machine is None or self.work.query is None:
+            return False
+        self._hand_down()
+        if isinstance(machine, Local):
+            machine.refresh(now())
+            return False
+        return self._decide(machine)
+
+    def _hand_down(self) -> None:
+        """Gives executors the charter."""
+        charter = self.member.charter
+        assert charter is not None
+        if self._handed != charter.version:
+            write_charter(self.work.home, charter)
+            self._handed = charter.version
+
+    def _failed_query(self, failure: Exception) -> None:
+        """The query begins again where its checkpoint stands; the machine, where its disk does."""
+        with self.lock:
+            self.work.query = None
+            self._at_hand = None
+            self.member.reload(now())
+        raise CatchmentError("the work on Spark has failed", given=_brief(failure))
+
+    def _start(self) -> None:
+        machine, charter = self.member.machine, self.member.charter
+        assert charter is not None
+        if isinstance(machine, Local):
+            assert self.given.source is not None
+            self.work.read(charter, self.given.source, self._took_batch, self._keep)
+        elif isinstance(machine, Relay):
+            self.work.merge(charter, self._took_step)
+        else:
+            self.work.assemble(charter, self.given.sinks, self._took_results)
+
+    def _decide(self, machine: Relay | Root) -> bool:
+        """Writes the next step down for the query, one at a time."""
+        if self._at_hand is not None or self.member.full:
+            return False
+        folder = self.work.home.sub("steps")
+        following = f"{1 + self._done(machine):012d}"
+        if isinstance(machine, Relay) and following in folder.names():
+            self._at_hand = read_step(folder, int(following))[0]  # decided before a crash
+            return True
+        note = machine.undone.pop(0) if isinstance(machine, Root) and machine.undone else None
+        note = note or machine.decide(now())
+        if note is None:
+            return False
+        bodies = [machine.inbox.body(id, seq) for id, seq in machine.taken(note)]
+        write_step(folder, note, bodies)
+        self._at_hand = note
+        return True
+
+    @staticmethod
+    def _done(machine: Relay | Root) -> int:
+        return machine.number if isinstance(machine, Root) else machine.flow.note.get("step", 0)
+
+    # -- from the query, on its thread ------------------------------------------------------------
+
+    def _took_batch(self, batch: Batch, at: int) -> None:
+        while self.member.full and not self.stopping.is_set():
+            time.sleep(_FULL)  # a batch that waits holds the source back
+        with self.lock:
+            machine = self.member.machine
+            assert isinstance(machine, Local)
+            machine.take(batch, at)
+        self.news.set()
+
+    def _took_step(self, step: int, partials: Partials, ends: dict[tuple[str, int], int]) -> None:
+        with self.lock:
+            machine = self.member.machine
+            assert isinstance(machine, Relay)
+            if step > self._done(machine):
+                note = read_step(self.work.home.sub("steps"), step)[0]
+                machine.carried_out(note, partials, ends)
+            self._at_hand = None
+        self.news.set()
+
+    def _took_results(self, step: int, counts: dict[str, int]) -> None:
+        with self.lock:
+            machine = self.member.machine
+            assert isinstance(machine, Root)
+            if step > self._done(machine):
+                note = read_step(self.work.home.sub("steps"), step)[0]
+                machine.carried_out(note, counts)
+            self._at_hand = None
+        self.news.set()
+
+
+def _brief(failure: Exception) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    told = [line for line in lines if "Error:" in line or "Exception:" in line]
+    return (told or lines or [type(failure).__name__])[-1][:300]

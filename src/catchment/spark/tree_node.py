@@ -1,0 +1,167 @@
+"""The work of a node of a tree as a streaming query: reading, merging, or assembling."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from catchment.engine import codec
+from catchment.engine.partials import Partials
+from catchment.folder import Folder
+from catchment.sinks.base import Sink
+from catchment.sources.base import Source
+from catchment.spark.datasource import NAME, PartialsSource
+from catchment.spark.deliver import Steward
+from catchment.spark.labels import labels
+from catchment.spark.planning import Progress
+from catchment.spark.rows import OUTPUT
+from catchment.spark.session import cores_of, session, ship, streaming
+from catchment.spark.spec import Control, Spec
+from catchment.spark.state import Bucket, heartbeats, joined
+from catchment.spark.stepping import Steps
+from catchment.tree.charter import Charter
+from catchment.tree.local import PARTITIONS, Batch
+
+Aside = Callable[[int, str, pa.Table], None]
+
+
+class SparkWork:
+    """A node's streaming query, and the folder that it shares with its executors."""
+
+    def __init__(self, id: str, home: Path) -> None:
+        self.id = id
+        self.checkpoint = str((home / "spark").absolute())
+        self.home = Folder(self.checkpoint).sub("catchment")
+        self.spark: SparkSession | None = None
+        self.query: StreamingQuery | None = None
+        self.spec: Spec | None = None
+
+    def _session(self) -> SparkSession:
+        if self.spark is None:
+            self.spark = session()
+            ship(self.spark)
+            for key, value in streaming().items():
+                self.spark.conf.set(key, value)
+        return self.spark
+
+    def _spec(self, charter: Charter, source: Source, sinks: tuple[Sink, ...], keyed: bool) -> Spec:
+        spark, settings = self._session(), charter.settings
+        held = self.home.read("buckets.json")
+        buckets = json.loads(held) if held else (cores_of(spark) if keyed else 1)
+        self.home.write("buckets.json", json.dumps(buckets).encode())
+        assert charter.schema is not None
+        local = not isinstance(source, Steps)
+        return Spec(
+            job=f"{charter.job}-{self.id}", home=self.home, source=source, sinks=sinks,
+            schema=charter.schema, time=settings["time"], late=settings["late"],
+            keep=settings["keep"], lateness=settings["lateness"] if local else 0,
+            idle=settings["idle"] if local else None, ahead=settings["ahead"] if local else None,
+            buckets=buckets, labels=labels(buckets), parallel=cores_of(spark),
+            rate=settings["rate"], tree=True, node=charter.places[self.id].number * PARTITIONS,
+        )  # fmt: skip
+
+    def _start(self, each: Callable[[DataFrame, int], None], stateful: bool) -> None:
+        spark, spec = self._session(), self.spec
+        assert spec is not None
+        text = spec.to_text()
+        spark.dataSource.register(PartialsSource)
+        rows = spark.readStream.format(NAME).option("spec", text).load()
+        spark.conf.set("spark.sql.shuffle.partitions", str(spec.buckets))
+        if stateful:
+            rows = rows.groupBy("bucket").transformWithState(
+                Bucket(text), OUTPUT, outputMode="Update", timeMode="None"
+            )
+        writer = rows.writeStream.foreachBatch(each).outputMode("update" if stateful else "append")
+        writer = writer.option("checkpointLocation", f"{self.checkpoint}/checkpoint")
+        self.query = writer.queryName(spec.job).trigger(processingTime="0 seconds").start()
+
+    def read(
+        self, charter: Charter, source: Source, took: Callable[[Batch, int], None], aside: Aside
+    ) -> None:
+        """Reads and slices a source, batch by batch."""
+        spec = self.spec = self._spec(charter, source, (), keyed=False)
+
+        def each(rows: DataFrame, _: int) -> None:
+            partials, notes = _collected(rows, lambda n, kind, table: aside(n, kind, table))
+            if not notes:
+                return
+            control = Control.from_dict(notes[0]["control"])
+            heard = heartbeats(notes)
+            frontier = control.frontier.after(heard, control.now, spec.lateness, spec.idle)
+            counts = _summed([note["counts"] for note in notes if "counts" in note])
+            batch = Batch(control.batch, control.plan, partials, frontier, counts, control.ended)
+            took(batch, control.now)
+            Progress(control.batch, frontier, {}, control.ended, control.plan, control.now).save(
+                spec
+            )
+
+        self._start(each, stateful=False)
+
+    def merge(
+        self, charter: Charter, took: Callable[[int, Partials, dict[tuple[str, int], int]], None]
+    ) -> None:
+        """Decodes and merges the messages of each step."""
+        self.spec = self._spec(charter, Steps(home=self.home.uri), (), keyed=False)
+
+        def each(rows: DataFrame, _: int) -> None:
+            partials, notes = _collected(rows, None)
+            if notes:
+                ends = {(id, seq): end for note in notes for id, seq, end in note["ends"]}
+                took(1 + notes[0]["control"]["batch"], partials, ends)
+
+        self._start(each, stateful=False)
+
+    def assemble(
+        self, charter: Charter, sinks: tuple[Sink, ...], took: Callable[[int, dict[str, int]], None]
+    ) -> None:
+        """Carries out each step of the root, its state in Spark's state store."""
+        keyed = any(group.by for group in charter.plans[charter.plan].plan.groups)
+        self.spec = self._spec(charter, Steps(home=self.home.uri), sinks, keyed)
+        steward = Steward(self.spec, lambda progress, _: took(progress.batch + 1, progress.counts))
+        self._start(steward, stateful=True)
+
+    def failure(self) -> Exception | None:
+        """Why the query has ended, if it has."""
+        return None if self.query is None else self.query.exception()
+
+    def stop(self) -> None:
+        """Ends the query; a batch at hand is done again by the next."""
+        with contextlib.suppress(Exception):  # it may have ended, or the JVM with it
+            if self.query is not None:
+                self.query.stop()
+        with contextlib.suppress(Exception):
+            if self.spark is not None:
+                self.spark.stop()
+        self.query = self.spark = None
+
+
+def _collected(rows: DataFrame, aside: Aside | None) -> tuple[Partials, list[dict[str, Any]]]:
+    """The partials of a batch in the order of its splits, their notes, and rows set aside."""
+    found: list[tuple[Partials, dict[str, Any]]] = []
+    others: list[tuple[str, pa.Table]] = []
+    for row in rows.collect():
+        meta, tables = codec.unpack(bytes(row.body))
+        if "kind" in meta:
+            others.append((meta["kind"], tables["rows"]))
+        else:
+            found.append(({int(id): table for id, table in tables.items()}, meta))
+    found.sort(key=lambda part: part[1]["number"])
+    notes = [note for _, note in found]
+    if aside is not None and notes:
+        for kind in dict.fromkeys(kind for kind, _ in others):
+            same = [table for other, table in others if other == kind]
+            whole = pa.concat_tables(same, promote_options="permissive")
+            aside(int(notes[0]["control"]["batch"]), kind, whole)
+    return joined([partials for partials, _ in found]), notes
+
+
+def _summed(counts: list[dict[str, int]]) -> dict[str, int]:
+    names = ("events", "late", "bad", "updates")
+    return {name: sum(count.get(name, 0) for count in counts) for name in names}

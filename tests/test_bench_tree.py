@@ -1,0 +1,161 @@
+"""The suite of trees: its baselines are right, its machines do the work, its figures add up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import catchment as ct
+from catchment import bench
+from catchment.bench import tree_capacity, tree_central, tree_disco, tree_latency, tree_wire
+from catchment.bench.events import SECOND, workload
+from catchment.bench.tree_bed import Bed, Layout, Traffic, stream, windows
+from catchment.bench.tree_clock import Clock
+from catchment.bench.tree_machines import by_key, charter, local, messages
+from catchment.errors import CatchmentError
+from catchment.generator import Generator
+from catchment.job import load_job
+from catchment.testing.compare import assert_same, rows_of
+from catchment.tree.message import decode
+
+
+@pytest.fixture
+def line() -> Iterator[tree_central.Line]:
+    made = tree_central.Line()
+    yield made
+    made.close()
+
+
+def test_it_is_a_suite() -> None:
+    assert bench.SUITES["tree"] == "catchment.bench.tree"
+
+
+def test_what_central_sends_can_be_read_again() -> None:
+    batch = Generator(seed=1, keys=3, rate=1000).table(500).select([*tree_central.NEEDED])
+    (whole,) = batch.combine_chunks().to_batches()
+    body = tree_central.encoded(whole)[12:]
+    size = int.from_bytes(body[:4], "big")
+    rest = pa.Codec("zstd").decompress(body[4:], decompressed_size=size, asbytes=True)
+    assert pa.ipc.read_record_batch(pa.py_buffer(rest), whole.schema) == whole
+
+
+def test_a_line_counts_both_ways(line: tree_central.Line) -> None:
+    body = bytes(10_000)
+    cost = line.cost([body, body])
+    assert cost.up > 2 * len(body) and 0 < cost.down < 1000
+    assert line.collector.messages == 2
+    beats = line.cost([], beats=3)
+    assert line.collector.beats == 3 and 0 < beats.both < 3 * 1000
+
+
+def test_central_is_counted_by_event() -> None:
+    found = tree_central.central(Generator(keys=3, rate=1000, string_keys=False), 20_000)
+    assert found.events == 20_000 and 1 < found.per_event < 3 * 8
+    assert "20,000" in found.detail
+
+
+def test_a_local_machine_reads_all_and_passes_up_every_slice() -> None:
+    load = workload(400, 100, batch=100, keys=3)
+    queries = by_key(1)
+    ruled = charter({"root": None, "e1": "root"}, queries, load.steps[0].table.schema)
+    engine = ruled.engine(ruled.plan)
+    events = 0
+    for body in messages(local(load, queries)):
+        head, partials = decode(body, ruled)
+        engine.absorb(partials, head.newest)
+        events += head.counts.get("events", 0)
+    alone = ct.Engine(queries)
+    for step in load.steps:
+        alone.push(step.table)
+    assert events == load.events
+    assert_same(rows_of(alone.close()["q0"]), engine.close()["q0"], "q0", keys=("k",))
+
+
+@pytest.mark.parametrize("windows", [1, 20])
+def test_the_root_takes_every_partial(windows: int) -> None:
+    ruled = tree_capacity.ruling(windows, children=3)
+    root = tree_capacity.Absorbing(ruled, tree_capacity.climbing(ruled, keys=7, slices=20))
+    root()
+    # Windows of n seconds that end by the 20th, by key.
+    wanted = sum(20 // (1 + number % 10) for number in range(windows)) * 7
+    assert root.rows == wanted
+    machine = root.root.machine
+    assert machine is not None and machine.counts["events"] == 3 * 20 * 2 * 7  # type: ignore[union-attr]
+
+
+def test_what_sites_do_together_is_said_to_be_computed() -> None:
+    figures = {figure.name: figure for figure in tree_capacity.on_paper(1, 1)}
+    one, eight = (figures[f"events of {n}, on paper"] for n in ("1 local node", "8 local nodes"))
+    assert one.value <= eight.value <= 8 * one.value * 1.001
+    assert "not measured but computed" in eight.detail
+
+
+def test_disco_sends_each_window_and_key() -> None:
+    found = list(tree_disco.figures({1: 100.0, 1000: 100.0}))
+    assert [figure.ok for figure in found] == [None] * 4
+    merged = [figure.value for figure in found if "merges" in figure.name]
+    assert merged[0] == 1 and merged[1] == pytest.approx(292.9, abs=0.1)
+    sizes = [figure.value for figure in found if "bytes" in figure.name]
+    assert sizes[1] / sizes[0] == pytest.approx(292.9, abs=0.1)
+
+
+def test_ratios_of_slopes() -> None:
+    one, many = tree_wire.Slope(100.0, 2000.0, 10), tree_wire.Slope(104.0, 9000.0, 10)
+    within, once = tree_wire.many_windows(one, many)
+    assert within.value == pytest.approx(1.04) and within.ok
+    assert once.value == 9000.0
+    keys = {10: one, 100: tree_wire.Slope(1000.0, 0, 10), 1000: tree_wire.Slope(10_000.0, 0, 10)}
+    *_, growth = tree_wire.many_keys(keys)
+    assert growth.value == pytest.approx(1.0)
+
+
+def test_a_clock_gives_events_as_they_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5 * SECOND
+    monkeypatch.setattr("catchment.bench.tree_clock.now", lambda: now)
+    clock = Clock(events=3000, gap=1000)
+    start = clock.start()
+    assert clock.latest(start) == start
+    now += SECOND
+    later = clock.latest(start)
+    (split,) = clock.splits(start, later, 1)
+    (piece,) = clock.read(split, ["ts"], None)
+    times = piece.events["ts"].cast(pa.int64()).to_pylist()
+    assert times == list(range(5 * SECOND + 1000, 6 * SECOND + 1000, 1000))
+    now += 5 * SECOND
+    assert clock.ended(clock.latest(later)) and not clock.ended(later)
+
+
+def test_a_watch_takes_the_first_word_on_each_window() -> None:
+    watch = tree_latency.Watch()
+    watch._seen = {end * SECOND: end * SECOND + 9000 for end in range(1, 5)}
+    assert watch.delays == [10.0, 10.0]
+
+
+def test_spark_nodes_have_no_figure_until_it_is_measured() -> None:
+    assert [*tree_latency.spark_latency(1)] == []
+
+
+def test_a_bed_is_a_job_and_cleans_up() -> None:
+    sources = {"e1": stream(1, 2, 100, keys=2, pace=50.0)}
+    parents = {"root": None, "mid": "root", "e1": "mid"}
+    with Bed(Layout(parents, sources, windows(3))) as bed:
+        job = load_job(json.loads(bed.job.read_text()))
+        assert [node.id for node in job.nodes] == ["root", "mid", "e1"]
+        assert [query.name for query in job.build()] == ["q0", "q1", "q2"]
+        assert bed.traffic() == {"mid": Traffic(0, 0), "e1": Traffic(0, 0)}
+        links = bed.run(60)
+        assert all(link.up and link.down for link in links.values())
+        home = bed.home
+    assert not home.exists()
+    assert all(process.poll() is not None for process in bed.processes.values())
+
+
+def test_a_node_that_fails_is_named() -> None:
+    layout = Layout({"root": None, "e1": "root"}, {"e1": stream(1, 1, 10)}, windows(1))
+    with Bed(layout) as bed:
+        bed.job.write_text("no job")
+        with pytest.raises(CatchmentError, match="a node has ended"):
+            bed.run(60)
