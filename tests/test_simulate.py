@@ -2,55 +2,103 @@
 
 from __future__ import annotations
 
+import os
 import random
+from typing import Any
 
 import pytest
 
+import catchment as ct
 from catchment.simulate import Faults, World
-from trees import batches, charter, check
+from trees import QUERIES, batches, charter, check
 
-DEEP = {"root": None, "m1": "root", "m2": "root", "a": "m1", "b": "m1", "c": "m2", "d": "root"}
-
-
-def test_a_tree_without_faults() -> None:
-    made = charter(DEEP)
-    events = {id: batches(n) for n, id in enumerate("abcd")}
-    world = World(made, events, until=0)
-    world.run()
-    assert world.done
-    check(world.deliveries, events)
+DEEP: dict[str, str | None] = {
+    "root": None, "m1": "root", "m2": "root", "a": "m1", "b": "m1", "c": "m2", "d": "root",
+}  # fmt: skip
+FEW = [QUERIES[0], QUERIES[3], QUERIES[5]]
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
+HOUR = 3600 * 10**6
 
 
-@pytest.mark.parametrize("seed", range(int(__import__("os").environ.get("N0","0")),int(__import__("os").environ.get("N1","40"))))
-def test_faults_of_every_kind(seed: int) -> None:
-    dice = random.Random(seed)
+def shape(dice: random.Random, leaves: int) -> dict[str, str | None]:
+    """A random tree."""
     parents: dict[str, str | None] = {"root": None}
     inner = ["root"]
     for n in range(dice.randint(0, 3)):
         parents[f"m{n}"] = dice.choice(inner)
         inner.append(f"m{n}")
-    leaves = [f"l{n}" for n in range(dice.randint(1, 5))]
-    for id in leaves:
+    used = {"root"}
+    for n in range(leaves):
+        id = f"l{n}"
         parents[id] = dice.choice(inner)
-    used = {*leaves, "root"}
-    for leaf in leaves:
-        id = leaf
         while (above := parents[id]) is not None:
-            used.add(above)
+            used |= {id, above}
             id = above
-    parents = {id: p for id, p in parents.items() if id in used}
-    late = dice.choice(["drop", "update"])
-    settings = (
-        {"late": late, "keep": 3600 * 10**6, "timeout": 2 * 10**6} if late == "update" else {}
-    )
-    made = charter(parents, **settings)
-    events = {id: batches(seed * 100 + n, 80) for n, id in enumerate(parents) if id in leaves}
-    faults = Faults(
+    return {id: parent for id, parent in parents.items() if id in used}
+
+
+def events_of(parents: dict[str, str | None], seed: int, count: int, spread: int = 20) -> Any:
+    leaves = [id for id in parents if id.startswith("l")]
+    return {id: batches(seed * 100 + n, count, spread) for n, id in enumerate(leaves)}
+
+
+def faults(dice: random.Random) -> Faults:
+    return Faults(
         delay=dice.choice([0.001, 0.05, 0.4]), lost=dice.choice([0, 0.1]),
         twice=dice.choice([0, 0.1]), crash=dice.choice([0, 0.1, 0.3]), cut=dice.choice([0, 0.2]),
         full=dice.choice([0, 0.1]), skew=dice.choice([0, 5000]),
     )  # fmt: skip
-    world = World(made, events, seed, faults, until=20)
+
+
+def ended(world: World, seed: int) -> None:
     world.run()
     assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
+
+
+def test_a_tree_without_faults() -> None:
+    events = {id: batches(n) for n, id in enumerate("abcd")}
+    world = World(charter(DEEP), events, until=0)
+    ended(world, 0)
     check(world.deliveries, events)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_faults_of_every_kind(seed: int) -> None:
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 5))
+    late = dice.choice(["drop", "update"])
+    settings = {"late": late, "keep": HOUR, "timeout": 2 * 10**6} if late == "update" else {}
+    events = events_of(parents, seed, 80)
+    world = World(charter(parents, **settings), events, seed, faults(dice), until=20)
+    ended(world, seed)
+    check(world.deliveries, events)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_thousands_of_schedules(part: int) -> None:
+    total = 0
+    for seed in range(part, SCHEDULES, 8):
+        dice = random.Random(seed)
+        parents = shape(dice, dice.randint(1, 3))
+        late = dice.choice(["drop", "update"])
+        settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
+        events = events_of(parents, seed, 12, 4)
+        query = [dice.choice(FEW)]
+        world = World(charter(parents, query, **settings), events, seed, faults(dice), until=3)
+        ended(world, seed)
+        check(world.deliveries, events, query)
+        total += world.faulted
+    assert total
+
+
+def test_a_thousand_nodes_in_three_levels() -> None:
+    parents: dict[str, str | None] = {"root": None}
+    parents |= {f"m{n}": "root" for n in range(30)}
+    parents |= {f"l{n}": f"m{n % 30}" for n in range(969)}
+    query = [ct.Query("avg", ct.avg("v"), ct.count(), by="k", window=ct.tumbling("2s"))]
+    events = events_of(parents, 7, 5, 8)
+    trouble = Faults(lost=0.02, twice=0.02, crash=0.01, cut=0.01)
+    world = World(charter(parents, query), events, 7, trouble, until=5)
+    ended(world, 7)
+    assert world.faulted > 100
+    check(world.deliveries, events, query)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ Checkpoint = Annotated[
 ]
 JobOf = Annotated[
     Path | None,
-    typer.Option("--job", help="A job file, for its checkpoint.", metavar="JOB.YAML"),
+    typer.Option("--job", help="A job file, for its checkpoint or its tree.", metavar="JOB.YAML"),
+]
+RootAt = Annotated[
+    str | None, typer.Option("--root", help="The address of a tree's root.", metavar="HOST:PORT")
 ]
 
 
@@ -31,12 +35,20 @@ JobOf = Annotated[
 def listed(
     checkpoint: Checkpoint = None,
     job: JobOf = None,
+    root: RootAt = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """List the queries, and the files that were rejected, with the reason."""
     from catchment.cli import show
+    from catchment.model.query import Query
 
-    found, rejected = _held(home_of(checkpoint, job))
+    if _in_tree(job, root):
+        held = ask("queries", {}, root, job)["queries"]
+        named = [Query.from_dict(query) for query in held]
+        found = [{"name": q.name, "text": text(q), "file": "tree"} for q in named]
+        rejected: dict[str, str] = {}
+    else:
+        found, rejected = _held(home_of(checkpoint, job))
     if as_json:
         typer.echo(json.dumps({"queries": found, "rejected": rejected}))
     else:
@@ -53,13 +65,18 @@ def add(
     name: Annotated[str | None, typer.Option(help="The name of the SQL query.")] = None,
     checkpoint: Checkpoint = None,
     job: JobOf = None,
+    root: RootAt = None,
 ) -> None:
     """Add queries; the job takes them up with its next batch."""
     from catchment.spark.queries import QueryFolder
 
+    asked = _asked(file, sql, name)
+    if _in_tree(job, root):
+        done = ask("add query", {"queries": [query.to_dict() for query in asked]}, root, job)
+        typer.echo("\n".join(f"added {added}" for added in done["added"]))
+        return
     home = home_of(checkpoint, job)
     folder = QueryFolder(home)
-    asked = _asked(file, sql, name)
     _fit(home, asked)
     known = folder.read()[0]
     for query in asked:
@@ -75,14 +92,26 @@ def remove(
     names: Annotated[list[str], typer.Argument(help="The queries' names.", metavar="NAME...")],
     checkpoint: Checkpoint = None,
     job: JobOf = None,
+    root: RootAt = None,
 ) -> None:
     """Remove queries; their open windows give no results any more."""
     from catchment.spark.queries import QueryFolder
 
+    if _in_tree(job, root):
+        ask("remove query", {"names": names}, root, job)
+        typer.echo("\n".join(f"removed {name}" for name in names))
+        return
     folder = QueryFolder(home_of(checkpoint, job))
     for name in names:
         folder.remove(name)
         typer.echo(f"removed {name}")
+
+
+def _in_tree(job: Path | None, root: str | None) -> bool:
+    """Whether a tree's root is to be asked, and not a job's folder."""
+    from catchment.job import load_job
+
+    return root is not None or (job is not None and bool(load_job(job).nodes))
 
 
 def home_of(checkpoint: Path | None, job: Path | None) -> Folder:

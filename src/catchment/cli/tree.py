@@ -121,7 +121,7 @@ def _watch(job: Job, started: dict[str, subprocess.Popen[bytes]], quiet: bool) -
 
 def _line(job: Job) -> None:
     try:
-        found = _ask("status", {}, None, None, job)
+        found = ask("status", {}, None, None, job)
     except CatchmentError:
         return
     counts = found.get("counts", {})
@@ -144,12 +144,12 @@ def root_of(job: Job) -> str:
     raise JobError("the job file names no root that listens", hint="say --root host:port")
 
 
-def _ask(
+def ask(
     what: str, body: dict[str, Any], root: str | None, path: Path | None, job: Job | None = None
 ) -> dict[str, Any]:
     """Asks the root, found by its address or by a job file."""
     from catchment.job import load_job
-    from catchment.transport import ask
+    from catchment.transport import ask as put
 
     if job is None and path is not None:
         job = load_job(path)
@@ -158,7 +158,7 @@ def _ask(
             "which tree? nothing is given", hint="say --job JOB.YAML or --root host:port"
         )
     address = root or root_of(job)  # type: ignore[arg-type]
-    return ask(address, what, body, _admin(job))
+    return put(address, what, body, _admin(job))
 
 
 def _admin(job: Job | None) -> Security | None:
@@ -174,7 +174,7 @@ def _admin(job: Job | None) -> Security | None:
 
 def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     """Prints how the tree stands."""
-    found = _ask("status", {}, root, job)
+    found = ask("status", {}, root, job)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -202,7 +202,7 @@ def _when(value: Any) -> str:
 @nodes.command("ls")
 def list_nodes(job: JobOf = None, root: RootAt = None, as_json: AsJson = False) -> None:
     """List the nodes of the tree."""
-    found = _ask("status", {}, root, job)["places"]
+    found = ask("status", {}, root, job)["places"]
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -222,7 +222,7 @@ def add_node(
     root: RootAt = None,
 ) -> None:
     """Let a node join; start it with: catchment node ID JOB.YAML --parent host:port."""
-    _ask("add node", {"id": id, "parent": parent, "listen": listen}, root, job)
+    ask("add node", {"id": id, "parent": parent, "listen": listen}, root, job)
     typer.echo(f"added {id} under {parent}")
 
 
@@ -233,5 +233,5 @@ def remove_node(
     root: RootAt = None,
 ) -> None:
     """Let a node go: what it has sent counts, and nobody waits for it any more."""
-    _ask("remove node", {"id": id}, root, job)
+    ask("remove node", {"id": id}, root, job)
     typer.echo(f"removed {id}")

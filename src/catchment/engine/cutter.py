@@ -117,14 +117,15 @@ class Cutter(Engine):
     def release(self, frontier: int, seq: int = 0) -> Partials:
         """The partials of slices that end by the frontier: nobody expects more of them.
 
-        The rest is held back, so that what comes for the same slice later can join it.
+        The rest is held back, so that what comes for the same slice later can join it. But a
+        session may end anywhere in a slice: no event before the frontier may be held back from it.
         """
         made: Partials = {}
         for id, state in self.states.items():
             if state.group.distinct_on:
                 continue
             rows = concat_rows(self._rows.pop(id, []), state.operators)
-            ripe = rows.end <= frontier
+            ripe = rows.start < frontier if state.sessions else rows.end <= frontier
             waiting, rest = _split(state.waiting, frontier)
             keys = dict(self._shapes[id].key_types)
             made[id] = partials.take(state, rows.where(ripe), waiting, keys, self.node, seq)
