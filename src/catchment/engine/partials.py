@@ -134,6 +134,9 @@ def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
     rest: Partials = {}
     for id, table in partials.items():
         ended = ends_of(table) <= time
+        if not ended.any():
+            rest[id] = table
+            continue
         past[id], rest[id] = table.filter(pa.array(ended)), table.filter(pa.array(~ended))
     return past, rest
 

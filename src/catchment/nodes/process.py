@@ -135,6 +135,10 @@ class NodeProcess:
     @property
     def done(self) -> bool:
         """Whether nothing can come any more, and all is passed on."""
+        with self.lock:  # a step at hand may be half done
+            return self._done()
+
+    def _done(self) -> bool:
         machine = self.member.machine
         if isinstance(machine, Root):
             return bool(machine.last.get("sure", 0) >= LATEST)

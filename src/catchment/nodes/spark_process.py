@@ -102,7 +102,7 @@ class SparkProcess(NodeProcess):
         if self._at_hand is not None or self.member.full:
             return False
         folder = self.work.home.sub("steps")
-        following = f"{1 + self._done(machine):012d}"
+        following = f"{1 + self._last_step(machine):012d}"
         if isinstance(machine, Relay) and following in folder.names():
             self._at_hand = read_step(folder, int(following))[0]  # decided before a crash
             return True
@@ -116,7 +116,7 @@ class SparkProcess(NodeProcess):
         return True
 
     @staticmethod
-    def _done(machine: Relay | Root) -> int:
+    def _last_step(machine: Relay | Root) -> int:
         return machine.number if isinstance(machine, Root) else machine.flow.note.get("step", 0)
 
     # -- from the query, on its thread ------------------------------------------------------------
@@ -134,7 +134,7 @@ class SparkProcess(NodeProcess):
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Relay)
-            if step > self._done(machine):
+            if step > self._last_step(machine):
                 note = read_step(self.work.home.sub("steps"), step)[0]
                 machine.carried_out(note, partials, ends)
             self._at_hand = None
@@ -144,7 +144,7 @@ class SparkProcess(NodeProcess):
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Root)
-            if step > self._done(machine):
+            if step > self._last_step(machine):
                 note = read_step(self.work.home.sub("steps"), step)[0]
                 machine.carried_out(note, counts)
             self._at_hand = None

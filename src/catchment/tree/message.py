@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from catchment.engine.partials import EVENTS, NODE, SEQ, Partials
 from catchment.errors import DataError
+from catchment.tree import columns
 from catchment.tree.charter import Charter
 
-_HEAD = struct.Struct(">4sIII")
+_HEAD = struct.Struct(">4sI")
+_SIZES = struct.Struct(">III")
 _MAGIC = b"CTM1"
 
 
@@ -64,49 +66,49 @@ def encode(head: Head, partials: Partials, charter: Charter) -> bytes:
         body = _serialized(table, id, charter, head.plan)
         sizes.append([id, table.num_rows, len(body)])
         parts.append(body)
-    index = json.dumps(sizes, separators=(",", ":")).encode() if sizes else b""
     text = head.to_bytes()
-    rest = text + index + b"".join(parts)
-    packed = pa.Codec("zstd").compress(rest, asbytes=True)
-    whole = struct.pack(">I", len(rest)) + packed
-    return _HEAD.pack(_MAGIC, zlib.crc32(whole), len(text), len(index)) + whole
+    index = json.dumps(sizes, separators=(",", ":")).encode() if sizes else b""
+    rest = index + b"".join(parts)
+    packed = pa.Codec("zstd").compress(rest, asbytes=True) if rest else b""
+    whole = struct.pack(">III", len(text), len(index), len(rest)) + text + packed
+    return _HEAD.pack(_MAGIC, zlib.crc32(whole)) + whole
 
 
 def head_of(data: bytes) -> Head:
     """The head of a message."""
-    rest, size, _ = _opened(data)
-    return Head.from_bytes(rest[:size])
+    return _opened(data)[0]
 
 
 def decode(data: bytes, charter: Charter) -> tuple[Head, Partials]:
     """The inverse of `encode`; refuses bytes that are not whole."""
-    rest, size, index = _opened(data)
-    head = Head.from_bytes(rest[:size])
+    head, index, length, packed = _opened(data)
     partials: Partials = {}
-    at = size + index
-    for id, rows, length in json.loads(rest[size:at]) if index else []:
-        body = pa.py_buffer(rest[at : at + length])
-        partials[id] = _table(body, rows, id, charter, head)
-        at += length
+    if not length:
+        return head, partials
+    rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
+    at = index
+    for id, rows, size in json.loads(rest[:at]):
+        partials[id] = _table(rest[at : at + size], rows, id, charter, head)
+        at += size
     return head, partials
 
 
-def _opened(data: bytes) -> tuple[bytes, int, int]:
-    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
+    """The head, the lengths of index and rest, and the rest as it is packed."""
+    if len(data) < _HEAD.size + _SIZES.size or not data.startswith(_MAGIC):
         raise DataError(
             "these bytes are not a message", given=f"{len(data)} bytes",
             hint="the peer is not a node of a tree, or speaks another version",
         )  # fmt: skip
-    _, checksum, size, index = _HEAD.unpack_from(data)
-    whole = data[_HEAD.size :]
-    if zlib.crc32(whole) != checksum:
+    _, checksum = _HEAD.unpack_from(data)
+    if zlib.crc32(memoryview(data)[_HEAD.size :]) != checksum:
         raise DataError(
             "a message is damaged or cut short", given=f"{len(data)} bytes",
             hint="it will be sent again",
         )  # fmt: skip
-    (length,) = struct.unpack_from(">I", whole)
-    rest = pa.Codec("zstd").decompress(whole[4:], decompressed_size=length, asbytes=True)
-    return rest, size, index
+    text, index, length = _SIZES.unpack_from(data, _HEAD.size)
+    at = _HEAD.size + _SIZES.size
+    return Head.from_bytes(data[at : at + text]), index, length, data[at + text :]
 
 
 def _serialized(table: pa.Table, id: int, charter: Charter, plan: int) -> bytes:
@@ -116,19 +118,17 @@ def _serialized(table: pa.Table, id: int, charter: Charter, plan: int) -> bytes:
             writer.write_table(table)
         return bytes(sink.getvalue().to_pybytes())
     schema = charter.wire(plan)[id]
-    lean = table.select(schema.names).cast(schema).combine_chunks()
-    return bytes(lean.to_batches()[0].serialize().to_pybytes())
+    return columns.pack(table.select(schema.names).cast(schema).combine_chunks())
 
 
-def _table(body: pa.Buffer, rows: int, id: int, charter: Charter, head: Head) -> pa.Table:
+def _table(body: bytes, rows: int, id: int, charter: Charter, head: Head) -> pa.Table:
     if id == EVENTS:
         return pa.ipc.open_stream(body).read_all()
     schema = charter.wire(head.plan)[id]
-    batch = pa.ipc.read_record_batch(body, schema)
-    if batch.num_rows != rows:
+    table = columns.unpack(body, schema)
+    if table.num_rows != rows:
         raise DataError("a message does not fit the plan", given=head.node, hint="restart it")
     number = charter.places[head.node].number if head.node in charter.places else 0
-    table = pa.Table.from_batches([batch])
     stamps: list[tuple[str, Any]] = [(NODE, number), (SEQ, head.seq)]
     for place, (name, value) in enumerate(stamps):
         table = table.add_column(place, name, pa.repeat(pa.scalar(value, pa.int64()), rows))

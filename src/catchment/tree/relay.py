@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from catchment.engine.partials import Partials, ends_of, split_at
@@ -45,7 +46,7 @@ class Relay:
             # All that is cut by the old plan has been taken, of everyone worth waiting for.
             plan += 1
             found = self.inbox.next(plan)
-        after = {id: Child.from_dict(c.to_dict()) for id, c in self.inbox.children.items()}
+        after = {id: copy.copy(child) for id, child in self.inbox.children.items()}
         view = self.inbox.ahead(found, after).view(now, timeout, flow.frontier)
         told = [plan, view.frontier, view.sure, list(view.missing)]
         if not found and told == flow.note.get("decided"):

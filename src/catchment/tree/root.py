@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catchment.engine.engine import Engine
 from catchment.engine.partials import events_in, split_at
@@ -127,7 +129,7 @@ class Root:
             # All that is cut by the old plan has been taken, of everyone worth waiting for.
             plan += 1
             found = self.inbox.next(plan)
-        after = {id: Child.from_dict(c.to_dict()) for id, c in self.inbox.children.items()}
+        after = {id: copy.copy(child) for id, child in self.inbox.children.items()}
         view = self.inbox.ahead(found, after).view(now, timeout, self.frontier)
         frontier = self.frontier if view.frontier is None else view.frontier
         told = [plan, frontier, view.sure, list(view.missing)]
@@ -252,7 +254,8 @@ class Root:
 def marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
     """With columns that say whether all nodes are in a result, and who is not."""
     ends = table.column("window_end").cast(pa.int64()).to_numpy()
-    complete = ends <= sure
-    names = [None if whole else ", ".join(missing) for whole in complete.tolist()]
-    table = table.append_column("complete", pa.array(complete))
-    return table.append_column("missing", pa.array(names, pa.string()))
+    complete = pa.array(ends <= sure)
+    names: pa.Array[Any] = pa.nulls(len(ends), pa.string())
+    if complete.false_count:
+        names = pc.if_else(complete, names, pa.scalar(", ".join(missing)))
+    return table.append_column("complete", complete).append_column("missing", names)

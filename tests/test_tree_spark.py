@@ -1,0 +1,72 @@
+"""A tree whose nodes are Spark applications and plain processes: the same results as one engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+import yaml
+
+import catchment as ct
+from catchment.sources.generated import Generated
+from catchment.testing.compare import assert_same, rows_of
+from trees import free_port
+
+EVENTS = 60_000
+QUERIES = [
+    {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},
+    {"name": "lots", "select": ["sum(seq)"], "window": "count_tumbling(1000)"},
+    {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
+    {"name": "mid", "select": ["median(v)"], "window": "sliding(4s, 2s)"},
+]
+
+
+def source(seed: int) -> dict[str, Any]:
+    return {
+        "type": "generator", "seed": seed, "rate": 10_000, "keys": 5, "events": EVENTS,
+        "per_batch": 10_000, "gaps": ["1s", "2s"],
+    }  # fmt: skip
+
+
+def job(home: Path, on_spark: set[str]) -> Path:
+    root, mid = free_port(), free_port()
+    nodes: list[dict[str, Any]] = [
+        {"id": "root", "listen": f"127.0.0.1:{root}"},
+        {"id": "mid", "parent": "root", "listen": f"127.0.0.1:{mid}"},
+        {"id": "e1", "parent": "mid", "source": source(1)},
+        {"id": "e2", "parent": "mid", "source": source(2)},
+        {"id": "e3", "parent": "root", "source": source(3)},
+    ]
+    for node in nodes:
+        node["engine"] = "spark" if node["id"] in on_spark else "embedded"
+    path = home / "job.yaml"
+    made = {
+        "name": "tree", "timeout": "10m", "queries": QUERIES, "nodes": nodes,
+        "checkpoint": str(home / "state"),
+        "sinks": [{"type": "parquet", "path": str(home / "out")}],
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(made))
+    return path
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("on_spark", [{"root", "mid"}, {"e1", "root"}], ids=str)
+def test_engines_work_together(tmp_path: Path, on_spark: set[str]) -> None:
+    command = [sys.executable, "-m", "catchment.cli.main", "up", str(job(tmp_path, on_spark))]
+    done = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    queries = ct.load_job({"queries": QUERIES}).build()
+    engine = ct.Engine(queries)
+    made = [Generated(**{k: v for k, v in source(n).items() if k != "type"}) for n in (1, 2, 3)]
+    engine.push(pa.concat_tables([one.generator(0).table(EVENTS) for one in made]))
+    wanted = engine.close()
+    for query in queries:
+        table = ds.dataset(tmp_path / "out" / query.name, format="parquet").to_table()
+        assert all(table["complete"].to_pylist())
+        plain = table.drop_columns(["complete", "missing"])
+        assert_same(rows_of(wanted[query.name]), plain, query.name, keys=query.by)
