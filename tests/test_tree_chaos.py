@@ -132,7 +132,7 @@ def test_a_hundred_faults(tmp_path: Path) -> None:
         restart: dict[str, float] = {}
         for _ in range(FAULTS):
             fault(tree, dice, restart)
-            time.sleep(dice.random() * 0.8)
+            time.sleep(dice.random() * 0.5)
             for id in [id for id, at in restart.items() if at <= time.monotonic()]:
                 del restart[id]
                 tree.start(id)

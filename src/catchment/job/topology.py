@@ -52,6 +52,7 @@ def check_nodes(nodes: Sequence[NodeSection]) -> None:
             )  # fmt: skip
     for node in nodes:
         _reaches_root(node, known)
+    for node in nodes:
         _has_work(node, any(other.parent == node.id for other in nodes))
 
 

@@ -80,9 +80,17 @@ class World:
             for place in charter.places.values()
         }
         for site in self.sites.values():
-            site.skew = int(self.random.uniform(-1, 1) * faults.skew * SECOND)
-            self._start(site)
-            self.after(self.random.random() * _TICK, partial(self._tick, site))
+            self._open(site)
+
+    def _open(self, site: Site) -> None:
+        site.skew = int(self.random.uniform(-1, 1) * self.faults.skew * SECOND)
+        self._start(site)
+        self.after(self.random.random() * _TICK, partial(self._tick, site))
+
+    def join(self, id: str, parent: str, batches: list[pa.Table]) -> None:
+        """A node that was not there before; the charter must know it."""
+        site = self.sites[id] = Site(id, parent, batches)
+        self._open(site)
 
     # -- the clock --------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from catchment.sinks.base import Delivery
@@ -106,6 +105,8 @@ def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     >>> latest(table, ["k"])["n"].to_pylist()
     [6]
     """
+    import polars as pl  # here: a node that delivers nothing never loads it
+
     identity = [*keys, *bounds(table)]
     revised = "revision" in table.column_names
     # Polars takes two nulls for the same key; joins and groups of Arrow do not.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.types as of
 from pyarrow import compute
@@ -134,6 +133,8 @@ def _float(array: Array, _: Style) -> Array:
     if of.is_float16(array.type):
         array = array.cast(pa.float32())
     # Polars writes 1.0 where Arrow writes 1, and is faster.
+    import polars as pl  # here and below: a node that delivers nothing never loads it
+
     text: Array = pl.Series(array).cast(pl.String).to_arrow().cast(pa.string())
     finite = pc.is_finite(array)
     if pc.all(finite, min_count=0).as_py():
@@ -153,6 +154,8 @@ def _string(array: Array, style: Style) -> Array:
 
 
 def _bytes(array: Array, style: Style) -> Array:
+    import polars as pl
+
     data = pl.Series(array.cast(pa.large_binary())).bin.encode(style.bytes)
     left = '"\\\\x' if style.bytes == "hex" else '"'
     return _between(left, data.to_arrow().cast(pa.string()), '"')

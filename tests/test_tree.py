@@ -1,0 +1,235 @@
+"""The parts of a tree, one by one: topologies, messages, disks, who is refused, who is missing."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import catchment as ct
+from catchment.errors import DataError, JobError, StateError
+from catchment.job.topology import NodeSection, check_nodes
+from catchment.nodes.disk import FileDisk, FileLog
+from catchment.simulate import World
+from catchment.simulate.memory import Events, MemoryDisk
+from catchment.testing.compare import rows_of
+from catchment.tree.charter import Charter, Place
+from catchment.tree.member import Member, RefusedError
+from catchment.tree.message import decode, encode, head_of
+from trees import QUERIES, SCHEMA, batches, charter, check, final
+
+SECOND = 1_000_000
+ONE: dict[str, str | None] = {"root": None, "a": "root"}
+SOURCE: dict[str, Any] = {"type": "generator", "events": 10}
+
+
+def nodes(*sections: dict[str, Any]) -> list[NodeSection]:
+    return [NodeSection(**section) for section in sections]
+
+
+@pytest.mark.parametrize(("given", "text"), [
+    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "rr", "source": SOURCE}),
+     "a node's parent is unknown (given: rr, the parent of a); did you mean 'r'?"),
+    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "b", "listen": "h:2"},
+           {"id": "b", "parent": "a", "listen": "h:3"}),
+     "nodes go round in a circle (given: a -> b -> a)"),
+    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "r", "source": SOURCE},
+           {"id": "a", "parent": "r", "source": SOURCE}), "two nodes have one id (given: a)"),
+    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "r"}),
+     "a node has neither source nor children (given: a)"),
+    (nodes({"id": "r"}, {"id": "a", "parent": "r", "source": SOURCE}),
+     "a node with children must say where they find it (given: r)"),
+    (nodes({"id": "r", "listen": "h:1", "source": SOURCE},
+           {"id": "a", "parent": "r", "source": SOURCE}),
+     "a node with children cannot read events too (given: r)"),
+    (nodes({"id": "a", "source": SOURCE}, {"id": "b", "source": SOURCE}),
+     "a tree has one root: one node without a parent (given: a, b)"),
+])  # fmt: skip
+def test_nodes_that_make_no_tree(given: list[NodeSection], text: str) -> None:
+    with pytest.raises(JobError) as caught:
+        check_nodes(given)
+    assert text in str(caught.value)
+
+
+def test_a_charter_comes_back_from_its_bytes() -> None:
+    made = charter(ONE).with_schema(SCHEMA)
+    again = Charter.from_bytes(made.data)
+    assert again.data == made.data and again.places == made.places
+    assert again.plans[0].plan == made.plans[0].plan
+    with pytest.raises(StateError, match="these bytes are not a charter"):
+        Charter.from_bytes(b"nonsense")
+
+
+def a_message() -> tuple[Charter, bytes]:
+    made = charter(ONE).with_schema(SCHEMA)
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    member.adopt(made, 5)
+    while member.step(5):
+        pass
+    return made, list(member.outgoing())[-1]
+
+
+def test_a_message_that_is_not_whole_is_refused() -> None:
+    made, body = a_message()
+    head, partials = decode(body, made)
+    assert head == head_of(body) and partials
+    assert encode(head, partials, made) == body
+    for bad in (b"", b"garbage bytes on the line", body[:-1], body[: len(body) // 2]):
+        with pytest.raises(DataError, match=r"not a message|damaged or cut short"):
+            decode(bad, made)
+    with pytest.raises(DataError, match="damaged or cut short"):
+        decode(body[:-3] + b"xyz", made)
+
+
+def root_of(made: Charter) -> Member:
+    return Member("root", MemoryDisk(), 5, deliver=lambda _: None, charter=made)
+
+
+def hello(**changes: Any) -> dict[str, Any]:
+    plain = {"node": "a", "epoch": 5, "job": None, "charter": -1, "sent": 0}
+    schema = {"schema": base64.b64encode(SCHEMA.serialize().to_pybytes()).decode()}
+    return plain | schema | changes
+
+
+def test_who_is_refused() -> None:
+    made, body = a_message()
+    root = root_of(made)
+    with pytest.raises(RefusedError, match="no child of mine"):
+        root.on_hello(hello(node="stranger"), 5)
+    with pytest.raises(RefusedError, match="of another job"):
+        root.on_hello(hello(job="other-1234"), 5)
+    assert root.on_hello(hello(), 5)["ack"] == 0
+    head, partials = decode(body, made)
+    strange = encode(dataclasses.replace(head, node="b"), partials, made)
+    with pytest.raises(RefusedError, match="another's message"):
+        root.on_message("a", strange, 5)
+
+
+def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
+    made = charter(ONE).with_schema(SCHEMA)
+    root = root_of(made)
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    member.adopt(made, 5)
+    member.step(5)
+    for body in member.outgoing():
+        root.on_message("a", body, 5)
+    with pytest.raises(RefusedError, match="has lost its folder"):
+        root.on_hello(hello(epoch=9), 9)
+
+
+def test_a_disk_cuts_off_what_was_half_written(tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "log")
+    for number in range(1, 6):
+        log.append(number, {"n": number}, bytes(number))
+    log.close()
+    (path,) = (tmp_path / "log").glob("*.log")
+    os.truncate(path, path.stat().st_size - 2)
+    again = FileLog(tmp_path / "log")
+    assert [n for n, _, _ in again.entries()] == [1, 2, 3, 4] and again.last == 4
+    again.append(5, {"n": 5}, b"new")
+    assert again.read(5) == ({"n": 5}, b"new")
+    again.trim(4)
+    again.close()
+    assert FileDisk(tmp_path).log("log").last == 5
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """A parent without room takes no message and acknowledges none; later all is as ever."""
+    made = charter(ONE)
+    events = {"a": batches(3)}
+    world = World(made, events, until=0)
+    world.sites["root"].disk.full = True
+    world.calm = 4 * SECOND
+    world.run()
+    assert world.done
+    check(world.deliveries, events)
+
+
+def dead_then_back(late: str) -> tuple[World, dict[str, list[pa.Table]]]:
+    """A node that is away for longer than others wait for it."""
+    parents: dict[str, str | None] = {"root": None, "a": "root", "b": "root"}
+    made = charter(parents, QUERIES[:2], late=late, keep=3600 * SECOND, timeout=SECOND)
+    events = {"a": batches(1, 100), "b": batches(2, 100)}
+    world = World(made, events, until=0)
+    world.after(0.6 * SECOND, lambda: world.crash("a", 8))
+    world.calm = 12 * SECOND
+    world.run()
+    assert world.done
+    return world, events
+
+
+def test_results_without_a_dead_node_say_so_and_are_corrected() -> None:
+    world, events = dead_then_back("update")
+    early = [
+        row for delivery in world.deliveries.values()
+        for row in rows_of(delivery.results.get("avg", pa.table({})))
+    ]  # fmt: skip
+    assert {row["missing"] for row in early if not row["complete"]} == {"a"}
+    check(world.deliveries, events, QUERIES[:2])
+
+
+def test_what_comes_too_late_is_counted() -> None:
+    world, events = dead_then_back("drop")
+    rows = final(world.deliveries, "avg")
+    assert any(not row["complete"] for row in rows)
+    root = world.sites["root"].member
+    assert root is not None and root.machine is not None
+    counts: dict[str, int] = root.machine.counts  # type: ignore[union-attr]
+    counted = sum(row["count(*)"] for row in rows)
+    read = sum(table.num_rows for tables in events.values() for table in tables)
+    assert counts["events"] == read and counts["late"] > 0
+    assert counted + counts["late"] == read
+
+
+def test_a_query_comes_while_the_tree_runs_and_another_goes() -> None:
+    parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "root"}
+    made = charter(parents, QUERIES[:2])
+    events = {"a": batches(1, 300, 60, 4), "b": batches(2, 300, 60, 4)}
+    world = World(made, events, until=0)
+    new = ct.Query("new", ct.max("v"), ct.count(), by="k", window=ct.tumbling("2s"))
+
+    def change() -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        root.adopt(root.charter.with_queries([QUERIES[0], new]), world.now)
+
+    world.after(1.5 * SECOND, change)
+    world.run()
+    assert world.done
+    check(world.deliveries, events, QUERIES[:1])
+    rows = final(world.deliveries, "new")
+    assert rows
+    since = min(row["window_start"] for row in rows)
+    every = [row for tables in events.values() for table in tables for row in table.to_pylist()]
+    wanted = [
+        row for row in ct.testing.oracle([new], every)["new"] if row["window_start"] >= since
+    ]  # fmt: skip
+    assert len(rows) == len(wanted)
+    by = {(row["k"], row["window_start"]): row["max(v)"] for row in wanted}
+    assert by == {(row["k"], row["window_start"]): row["max(v)"] for row in rows}
+
+
+def test_a_node_joins_and_another_leaves() -> None:
+    parents: dict[str, str | None] = {"root": None, "a": "root", "b": "root"}
+    made = charter(parents, QUERIES[:1], timeout=None)
+    events = {"a": batches(1, 60), "b": batches(2, 60)}
+    world = World(made, events, until=0)
+    world.sites["b"].down_until = 1 << 60  # it never comes
+    world.sites["b"].member = None
+
+    def leave() -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        charter = root.charter.without("b").with_place(Place("c", 7, "root", True))
+        root.adopt(charter, world.now)
+        world.join("c", "root", batches(3, 60))
+
+    world.after(SECOND, leave)
+    world.run()
+    assert world.done
+    check(world.deliveries, {"a": events["a"], "c": batches(3, 60)}, QUERIES[:1])
