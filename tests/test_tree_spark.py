@@ -33,7 +33,7 @@ def source(seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def job(home: Path, on_spark: set[str]) -> Path:
+def job(home: Path, on_spark: list[str]) -> Path:
     root, mid = free_port(), free_port()
     nodes: list[dict[str, Any]] = [
         {"id": "root", "listen": f"127.0.0.1:{root}"},
@@ -55,8 +55,8 @@ def job(home: Path, on_spark: set[str]) -> Path:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("on_spark", [{"root", "mid"}, {"e1", "root"}], ids=str)
-def test_engines_work_together(tmp_path: Path, on_spark: set[str]) -> None:
+@pytest.mark.parametrize("on_spark", [["root", "mid"], ["e1", "root"]], ids="-".join)
+def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
     command = [sys.executable, "-m", "catchment.cli.main", "up", str(job(tmp_path, on_spark))]
     done = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
