@@ -204,3 +204,16 @@ def test_latest_is_what_a_dictionary_would_keep(given: list[Row]) -> None:
             kept[key, second] = (revision, n, gone)
     wanted = sorted(n for _, n, gone in kept.values() if not gone)
     assert latest(table, ["user"])["sum(v)"].to_pylist() == wanted
+
+
+def test_a_board_gets_live_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[list[str]] = []
+
+    def board(tables: list[Any]) -> None:
+        shown.append([f"{table.title}: {table.row_count}" for table in tables])
+
+    monkeypatch.setattr(Console, "board", staticmethod(board))
+    console = Console(rows=2)
+    for batch in range(3):
+        console.write(delivery({"q": rows(["a"], [batch]), "r": rows(["b"], [1])}, batch=batch))
+    assert shown == [["q: 1", "r: 1"], ["q: 2", "r: 2"], ["q (2 of 3): 2", "r (2 of 3): 2"]]

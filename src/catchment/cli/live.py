@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
+
+from catchment.sinks.console import Console as Results
 
 if TYPE_CHECKING:
     from catchment.spark.handle import Status
@@ -104,7 +108,7 @@ class Line(Plain):
     def __init__(self) -> None:
         super().__init__()
         self._console = Console(stderr=True)
-        self._line = Progress(
+        self._line = _Board(
             SpinnerColumn(), TextColumn("{task.description}"), _Bar(bar_width=30),
             _Elapsed(), console=self._console, transient=True,
             # What others print meanwhile goes above the line, unless it goes to a file.
@@ -113,11 +117,16 @@ class Line(Plain):
         self._task = self._line.add_task("", total=None, timed=True)
 
     def __enter__(self) -> Voice:
+        if sys.stdout.isatty():
+            Results.board = self._line.show
         self._line.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        Results.board = None
         self._line.stop()
+        for table in self._line.tables:  # what was live stays
+            Console().print(table)
 
     def note(self, text: str) -> None:
         self._console.print(f"catchment: {text}", highlight=False, soft_wrap=True)
@@ -129,6 +138,22 @@ class Line(Plain):
 
     def heard(self, status: Status) -> None:
         self._line.update(self._task, description=line(status, brief=True), total=None, timed=False)
+
+
+class _Board(Progress):
+    """A line under tables of results that change in place."""
+
+    def __init__(self, *columns: Any, **options: Any) -> None:
+        self.tables: list[Table] = []
+        super().__init__(*columns, **options)
+
+    def show(self, tables: list[Table]) -> None:
+        self.tables = tables
+        self.refresh()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from self.tables
+        yield from super().get_renderables()
 
 
 class _Bar(BarColumn):

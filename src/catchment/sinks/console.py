@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -19,8 +19,17 @@ from catchment.sinks.rows import filled
 _WIDEST = 40
 
 
+Board = Callable[[list[Table]], None]
+
+
 class Console(Sink):
-    """Prints what each delivery brings, to standard output; a terminal gets tables."""
+    """Shows what each delivery brings, on standard output.
+
+    A terminal gets tables; where somebody keeps a board (`Console.board`), they are live: the
+    newest rows of each query, changed in place.
+    """
+
+    board: ClassVar[Board | None] = None
 
     on_driver: ClassVar[bool] = True
 
@@ -31,6 +40,7 @@ class Console(Sink):
     )
 
     _seen: dict[tuple[str, int], int] = PrivateAttr(default_factory=dict)
+    _latest: dict[str, tuple[pa.Table, int]] = PrivateAttr(default_factory=dict)
 
     def check(self) -> None:
         return
@@ -46,6 +56,10 @@ class Console(Sink):
         ]
         # The screen of now: tests and notebooks put another in its place.
         screen = Screen(file=sys.stdout, soft_wrap=not sys.stdout.isatty())
+        if Console.board is not None:
+            self._update(tables)
+            self._seen[part] = delivery.batch
+            return
         for query, table in tables:
             newest = _newest(table, self.rows)
             if screen.is_terminal:
@@ -54,6 +68,15 @@ class Console(Sink):
                 for line in _lines(query, newest):
                     screen.out(line, highlight=False)
         self._seen[part] = delivery.batch
+
+    def _update(self, tables: list[tuple[str, pa.Table]]) -> None:
+        """Puts the newest rows of all queries on the board."""
+        assert Console.board is not None
+        for query, table in tables:
+            before, total = self._latest.get(query, (table.slice(0, 0), 0))
+            both = pa.concat_tables([before, table], promote_options="permissive")
+            self._latest[query] = (_newest(both, self.rows), total + table.num_rows)
+        Console.board([_table(query, *held) for query, held in self._latest.items()])
 
 
 def _newest(table: pa.Table, rows: int) -> pa.Table:
