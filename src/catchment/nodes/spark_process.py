@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -28,6 +29,8 @@ class SparkProcess(NodeProcess):
         super().__init__(given, beat)
         self.work = SparkWork(given.id, given.home)
         self._handed = -1
+        self._starter: threading.Thread | None = None
+        self._unstarted: Exception | None = None
         self._at_hand: dict[str, Any] | None = None
 
     def _member_options(self) -> dict[str, Any]:
@@ -39,6 +42,8 @@ class SparkProcess(NodeProcess):
         return self.given.source.model_copy()
 
     def close(self) -> None:
+        if self._starter is not None:
+            self._starter.join(60)
         self.work.stop()
         super().close()
 
@@ -51,8 +56,8 @@ class SparkProcess(NodeProcess):
             charter = self.member.charter
             known = charter is not None and charter.schema is not None
             if self.work.query is None and known and self.member.machine is not None:
-                self._hand_down()
-                self._start()
+                self._start_apart()
+                return False
             with self.lock:
                 return self._go_on()
         except CatchmentError as error:
@@ -69,6 +74,24 @@ class SparkProcess(NodeProcess):
             machine.refresh(now())
             return False
         return self._decide(machine)
+
+    def _start_apart(self) -> None:
+        """Starts the query on a thread of its own: it takes long, and the node must be heard."""
+        if self._starter is None:
+            self._starter = threading.Thread(target=self._begin, name="start", daemon=True)
+            self._starter.start()
+        elif not self._starter.is_alive():
+            self._starter, failed = None, self._unstarted
+            self._unstarted = None
+            if failed is not None:
+                raise CatchmentError("the work on Spark cannot be started", given=_brief(failed))
+
+    def _begin(self) -> None:
+        try:
+            self._hand_down()
+            self._start()
+        except Exception as error:  # noqa: BLE001 - said by the thread that waits
+            self._unstarted = error
 
     def _hand_down(self) -> None:
         """Gives executors the charter."""
