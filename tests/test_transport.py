@@ -16,17 +16,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from catchment.errors import RefusedError
 from catchment.testing.proxy import Proxy
-from catchment.transport import (
-    AddressError,
-    Link,
-    Refused,
-    Security,
-    Server,
-    Unreachable,
-    agree,
-    ask,
-)
+from catchment.transport import AddressError, Link, Security, Server, UnreachableError, agree, ask
 from catchment.transport.link import connect
 
 HOST = "127.0.0.1"
@@ -40,7 +32,7 @@ class Recorder:
 
     def hello(self, hello: dict[str, Any]) -> dict[str, Any]:
         if hello.get("unwanted"):
-            raise Refused("you are not wanted", given=5, hint="go elsewhere")
+            raise RefusedError("you are not wanted", given=5, hint="go elsewhere")
         self.seen.append(("hello", hello["node"]))
         return {"welcome": hello["node"]}
 
@@ -61,7 +53,7 @@ class Recorder:
         if word == "fail":
             raise RuntimeError("a bug")
         if word == "refuse":
-            raise Refused("not this one", given=word)
+            raise RefusedError("not this one", given=word)
 
     def bodies(self) -> list[Any]:
         return [body for who, body in self.seen if who != "hello"]
@@ -148,7 +140,7 @@ def test_what_was_sent_before_close_arrives(tree: Tree) -> None:
         link.send(str(number).encode())
     link.close()
     assert tree.handler.bodies() == [str(number).encode() for number in range(100)]
-    with pytest.raises(Unreachable, match="the link is not open"):
+    with pytest.raises(UnreachableError, match="the link is not open"):
         link.send(b"late")
 
 
@@ -156,12 +148,12 @@ def test_hello_is_answered_or_refused(tree: Tree) -> None:
     tree.serve()
     link, _ = tree.link("a")
     assert link._answer == {"welcome": "a", "protocol": 1}
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(RefusedError) as refusal:
         tree.link("b", hello={"unwanted": True})
     assert str(refusal.value) == "you are not wanted (given: 5); go elsewhere"
     assert tree.server.links() == {"a"}
     for name in ("", "admin"):
-        with pytest.raises(Refused, match="a hello must name a node"):
+        with pytest.raises(RefusedError, match="a hello must name a node"):
             tree.link(name)
 
 
@@ -171,9 +163,9 @@ def test_newest_link_of_a_node_wins(tree: Tree) -> None:
     other, _ = tree.link("b")
     second, heard = tree.link("a")
     until(lambda: first.closed)
-    assert isinstance(first.error, Refused)
+    assert isinstance(first.error, RefusedError)
     assert first.error.what == "a newer link of the same node took this one's place"
-    with pytest.raises(Refused, match="newer link"):
+    with pytest.raises(RefusedError, match="newer link"):
         first.send(b"x")
     second.send(b"y")
     server.push("a", {"for": "second"})
@@ -210,7 +202,7 @@ def test_failing_handler_ends_one_link_and_is_logged(
     refused, _ = tree.link("a")
     refused.send(b"refuse")
     until(lambda: refused.closed)
-    assert isinstance(refused.error, Refused) and refused.error.what == "not this one"
+    assert isinstance(refused.error, RefusedError) and refused.error.what == "not this one"
     other.send(b"fine")
     until(lambda: heard)
 
@@ -230,9 +222,9 @@ def test_listener_may_fail_or_close_its_link(tree: Tree, fails: bool) -> None:
 def test_questions(tree: Tree) -> None:
     tree.serve()
     assert ask(tree.address, "status", {"deep": [1]}) == {"status": {"deep": [1]}}
-    with pytest.raises(Refused, match=r"^not this one \(given: refuse\)$"):
+    with pytest.raises(RefusedError, match=r"^not this one \(given: refuse\)$"):
         ask(tree.address, "refuse", {})
-    with pytest.raises(Unreachable, match="the other side failed"):
+    with pytest.raises(UnreachableError, match="the other side failed"):
         ask(tree.address, "fail", {})
 
 
@@ -244,10 +236,10 @@ def test_versions(tree: Tree) -> None:
         ({"protocol": 0, "oldest": 0}, "speaks 0, the one that listens 1", "connects"),
         ({"protocol": 9, "oldest": 7}, "speaks 7 to 9, the one that listens 1", "listens"),
     ):
-        with pytest.raises(Refused, match=sentence) as refusal:
+        with pytest.raises(RefusedError, match=sentence) as refusal:
             tree.link("b", hello=spoken)
         assert refusal.value.hint == f"upgrade the one that {who}"
-    with pytest.raises(Refused, match="did not say which versions"):
+    with pytest.raises(RefusedError, match="did not say which versions"):
         tree.link("b", hello={"protocol": "new"})
 
 
@@ -264,11 +256,11 @@ def test_addresses(tree: Tree) -> None:
             ask(bad, "status", {})
     tree.server.stop()
     for call in (lambda: tree.link(), lambda: ask(tree.address, "status", {})):
-        with pytest.raises(Unreachable) as gone:
+        with pytest.raises(UnreachableError) as gone:
             call()
         hint = "is the node running, and is the address right?"
         assert str(gone.value) == f"nobody listens there (given: {tree.address}); {hint}"
-    with pytest.raises(Unreachable, match="the host is not known"):
+    with pytest.raises(UnreachableError, match="the host is not known"):
         tree.link(address="nowhere.invalid:7000")
 
 
@@ -277,7 +269,7 @@ def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     link, _ = tree.link()
     server.stop()
     until(lambda: link.closed)
-    assert isinstance(link.error, Unreachable) and "was stopped" in str(link.error)
+    assert isinstance(link.error, UnreachableError) and "was stopped" in str(link.error)
     again = Server(f"{HOST}:{server.port}", tree.handler)
     again.start()
 
@@ -310,7 +302,7 @@ with Server("127.0.0.1:0", handler) as server:
         link, _ = tree.link(address=f"{HOST}:{int(process.stdout.readline())}")
         process.kill()
         until(lambda: link.closed)
-    assert isinstance(link.error, Unreachable) and link.error.what == "the connection was lost"
+    assert isinstance(link.error, UnreachableError) and link.error.what == "the connection was lost"
     assert link.error.hint is None
 
 
@@ -322,17 +314,17 @@ def test_connection_that_breaks(tree: Tree) -> None:
     link.send(b"first")
     until(lambda: len(heard) == 1)
     proxy.sever(100_000)
-    with contextlib.suppress(Unreachable):
+    with contextlib.suppress(UnreachableError):
         link.send(bytes(1_000_000))
     until(lambda: link.closed and tree.server.links() == {"other"})
-    assert isinstance(link.error, Unreachable) and link.error.what == "the connection was lost"
+    assert isinstance(link.error, UnreachableError) and link.error.what == "the connection was lost"
 
     link, heard = tree.link(address=proxy.address)
     link.send(b"second")
     until(lambda: len(heard) == 1)
     proxy.cut()
     until(lambda: link.closed)
-    with pytest.raises(Unreachable, match="nobody listens there"):
+    with pytest.raises(UnreachableError, match="nobody listens there"):
         tree.link(address=proxy.address)
     proxy.mend()
     tree.link(address=proxy.address)
@@ -361,9 +353,9 @@ def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     link, _ = tree.link(address=proxy.address)
     proxy.hold()
     link.beat({})
-    with pytest.raises(Unreachable, match=r"no answer came in 0\.3 s"):
+    with pytest.raises(UnreachableError, match=r"no answer came in 0\.3 s"):
         tree.link("b", address=proxy.address, timeout=0.3)
-    with pytest.raises(Unreachable, match="no answer came in time"):
+    with pytest.raises(UnreachableError, match="no answer came in time"):
         ask(proxy.address, "status", {}, timeout=0.3)
     link.close()
     proxy.mend()

@@ -15,15 +15,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from catchment.transport import (
-    Refused,
-    Security,
-    SecurityError,
-    Server,
-    Unreachable,
-    ask,
-    certificates,
-)
+from catchment.errors import RefusedError
+from catchment.transport import Security, SecurityError, Server, UnreachableError, ask, certificates
 from catchment.transport.link import connect
 from test_transport import HOST, Tree, tree, until
 
@@ -54,9 +47,9 @@ def test_tokens(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
         ("secret-b", "the token shown is another's"),
     ):
         security = Security(token=shown)
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(RefusedError, match=why):
             tree.link("a", security)
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(RefusedError, match=why):
             ask(tree.address, "status", {}, security)
         last = caplog.records[-1]
         assert last.levelno == logging.WARNING and last.name == "catchment.transport"
@@ -71,14 +64,14 @@ def test_large_bodies_are_refused(tree: Tree) -> None:
     tree.serve(limit=1000)
     link, heard = tree.link("a", limit=10_000)
     other, _ = tree.link("b")
-    with pytest.raises(Refused, match=r"larger than the 1000 bytes .* \(given: 1001 bytes\)"):
+    with pytest.raises(RefusedError, match=r"larger than the 1000 bytes .* \(given: 1001 bytes\)"):
         link.send(bytes(1001))
     link.send(bytes(1000))
     until(lambda: len(heard) == 1)
     link.limit = 10_000_000
     link.send(bytes(5_000_000))
     until(lambda: link.closed)
-    assert isinstance(link.error, Refused)
+    assert isinstance(link.error, RefusedError)
     assert "larger than the 1000 bytes that are taken here (given: 5000000 bytes)" in str(
         link.error
     )
@@ -156,18 +149,18 @@ def test_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         (keys(None, "theirs"), "certificate is not one of the authority's"),
         (Security(), "the connection was lost.*; the other side may want TLS"),
     ):
-        with pytest.raises(Unreachable, match=why):
+        with pytest.raises(UnreachableError, match=why):
             tree.link("b", security)
-        with pytest.raises(Unreachable, match=why):
+        with pytest.raises(UnreachableError, match=why):
             ask(tree.address, "status", {}, security)
-    with pytest.raises(Unreachable, match="the other side's certificate is for another host"):
+    with pytest.raises(UnreachableError, match="the other side's certificate is for another host"):
         tree.link("b", keys(None, "ours"), address=f"localhost:{tree.server.port}")
     monkeypatch.setattr(certificates, "check_dates", lambda path, pem: None)
     tree.serve(keys("old", None))
-    with pytest.raises(Unreachable, match=r"^the other side's certificate has expired"):
+    with pytest.raises(UnreachableError, match=r"^the other side's certificate has expired"):
         tree.link("b", keys(None, "ours"))
     tree.serve()
-    with pytest.raises(Unreachable, match=r"^the other side does not speak TLS"):
+    with pytest.raises(UnreachableError, match=r"^the other side does not speak TLS"):
         tree.link("b", keys(None, "ours"))
 
 
@@ -181,7 +174,7 @@ def test_mutual_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> N
             lambda security: tree.link("b", security),
             lambda security: ask(tree.address, "status", {}, security),
         ):
-            with pytest.raises(Unreachable) as error:
+            with pytest.raises(UnreachableError) as error:
                 call(keys(name, "ours"))
             assert str(error.value) == f"the connection was lost (given: {tree.address}); {hint}"
     link.send(b"still there")

@@ -21,7 +21,7 @@ import catchment as ct
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.proxy import Proxy
-from trees import free_port
+from catchment.testing.servers.daemon import free_port
 
 FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "100"))
 SEED = int(os.environ.get("CATCHMENT_SEED", str(random.randrange(1 << 30))))

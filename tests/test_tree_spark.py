@@ -15,7 +15,7 @@ import yaml
 import catchment as ct
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from trees import free_port
+from catchment.testing.servers.daemon import free_port
 
 EVENTS = 60_000
 QUERIES = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -96,10 +95,3 @@ def check(
             assert row.pop("complete") is True and row.pop("missing") is None, (query.name, row)
         table = pa.Table.from_pylist(got) if got else pa.table({})
         assert_same(wanted, table, query.name, keys=query.by)
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody uses just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

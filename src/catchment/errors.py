@@ -34,6 +34,10 @@ def _rebuild(
     return kind(what, given=given, hint=hint)
 
 
+class RefusedError(CatchmentError):
+    """A peer, a message or a question was turned away, and why."""
+
+
 class QueryError(CatchmentError, ValueError):
     """A query that cannot mean anything: a bad window, function, name or expression."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from catchment.errors import StateError
 
@@ -75,6 +77,12 @@ class Folder:
                 "a file of the job cannot be written", given=f"{self.uri}/{name}",
                 hint=error.strerror or str(error),
             ) from error  # fmt: skip
+
+    def write_rows(self, name: str, rows: pa.Table) -> None:
+        """Puts a table in its place, as a Parquet file."""
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows, buffer, compression="zstd")
+        self.write(name, buffer.getvalue().to_pybytes())
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it is there."""

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from catchment.errors import CatchmentError
 from catchment.testing.proxy import Proxy
+from catchment.testing.servers.daemon import free_port
 
 Form = dict[str, Any]
 """A section of a job file."""
@@ -77,10 +76,7 @@ class Bed:
     def __enter__(self) -> Bed:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:  # fmt: skip
         for id in [*self.processes]:
             self.kill(id)
         for proxy in self.proxies.values():
@@ -160,13 +156,6 @@ class Bed:
 
     def traffic(self) -> dict[str, Traffic]:
         return {id: Traffic(proxy.up, proxy.down) for id, proxy in self.proxies.items()}
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody uses just now."""
-    with socket.socket() as probe:
-        probe.bind((LOCALHOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def stream(seed: int, seconds: int, rate: int, keys: int = 10, pace: float = 1.0) -> Form:

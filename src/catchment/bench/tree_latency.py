@@ -21,12 +21,13 @@ from pydantic import PrivateAttr
 import catchment as ct
 from catchment.bench.events import SECOND
 from catchment.bench.figure import Figure, plain
-from catchment.bench.tree_bed import LOCALHOST, free_port
+from catchment.bench.tree_bed import LOCALHOST
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError
 from catchment.nodes.founding import Given
 from catchment.nodes.process import NodeProcess
 from catchment.sinks.base import Delivery, Sink
+from catchment.testing.servers.daemon import free_port
 from catchment.tree.charter import Charter, Place
 
 GAP = 1000

@@ -27,7 +27,7 @@ from catchment.engine.stats import Stats
 from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
 from catchment.errors import QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
-from catchment.model.plan import Group, Plan
+from catchment.model.plan import Group, Plan, longest
 from catchment.model.query import Query
 from catchment.model.settings import (
     BAD,
@@ -40,7 +40,6 @@ from catchment.model.settings import (
     one_of,
     positive_rate,
 )
-from catchment.model.window import Gap, Periodic
 from catchment.operators.values import Mask
 from catchment.planner import explain, replan
 from catchment.planner.edges import EARLIEST, LATEST
@@ -127,9 +126,7 @@ class Engine:
             return 0
         if self._keep is not None:
             return self._keep
-        lengths = [w.length for g in self.plan.groups for w in g.windows if isinstance(w, Periodic)]
-        gaps = [w.gap for g in self.plan.groups for w in g.windows if isinstance(w, Gap)]
-        return max(lengths + gaps, default=micros("1h"))
+        return longest(self.plan) or micros("1h")
 
     # -- events ----------------------------------------------------------------------------------
 

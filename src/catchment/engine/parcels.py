@@ -22,7 +22,7 @@ def pack_partials(
     meta: dict[str, Any] | None = None,
     compression: codec.Compression | None = "lz4",
 ) -> bytes:
-    """Partials as bytes, with a note; slices repeat so much that lz4 makes them an eighth."""
+    """Partials as bytes, with a note; slices repeat so much that to compress them saves time."""
     tables = {str(id): table for id, table in partials.items() if table.num_rows}
     return codec.pack(meta or {}, tables, compression)
 

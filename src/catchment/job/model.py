@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union
@@ -151,6 +153,15 @@ class Job(Section):
             section if isinstance(section, Query) else _located(section, f"queries[{index}]")
             for index, section in enumerate(self.queries)
         ]
+
+    def new_identity(self) -> str:
+        """A name for one life of this job, over all its restarts: its own and some random letters.
+
+        >>> load_job({"name": "a b", "queries": []}).new_identity()[:4]
+        'a-b-'
+        """
+        plain = re.sub(r"[^\w-]", "-", self.name)
+        return f"{plain}-{uuid.uuid4().hex[:8]}"
 
     def engine_options(self) -> dict[str, Any]:
         """What the engine is told besides the queries: `Engine(job.build(), **these)`."""

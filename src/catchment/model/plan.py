@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from catchment.errors import StateError
+from catchment.model import packed
 from catchment.model.query import Aggregate, Measure
-from catchment.model.window import Window, window_from_dict
+from catchment.model.window import Gap, Periodic, Window, window_from_dict
 
 FORMAT = 1
 """Raised when older code could not read a newer plan."""
@@ -73,26 +72,14 @@ class Plan:
     def to_bytes(self) -> bytes:
         """The plan as bytes; equal plans give equal bytes."""
         data = {
-            "format": FORMAT, "version": self.version, "names": self.names,
+            "version": self.version, "names": self.names,
             "groups": [_group_to_dict(group) for group in self.groups],
         }  # fmt: skip
-        return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+        return packed.pack(data, FORMAT)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Plan:
-        try:
-            read = json.loads(zlib.decompress(data))
-            found = read["format"]
-        except (zlib.error, ValueError, KeyError, TypeError) as error:
-            raise StateError(
-                "these bytes are not a plan", given=f"{len(data)} bytes",
-                hint="a plan is written by Plan.to_bytes()",
-            ) from error  # fmt: skip
-        if found != FORMAT:
-            raise StateError(
-                "the plan was written in another format", given=f"format {found}",
-                hint=f"this version reads format {FORMAT}: upgrade the older side",
-            )  # fmt: skip
+        read = packed.unpack(data, "plan", FORMAT)
         try:
             groups = tuple(_group_from_dict(group) for group in read["groups"])
             names = {name: (place[0], place[1]) for name, place in read["names"].items()}
@@ -102,6 +89,13 @@ class Plan:
                 "these bytes are not a plan", given=f"{len(data)} bytes",
                 hint="a plan is written by Plan.to_bytes()",
             ) from error  # fmt: skip
+
+
+def longest(plan: Plan) -> int:
+    """How far back a window reaches at most, of those whose length is known; 0: of none."""
+    windows = [window for group in plan.groups for window in group.windows]
+    lengths = [window.length for window in windows if isinstance(window, Periodic)]
+    return max(lengths + [w.gap for w in windows if isinstance(w, Gap)], default=0)
 
 
 def _group_to_dict(group: Group) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +42,6 @@ def founded(job: Job) -> Charter:
                 given=query.name, hint="use event time",
             )  # fmt: skip
     check_nodes(job.nodes)
-    name = re.sub(r"[^\w-]", "-", job.name)
     settings = {
         "time": job.time, "late": job.late, "rate": job.rate,
         "keep": None if job.keep is None else micros(job.keep),
@@ -57,7 +54,7 @@ def founded(job: Job) -> Charter:
         node.id: Place(node.id, number, node.parent, node.source is not None, node.listen)
         for number, node in enumerate(job.nodes)
     }
-    charter = Charter(f"{name}-{uuid.uuid4().hex[:8]}", 0, settings, places)
+    charter = Charter(job.new_identity(), 0, settings, places)
     return charter.with_queries(queries)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from catchment.engine.binding import bind_types
 from catchment.engine.engine import now
-from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
+from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
 from catchment.model.query import Query
 from catchment.nodes.status import status
 from catchment.planner import plan
-from catchment.transport import Refused, Server
+from catchment.transport import Server
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
 
@@ -44,8 +44,10 @@ class Office:
             before = self.member.charter
             try:
                 reply = answer()
+            except RefusedError:
+                raise
             except CatchmentError as error:
-                raise Refused(error.what, given=error.given, hint=error.hint) from error
+                raise RefusedError(error.what, given=error.given, hint=error.hint) from error
             if self.member.charter is not before:
                 self.changed()
         self.news.set()
@@ -60,7 +62,7 @@ class Office:
             "remove node": self._remove_node,
         }  # fmt: skip
         if what not in questions:
-            raise Refused("no such question", given=what, hint=did_you_mean(what, questions))
+            raise RefusedError("no such question", given=what, hint=did_you_mean(what, questions))
         return self._polite(lambda: questions[what](body))
 
     def _status(self, _: Note) -> Note:

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from catchment.engine.engine import now
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 from catchment.folder import Folder
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.founding import Given
@@ -21,7 +20,7 @@ from catchment.nodes.office import Office
 from catchment.planner.edges import LATEST
 from catchment.sinks.base import Delivery
 from catchment.sources.base import Source
-from catchment.transport import Link, Refused, Server, Unreachable
+from catchment.transport import Link, Server, UnreachableError
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
@@ -77,9 +76,7 @@ class NodeProcess:
         return source
 
     def _keep(self, step: int, kind: str, rows: pa.Table) -> None:
-        buffer = pa.BufferOutputStream()
-        pq.write_table(rows, buffer, compression="zstd")
-        self._aside.sub(kind).write(f"{step:09d}.parquet", buffer.getvalue().to_pybytes())
+        self._aside.sub(kind).write_rows(f"{step:09d}.parquet", rows)
 
     def _deliver(self, delivery: Delivery) -> None:
         for sink in self.given.sinks:
@@ -181,7 +178,7 @@ class NodeProcess:
             link = self.link
             assert link is not None
             if self._waits_since and time.monotonic() - self._waits_since > _SILENCE:
-                raise Unreachable("the parent does not answer", given=self.given.parent)
+                raise UnreachableError("the parent does not answer", given=self.given.parent)
             if time.monotonic() < self._quiet_until:
                 return
             with self.lock:
@@ -197,7 +194,7 @@ class NodeProcess:
                     note = self.member.beat()
                 link.beat(note)
                 self._waits_since = self._waits_since or self._spoke
-        except (Unreachable, Refused) as error:
+        except (UnreachableError, RefusedError) as error:
             self._unlinked(error)
 
     @property

@@ -129,12 +129,13 @@ class SparkProcess(NodeProcess):
         if isinstance(machine, Relay) and following in folder.names():
             self._at_hand = read_step(folder, int(following))[0]  # decided before a crash
             return True
-        note = machine.undone.pop(0) if isinstance(machine, Root) and machine.undone else None
-        note = note or machine.decide(now())
+        undone = machine.undone if isinstance(machine, Root) else []
+        note = undone[0] if undone else machine.decide(now())
         if note is None:
             return False
-        bodies = [machine.inbox.body(id, seq) for id, seq in machine.taken(note)]
-        write_step(folder, note, bodies)
+        chosen = machine.inbox.chosen(note["take"])
+        write_step(folder, note, [machine.inbox.body(id, seq) for id, seq in chosen])
+        del undone[:1]  # not before: a disk may be full, and what was decided stays decided
         self._at_hand = note
         return True
 

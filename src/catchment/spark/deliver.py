@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from catchment.engine import codec
@@ -89,10 +88,7 @@ class Steward:
     def _keep_aside(self, control: Control, aside: dict[str, list[pa.Table]]) -> None:
         for kind, tables in aside.items():
             table = pa.concat_tables(tables, promote_options="permissive")
-            folder = self.spec.home.sub("aside").sub(kind)
-            buffer = pa.BufferOutputStream()
-            pq.write_table(table, buffer, compression="zstd")
-            folder.write(f"{control.batch:09d}.parquet", buffer.getvalue().to_pybytes())
+            self.spec.home.sub("aside").sub(kind).write_rows(f"{control.batch:09d}.parquet", table)
 
     def _deliver(self, control: Control, parcels: list[tuple[int, bytes]]) -> None:
         for bucket, body in sorted(parcels):

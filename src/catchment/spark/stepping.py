@@ -14,15 +14,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from catchment.engine.partials import Partials, events_in, split_at
+from catchment.engine.partials import Partials
 from catchment.folder import Folder
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.spark.spec import Control, Spec
 from catchment.tree.charter import Charter
-from catchment.tree.message import Head, decode
-from catchment.tree.relay import last_end, upgraded
+from catchment.tree.taking import taken
 
 _SIZE = struct.Struct(">Q")
 
@@ -139,18 +138,11 @@ class Messages:
     def __iter__(self) -> Iterator[Partials]:
         charter = _charter(self.home, self.note["charter"])
         for body in self.bodies:
-            head, partials = decode(body, charter)
-            yield self._in_time(head, upgraded(partials, head.plan, self.note["plan"], charter))
-
-    def _in_time(self, head: Head, partials: Partials) -> Partials:
-        skip = self.note["skip"].get(head.node)
-        if skip is not None and head.seq <= skip[0]:
-            partials = split_at(partials, skip[1])[1]
-        late, rest = split_at(partials, self.note["too_late"])
-        held = [events_in(table) for table in late.values() if table.num_rows]
-        self.late += max(held, default=0)
-        self.newest = max(self.newest, head.newest)
-        self.ends.append((head.node, head.seq, last_end(rest)))
-        for name, count in head.counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
-        return rest
+            found = taken(body, self.note["plan"], charter, self.note["too_late"])
+            head = found.head
+            self.late += found.late
+            self.newest = max(self.newest, head.newest)
+            self.ends.append((head.node, head.seq, found.end))
+            for name, count in head.counts.items():
+                self.counts[name] = self.counts.get(name, 0) + count
+            yield found.partials

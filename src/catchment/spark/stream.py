@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
-import uuid
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -87,9 +85,8 @@ def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any
     assert job.source is not None
     held = home.read("job.json")
     if held is None:
-        plain = re.sub(r"[^\w-]", "-", job.name)
         made = {
-            "format": FORMAT, "job": f"{plain}-{uuid.uuid4().hex[:8]}",
+            "format": FORMAT, "job": job.new_identity(),
             "name": job.name, "source": job.source.type, "time": job.time,
             "late": job.late, "buckets": job.buckets or cores_of(spark),
         }  # fmt: skip

@@ -7,7 +7,8 @@ import socket
 import struct
 import threading
 import time
-from types import TracebackType
+
+from catchment.testing.servers.daemon import free_port
 
 CHUNK = 1 << 16
 
@@ -30,7 +31,7 @@ class Proxy:
         self._held = False
         self._left: int | None = None
         self._pairs: list[_Pair] = []
-        self._listener: socket.socket | None = _listen(0)
+        self._listener: socket.socket | None = _listen(free_port())
         self.port: int = self._listener.getsockname()[1]
         self._accept(self._listener)
 
@@ -87,12 +88,7 @@ class Proxy:
     def __enter__(self) -> Proxy:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _drop(self) -> None:

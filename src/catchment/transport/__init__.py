@@ -19,8 +19,7 @@ if TYPE_CHECKING:
         OLDEST,
         PROTOCOL,
         AddressError,
-        Refused,
-        Unreachable,
+        UnreachableError,
         agree,
     )
 
@@ -29,13 +28,13 @@ _HOMES = {
     "link": "Link ask",
     "security": "ADMIN Security",
     "server": "Handler Server",
-    "wire": "LIMIT OLDEST PROTOCOL AddressError Refused Unreachable agree",
+    "wire": "LIMIT OLDEST PROTOCOL AddressError UnreachableError agree",
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "ADMIN", "AddressError", "Handler", "LIMIT", "Link", "OLDEST", "PROTOCOL", "Refused",
-    "Security", "SecurityError", "Server", "Unreachable", "agree", "ask",
+    "ADMIN", "AddressError", "Handler", "LIMIT", "Link", "OLDEST", "PROTOCOL",
+    "Security", "SecurityError", "Server", "UnreachableError", "agree", "ask",
 ]  # fmt: skip
 
 

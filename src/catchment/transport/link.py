@@ -7,13 +7,12 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 from catchment.transport.security import Security
 from catchment.transport.trouble import ERRORS, unreachable
 from catchment.transport.wire import (
@@ -26,8 +25,7 @@ from catchment.transport.wire import (
     PUSH,
     REFUSED,
     REPLY,
-    Refused,
-    Unreachable,
+    UnreachableError,
     pack,
     split_address,
     unpack,
@@ -87,7 +85,7 @@ class Link:
         self._thread.start()
         if not self._settled.wait(self._timeout):
             self._fail(
-                Unreachable(
+                UnreachableError(
                     f"no answer came in {self._timeout:g} s",
                     given=self.address,
                     hint="is that a node, and is it running?",
@@ -95,13 +93,13 @@ class Link:
             )
             self._cancel()
         if self._answer is None or self._error is not None:
-            raise self._error or Unreachable("the link was closed", given=self.address)
+            raise self._error or UnreachableError("the link was closed", given=self.address)
         return self._answer
 
     def send(self, body: bytes) -> None:
         """Sends a message; it may not have arrived before it is acknowledged."""
         if len(body) > self.limit:
-            raise Refused(
+            raise RefusedError(
                 f"a message is larger than the {self.limit} bytes that may be sent",
                 given=f"{len(body)} bytes", hint="send it in parts, or raise the limit",
             )  # fmt: skip
@@ -143,18 +141,13 @@ class Link:
         self.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _write(self, frame: bytes) -> None:
         with self._writing:
             if self._writer is None or self.closed or self._closing:
-                raise self._error or Unreachable("the link is not open", given=self.address)
+                raise self._error or UnreachableError("the link is not open", given=self.address)
             try:
                 self._writer.write_metadata(pa.py_buffer(frame))
                 return
@@ -176,7 +169,7 @@ class Link:
             self._fail(unreachable(self.address, error, self._security.tls, fresh))
         except Exception as error:
             log.exception("the link to %s failed", self.address)
-            self._fail(Unreachable("the link failed", given=type(error).__name__))
+            self._fail(UnreachableError("the link failed", given=type(error).__name__))
         finally:
             self._cancel()
             self._closed.set()
@@ -223,7 +216,7 @@ class Link:
         except StopIteration:
             if self._closing:
                 return b"", b""
-            raise Unreachable("the other side closed the link", given=self.address) from None
+            raise UnreachableError("the other side closed the link", given=self.address) from None
         if metadata is None:
             raise _strange(self.address)
         frame = metadata.to_pybytes()
@@ -236,7 +229,7 @@ class Link:
             self._heard(note)
         except Exception as error:
             log.exception("an answer of %s could not be handled", self.address)
-            raise Unreachable(
+            raise UnreachableError(
                 "the link was closed because an answer could not be handled",
                 given=type(error).__name__, hint="the log says where",
             ) from error  # fmt: skip
@@ -298,7 +291,7 @@ def connect(address: str, security: Security) -> flight.FlightClient:
     )
 
 
-def _strange(address: str) -> Unreachable:
-    return Unreachable(
+def _strange(address: str) -> UnreachableError:
+    return UnreachableError(
         "what listens there does not speak this protocol", given=address, hint="check the address"
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from catchment.errors import RefusedError
 from catchment.model.section import Section
 from catchment.transport.certificates import SecurityError, check_authority, check_pair, read
-from catchment.transport.wire import Refused
 
 if TYPE_CHECKING:
     import pyarrow.flight as flight
@@ -126,16 +126,16 @@ class Security(Section):
             log.warning("refused %s, which claims to be %r: %s", peer, name, why.what)
             raise why
 
-    def _objection(self, name: str, shown: str | None) -> Refused | None:
+    def _objection(self, name: str, shown: str | None) -> RefusedError | None:
         hint = f"give the token of {name!r}"
         if shown is None:
-            return Refused("a token is needed here, and none was shown", hint=hint)
+            return RefusedError("a token is needed here, and none was shown", hint=hint)
         expected = self.tokens.get(name)
         if expected is not None and _same(expected, shown):
             return None
         if any(_same(token, shown) for token in self.tokens.values()):
-            return Refused("the token shown is another's", given=name, hint=hint)
-        return Refused("the token shown is not known here", given=name, hint=hint)
+            return RefusedError("the token shown is another's", given=name, hint=hint)
+        return RefusedError("the token shown is not known here", given=name, hint=hint)
 
 
 def _same(one: str, other: str) -> bool:

@@ -9,12 +9,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow.flight as flight
 
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 from catchment.transport.hangup import hang_up
 from catchment.transport.security import ADMIN, Security
 from catchment.transport.stream import Stream, bytes_of
@@ -31,8 +30,7 @@ from catchment.transport.wire import (
     REFUSED,
     REPLY,
     AddressError,
-    Refused,
-    Unreachable,
+    UnreachableError,
     agree,
     pack,
     pack_error,
@@ -53,7 +51,7 @@ class Handler(Protocol):
     """
 
     def hello(self, hello: dict[str, Any]) -> dict[str, Any]:
-        """A peer registers, its id under "node"; raise Refused to turn it away."""
+        """A peer registers, its id under "node"; raise RefusedError to turn it away."""
 
     def message(self, node: str, body: bytes) -> dict[str, Any]:
         """One message, in the order in which it was sent; returns the acknowledgement."""
@@ -154,12 +152,7 @@ class Server:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _exchange(self, context: flight.ServerCallContext, reader: Any, writer: Any) -> None:
@@ -171,10 +164,10 @@ class Server:
                     raise _stopped(self.listen)
                 self._streams.add(stream)
             self._serve(stream, shown(context))
-        except Refused as refusal:
+        except RefusedError as refusal:
             log.info("refused %s (%s): %s", stream.node or "a peer", stream.peer, refusal)
             stream.say(pack_error(REFUSED, refusal))
-        except Unreachable as reason:
+        except UnreachableError as reason:
             stream.say(pack_error(BYE, reason))
         finally:
             self._leave(stream)
@@ -185,7 +178,7 @@ class Server:
         if frame is None:
             return
         if frame[0] != HELLO:
-            raise Refused("a link begins with a hello", given=frame[0])
+            raise RefusedError("a link begins with a hello", given=frame[0])
         seat = self._join(stream, unpack(frame[1]), token)
         while (frame := stream.read()) is not None:
             kind, body = frame
@@ -198,7 +191,7 @@ class Server:
                     note = unpack(body)
                     reply = _call(stream.node, REPLY, self.handler.beat, stream.node, note)
                 else:
-                    raise Refused("a node sends messages and heartbeats only", given=kind)
+                    raise RefusedError("a node sends messages and heartbeats only", given=kind)
             stream.say(reply)
 
     def _join(self, stream: Stream, hello: dict[str, Any], token: str | None) -> _Seat:
@@ -206,7 +199,7 @@ class Server:
         protocol = agree(hello)
         node = hello.get("node")
         if not isinstance(node, str) or not node or node == ADMIN:
-            raise Refused("a hello must name a node", given=repr(node))
+            raise RefusedError("a hello must name a node", given=repr(node))
         self.security.admit(node, token, stream.peer)
         with self._lock:
             seat = self._seats.setdefault(node, _Seat())
@@ -234,17 +227,17 @@ class Server:
         """Answers one question, with the refusal if it is refused."""
         try:
             if action.type != ASK:
-                raise Refused("there is no such question", given=action.type)
+                raise RefusedError("there is no such question", given=action.type)
             note = unpack(bytes_of(action.body, self.limit))
             agree(note)
             self.security.admit(ADMIN, shown(context), context.peer())
             what, body = note.get("what"), note.get("body")
             if not isinstance(what, str) or not isinstance(body, dict):
-                raise Refused("a question has a name and a body", given=repr(what))
+                raise RefusedError("a question has a name and a body", given=repr(what))
             return _call(what, REPLY, self.handler.ask, what, body)
-        except Refused as refusal:
+        except RefusedError as refusal:
             return pack_error(REFUSED, refusal)
-        except Unreachable as reason:
+        except UnreachableError as reason:
             return pack_error(BYE, reason)
 
 
@@ -252,11 +245,11 @@ def _call(who: str, kind: bytes, call: Callable[..., dict[str, Any]], *given: ob
     """What the handler answers, ready to be sent; a failure is logged and ends one link."""
     try:
         return pack(kind, call(*given))
-    except Refused:
+    except RefusedError:
         raise
     except Exception as error:
         log.exception("what came from %s could not be handled", who)
-        raise Unreachable(
+        raise UnreachableError(
             "the other side failed", given=type(error).__name__, hint="its log says where"
         ) from error
 
@@ -284,11 +277,11 @@ def _try_port(host: str, port: int) -> None:
 
 
 def _stopped(listen: str) -> CatchmentError:
-    return Unreachable("the other side was stopped", given=listen)
+    return UnreachableError("the other side was stopped", given=listen)
 
 
-def _replaced(node: str, peer: str) -> Refused:
-    return Refused(
+def _replaced(node: str, peer: str) -> RefusedError:
+    return RefusedError(
         "a newer link of the same node took this one's place", given=f"{node} from {peer}",
         hint="two processes may go by one id",
     )  # fmt: skip

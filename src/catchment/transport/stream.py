@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.errors import RefusedError
 from catchment.transport.trouble import ERRORS
-from catchment.transport.wire import KINDS, Refused
+from catchment.transport.wire import KINDS
 
 WAITING = 4096
 """How many frames may wait for a peer that reads slowly."""
@@ -38,10 +39,10 @@ class Stream:
         if self._ended:
             return None
         if metadata is None or metadata.size == 0:
-            raise Refused("a frame of a link says nothing")
+            raise RefusedError("a frame of a link says nothing")
         kind = metadata[:1].to_pybytes()
         if kind not in KINDS:
-            raise Refused("there is no such kind of frame", given=kind)
+            raise RefusedError("there is no such kind of frame", given=kind)
         return kind, bytes_of(metadata[1:], self._limit)
 
     def say(self, frame: bytes) -> None:
@@ -81,7 +82,7 @@ class Stream:
 def bytes_of(buffer: pa.Buffer, limit: int) -> bytes:
     """What a buffer holds, if it is no longer than allowed."""
     if buffer.size > limit:
-        raise Refused(
+        raise RefusedError(
             f"a message is larger than the {limit} bytes that are taken here",
             given=f"{buffer.size} bytes", hint="send it in parts, or raise the limit",
         )  # fmt: skip

@@ -7,7 +7,7 @@ import logging
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from catchment.transport.wire import Unreachable
+from catchment.transport.wire import UnreachableError
 
 log = logging.getLogger("catchment.transport")
 
@@ -51,7 +51,9 @@ SENTENCES = (
 """What is looked for in the library's text, in this order, and what is said instead."""
 
 
-def unreachable(address: str, error: Exception, secure: bool, fresh: bool = True) -> Unreachable:
+def unreachable(
+    address: str, error: Exception, secure: bool, fresh: bool = True
+) -> UnreachableError:
     """An error of the library as one of ours; its own text goes to the log.
 
     `fresh` says that nothing had been heard of the other side yet.
@@ -64,8 +66,8 @@ def unreachable(address: str, error: Exception, secure: bool, fresh: bool = True
         if mark in low:
             if fresh and what == LOST:
                 hint = _tls_hint(secure)
-            return Unreachable(what, given=address, hint=hint)
-    return Unreachable("the other side cannot be reached", given=address, hint=RIGHT)
+            return UnreachableError(what, given=address, hint=hint)
+    return UnreachableError("the other side cannot be reached", given=address, hint=RIGHT)
 
 
 def _tls_hint(secure: bool) -> str | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 
 PROTOCOL = 1
 OLDEST = 1
@@ -26,16 +26,12 @@ class AddressError(CatchmentError, ValueError):
     """An address that cannot be one, or that cannot be listened at."""
 
 
-class Refused(CatchmentError):  # noqa: N818
-    """The other side turned a peer, a message or a question away, and says why."""
-
-
-class Unreachable(CatchmentError, OSError):  # noqa: N818
+class UnreachableError(CatchmentError, OSError):
     """The other side is not there, not there any more, or not to be trusted.
 
     >>> import pickle
-    >>> pickle.loads(pickle.dumps(Unreachable("nobody listens there", given="here:7000")))
-    Unreachable('nobody listens there (given: here:7000)')
+    >>> pickle.loads(pickle.dumps(UnreachableError("nobody listens there", given="here:7000")))
+    UnreachableError('nobody listens there (given: here:7000)')
     """
 
 
@@ -61,9 +57,9 @@ def unpack(body: bytes) -> dict[str, Any]:
     try:
         note = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused("a note is not JSON", given=body[:40]) from error
+        raise RefusedError("a note is not JSON", given=body[:40]) from error
     if not isinstance(note, dict):
-        raise Refused("a note is not a JSON object", given=body[:40])
+        raise RefusedError("a note is not a JSON object", given=body[:40])
     return note
 
 
@@ -77,11 +73,12 @@ def pack_error(kind: bytes, error: CatchmentError) -> bytes:
 def unpack_error(kind: bytes, body: bytes) -> CatchmentError:
     """The error that the other side sent.
 
-    >>> unpack_error(REFUSED, pack_error(REFUSED, Refused("no", given=5, hint="ask again"))[1:])
-    Refused('no (given: 5); ask again')
+    >>> sent = pack_error(REFUSED, RefusedError("no", given=5, hint="ask again"))
+    >>> unpack_error(REFUSED, sent[1:])
+    RefusedError('no (given: 5); ask again')
     """
     note = unpack(body)
-    known = Refused if kind == REFUSED else Unreachable
+    known = RefusedError if kind == REFUSED else UnreachableError
     what, hint = str(note.get("what", "no reason was given")), note.get("hint")
     return known(what, given=note.get("given"), hint=None if hint is None else str(hint))
 
@@ -98,13 +95,13 @@ def agree(theirs: Mapping[str, Any]) -> int:
     """
     newest, oldest = theirs.get("protocol"), theirs.get("oldest")
     if not isinstance(newest, int) or not isinstance(oldest, int):
-        raise Refused(
+        raise RefusedError(
             "a peer did not say which versions of the protocol it speaks",
             given={"protocol": newest, "oldest": oldest},
         )
     if newest >= OLDEST and oldest <= PROTOCOL:
         return min(newest, PROTOCOL)
-    raise Refused(
+    raise RefusedError(
         f"the two sides share no version of the protocol: the one that connects speaks "
         f"{_span(oldest, newest)}, the one that listens {_span(OLDEST, PROTOCOL)}",
         hint=f"upgrade the one that {'connects' if newest < OLDEST else 'listens'}",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +13,7 @@ import pyarrow as pa
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
-from catchment.errors import StateError
+from catchment.model import packed
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.planner import replan
@@ -133,28 +131,15 @@ class Charter:
         """The charter as bytes."""
         schema = None if self.schema is None else _text(self.schema.serialize().to_pybytes())
         data = {
-            "format": FORMAT, "job": self.job, "version": self.version,
-            "settings": dict(self.settings), "schema": schema,
-            "places": [vars(place) for place in self.places.values()],
+            "job": self.job, "version": self.version, "settings": dict(self.settings),
+            "schema": schema, "places": [vars(place) for place in self.places.values()],
             "plans": {n: _text(planned.to_bytes()) for n, planned in self.plans.items()},
         }  # fmt: skip
-        return zlib.compress(json.dumps(data).encode())
+        return packed.pack(data, FORMAT)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Charter:
-        try:
-            read = json.loads(zlib.decompress(data))
-            found = read["format"]
-        except (zlib.error, ValueError, KeyError, TypeError) as error:
-            raise StateError(
-                "these bytes are not a charter", given=f"{len(data)} bytes",
-                hint="the peer is not a node of a tree, or the file was changed by hand",
-            ) from error  # fmt: skip
-        if found > FORMAT:
-            raise StateError(
-                "the charter was written by a newer version", given=f"format {found}",
-                hint=f"this node reads up to format {FORMAT}: upgrade it",
-            )  # fmt: skip
+        read = packed.unpack(data, "charter", FORMAT)
         text = read["schema"]
         schema = None if text is None else pa.ipc.read_schema(pa.py_buffer(_bytes(text)))
         places = {place["id"]: Place(**place) for place in read["places"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,8 +30,6 @@ class Child:
     missing: tuple[str, ...] = ()
     loose: list[list[int]] = field(default_factory=list)
     """Messages taken whose slices are not all passed on: number, and the end of the last slice."""
-    skip: list[int] | None = None
-    """After a move: of messages up to a number, slices that end by a time came another way."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,6 +46,16 @@ class View:
     frontier: int | None
     sure: int
     missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a step takes, by which version of the plan, and how far it comes."""
+
+    plan: int
+    upto: dict[str, int]
+    """The last message that is taken of each child that sent some."""
+    view: View
 
 
 class Inbox:
@@ -111,7 +120,27 @@ class Inbox:
 
     # -- what a step takes ------------------------------------------------------------------------
 
-    def next(self, plan: int) -> list[tuple[str, int]]:
+    def choose(self, plan: int, newest: int, now: int, timeout: int | None, at: int) -> Choice:
+        """What the next step takes; `at` is how far the children were, `newest` the newest plan.
+
+        A new version of the plan begins once all that is cut by the old one has been taken, of
+        everyone worth waiting for.
+        """
+        found = self._next(plan)
+        if not found and plan < newest and not self._behind(plan + 1, now, timeout):
+            plan += 1
+            found = self._next(plan)
+        upto = dict(found)
+        return Choice(plan, upto, self._view(upto, now, timeout, at))
+
+    def chosen(self, upto: Mapping[str, int]) -> list[tuple[str, int]]:
+        """The messages up to these, which were not taken yet."""
+        return [
+            (id, seq) for id, last in upto.items()
+            for seq in range(self.children[id].taken + 1, last + 1)
+        ]  # fmt: skip
+
+    def _next(self, plan: int) -> list[tuple[str, int]]:
         """Messages to take now that are cut by this version of the plan, or an older one."""
         found: list[tuple[str, int]] = []
         for id, child in self.children.items():
@@ -121,7 +150,7 @@ class Inbox:
                 found.append((id, seq))
         return found
 
-    def behind(self, plan: int, now: int, timeout: int | None) -> list[str]:
+    def _behind(self, plan: int, now: int, timeout: int | None) -> list[str]:
         """Children that have not come to a version of the plan, and are worth waiting for."""
         return [
             id for id, child in self.children.items()
@@ -152,37 +181,35 @@ class Inbox:
             child.loose.append([head.seq, last_end])
         self._heads[id].pop(head.seq, None)
 
-    def ahead(self, found: list[tuple[str, int]], children: dict[str, Child]) -> Inbox:
-        """This inbox as it will be once messages are taken; `children` are copies to change."""
-        for id, seq in found:
-            head, child = self._heads[id][seq], children[id]
-            child.taken, child.plan = seq, head.plan
-            child.frontier, child.sure, child.missing = head.frontier, head.sure, head.missing
-        after = Inbox.__new__(Inbox)
-        after.children, after.heard, after._received = children, self.heard, self._received
-        return after
-
-    def view(self, now: int, timeout: int | None, frontier: int) -> View:
-        """How far the children are together; `frontier` is how far they were."""
+    def _view(self, upto: Mapping[str, int], now: int, timeout: int | None, frontier: int) -> View:
+        """How far the children are together once messages are taken, and who is missing."""
         waited, sure = [], []
-        for id, child in self.children.items():
-            if child.frontier is None:
+        missing: set[str] = set()
+        states = {id: self._state(id, upto.get(id)) for id in self.children}
+        for id, state in states.items():
+            missing |= set(state.missing)
+            if state.frontier is None:
                 continue
-            sure.append(child.sure)
-            if not self._silent(id, now, timeout):
-                waited.append(child.frontier)
-        idle = bool(self.children) and all(c.frontier is None for c in self.children.values())
+            sure.append(state.sure)
+            if not self._silent(id, now, timeout, upto):
+                waited.append(state.frontier)
+        idle = bool(states) and all(state.frontier is None for state in states.values())
         at = max(frontier, min(waited)) if waited else frontier
-        missing = {name for child in self.children.values() for name in child.missing}
-        missing |= {
-            id for id, c in self.children.items() if c.frontier is not None and c.frontier < at
-        }
+        missing |= {id for id, s in states.items() if s.frontier is not None and s.frontier < at}
         return View(None if idle else at, min([at, *sure]), tuple(sorted(missing)))
 
-    def _silent(self, id: str, now: int, timeout: int | None) -> bool:
-        if timeout is None or self.children[id].frontier == LATEST:
+    def _state(self, id: str, last: int | None) -> Child | Head:
+        """What says how far a child is: the last message that is taken."""
+        return self.children[id] if last is None else self._heads[id][last]
+
+    def _silent(
+        self, id: str, now: int, timeout: int | None, upto: Mapping[str, int] | None = None
+    ) -> bool:
+        last = (upto or {}).get(id)
+        if timeout is None or self._state(id, last).frontier == LATEST:
             return False
-        waiting = self._received[id] > self.children[id].taken
+        taken = self.children[id].taken if last is None else last
+        waiting = self._received[id] > taken
         return not waiting and now - self.heard.get(id, now) > timeout
 
     # -- letting go -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.engine.binding import bind_types
-from catchment.errors import CatchmentError, StateError, did_you_mean
+from catchment.errors import RefusedError, StateError, did_you_mean
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk
@@ -30,10 +30,6 @@ Machine = Local | Relay | Root
 WINDOW = 64
 """Messages on their way before one must be acknowledged."""
 QUOTA = 1 << 30
-
-
-class RefusedError(CatchmentError):
-    """A peer, a message or a question is turned away."""
 
 
 class Member:

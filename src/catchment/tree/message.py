@@ -37,8 +37,6 @@ class Head:
     newest: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     """Events read, late, bad and so on since the message before."""
-    reach: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of a node that merges: the epoch and the last message of each child that is in here."""
 
     def to_bytes(self) -> bytes:
         known = {name: getattr(self, name) for name in self.__slots__}
@@ -49,7 +47,6 @@ class Head:
     def from_bytes(cls, data: bytes) -> Head:
         held = json.loads(data)
         held["missing"] = tuple(held.get("missing", ()))
-        held["reach"] = {child: (e, s) for child, (e, s) in held.get("reach", {}).items()}
         return cls(**held)
 
 

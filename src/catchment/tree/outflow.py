@@ -58,7 +58,7 @@ class Outflow:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
 
-    def step(self, view: View, place: dict[str, Any], reach: dict[str, tuple[int, int]]) -> None:
+    def step(self, view: View, place: dict[str, Any]) -> None:
         """Ends a step: passes up what is whole now, and notes how far the node has come."""
         before = self.frontier
         if view.frontier is not None:
@@ -74,7 +74,7 @@ class Outflow:
             frontier = None if view.frontier is None else self.frontier
             head = Head(
                 self.id, self.epoch, self.outbox.sent + 1, self.plan, frontier, self.sure,
-                view.missing, newest, self.counts, reach,
+                view.missing, newest, self.counts,
             )  # fmt: skip
             message = encode(head, partials, self.charter)
             self.counts, self._told = {}, told

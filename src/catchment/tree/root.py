@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import struct
 from collections.abc import Callable
@@ -12,15 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.engine.engine import Engine
-from catchment.engine.partials import events_in, split_at
-from catchment.model.window import Gap, Periodic
+from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox
-from catchment.tree.message import decode
-from catchment.tree.relay import upgraded
+from catchment.tree.taking import taken
 
 _SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
@@ -122,44 +119,31 @@ class Root:
         """Decides what the next step takes and how far it goes, and writes that down."""
         if self.charter.schema is None:
             return None
-        plan, timeout = self.plan, self.charter.timeout
-        found = self.inbox.next(plan)
-        waits = self.inbox.behind(plan + 1, now, timeout)
-        if not found and plan < self.charter.plan and not waits:
-            # All that is cut by the old plan has been taken, of everyone worth waiting for.
-            plan += 1
-            found = self.inbox.next(plan)
-        after = {id: copy.copy(child) for id, child in self.inbox.children.items()}
-        view = self.inbox.ahead(found, after).view(now, timeout, self.frontier)
+        charter = self.charter
+        choice = self.inbox.choose(self.plan, charter.plan, now, charter.timeout, self.frontier)
+        plan, view = choice.plan, choice.view
         frontier = self.frontier if view.frontier is None else view.frontier
         told = [plan, frontier, view.sure, list(view.missing)]
-        if not found and told == self.last.get("told"):
+        if not choice.upto and told == self.last.get("told"):
             return None
         sure = max(int(self.last.get("sure", EARLIEST)), view.sure)
-        heads = [self.inbox.head(id, seq) for id, seq in found]
+        heads = [self.inbox.head(id, seq) for id, seq in self.inbox.chosen(choice.upto)]
         newest = max([int(self.last.get("newest", EARLIEST)), *(head.newest for head in heads)])
         reached = int(self.last.get("reach", EARLIEST))
         # No further than where every window that holds an event is complete: events of somebody
         # who is missing may still come after the others have ended.
-        reach = min(frontier, newest + 1 + self._longest(plan)) if newest > EARLIEST else frontier
-        upto: dict[str, int] = {}
-        for id, seq in found:
-            upto[id] = max(upto.get(id, 0), seq)
+        furthest = newest + 1 + longest(charter.plans[plan].plan)
+        reach = min(frontier, furthest) if newest > EARLIEST else frontier
         note = {
-            "step": self.number + 1, "plan": plan, "now": now, "take": upto, "frontier": frontier,
+            "step": self.number + 1, "plan": plan, "now": now, "take": choice.upto,
+            "frontier": frontier,
             "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
             "newest": newest, "too_late": reached - self._keep(plan), "told": told,
-            "missing": list(view.missing), "charter": self.charter.version,
+            "missing": list(view.missing), "charter": charter.version,
             "since": {id: child.since for id, child in self.inbox.children.items()},
-            "skip": {id: c.skip for id, c in self.inbox.children.items() if c.skip is not None},
         }  # fmt: skip
         self.steps.append(self.number + 1, note, b"")
         return note
-
-    def _longest(self, plan: int) -> int:
-        windows = [w for group in self.charter.plans[plan].plan.groups for w in group.windows]
-        reach = [w.length for w in windows if isinstance(w, Periodic)]
-        return max(reach + [w.gap for w in windows if isinstance(w, Gap)], default=0)
 
     def _keep(self, plan: int) -> int:
         """How long before the frontier results may still be corrected."""
@@ -176,7 +160,7 @@ class Root:
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
             engine.follow(planned.plan, planned.lineage)
-        for id, seq in self.taken(note):
+        for id, seq in self.inbox.chosen(note["take"]):
             self._take(id, seq, note)
         closing = note["closing"]
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
@@ -190,34 +174,20 @@ class Root:
             keys = {n: q.by for n, q in self.charter.plans[note["plan"]].queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
-    def taken(self, note: dict[str, Any]) -> list[tuple[str, int]]:
-        """The messages that a step takes, which was not carried out yet."""
-        return [
-            (id, seq) for id, upto in note["take"].items()
-            for seq in range(self.inbox.children[id].taken + 1, upto + 1)
-        ]  # fmt: skip
-
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
         assert self.engine is not None
         body = self.inbox.body(id, seq)
-        head, partials = decode(body, self.charter)
-        skip = note["skip"].get(id)
-        if skip is not None and seq <= skip[0]:
-            partials = split_at(partials, skip[1])[1]
-        partials = upgraded(partials, head.plan, note["plan"], self.charter)
-        late, rest = split_at(partials, note["too_late"])
-        # Every group has the same events, but for those that its conditions leave out.
-        held = [events_in(table) for table in late.values() if table.num_rows]
-        self.counts["late"] += max(held, default=0)
-        self.engine.absorb(rest, head.newest)
+        found = taken(body, note["plan"], self.charter, note["too_late"])
+        self.engine.absorb(found.partials, found.head.newest)
+        self.counts["late"] += found.late
         for name in _COUNTS:
-            self.counts[name] += head.counts.get(name, 0)
+            self.counts[name] += found.head.counts.get(name, 0)
         self._log_bytes += len(body)
-        self.inbox.take(id, head, EARLIEST)
+        self.inbox.take(id, found.head, EARLIEST)
 
     def carried_out(self, note: dict[str, Any], counts: dict[str, int]) -> None:
         """A step was carried out elsewhere, where the state is kept too."""
-        for id, seq in self.taken(note):
+        for id, seq in self.inbox.chosen(note["take"]):
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.last = note | {"counts": self.counts}

@@ -1,0 +1,44 @@
+"""A message as it counts where it is taken: by the plan in use, without what is too late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catchment.engine.partials import Partials, ends_of, events_in, split_at
+from catchment.planner.edges import EARLIEST
+from catchment.tree.charter import Charter
+from catchment.tree.message import Head, decode
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a message brings."""
+
+    head: Head
+    partials: Partials
+    late: int
+    """Events that come too late for any result."""
+    end: int
+    """When the last of its partials is past."""
+
+
+def taken(body: bytes, plan: int, charter: Charter, too_late: int = EARLIEST) -> Taken:
+    """A message by a version of the plan; slices that end by `too_late` are only counted."""
+    head, partials = decode(body, charter)
+    late, rest = split_at(_upgraded(partials, head.plan, plan, charter), too_late)
+    # Every group has the same events, but for those that its conditions leave out.
+    held = [events_in(table) for table in late.values() if table.num_rows]
+    ends = [int(ends_of(table).max()) for table in rest.values() if table.num_rows]
+    return Taken(head, rest, max(held, default=0), max(ends, default=EARLIEST))
+
+
+def _upgraded(partials: Partials, cut: int, plan: int, charter: Charter) -> Partials:
+    """Partials cut by an older version of the plan, as far as they serve a newer one."""
+    if cut >= plan:
+        return partials
+    cutter = charter.cutter(cut)
+    cutter.absorb(partials)
+    for version in range(cut + 1, plan + 1):
+        planned = charter.plans[version]
+        cutter.follow(planned.plan, planned.lineage)
+    return cutter.take()
