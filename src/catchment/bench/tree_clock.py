@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from catchment.engine.engine import now
 from catchment.nodes.founding import Given
-from catchment.nodes.process import NodeProcess
+from catchment.nodes.start import process_of
 from catchment.sources.base import Piece, Position, Source, Split
 
 _COLUMNS: dict[str, pa.DataType] = {
@@ -66,11 +66,10 @@ class Clock(Source):
         return ["0"]
 
 
-def main(id: str, home: str, parent: str, listen: str, events: str) -> None:
+def main(id: str, home: str, parent: str, listen: str, events: str, engine: str) -> None:
     """Runs a node: with an address to listen at, one in between; otherwise one that reads."""
     source = None if listen else Clock(events=int(events))
-    given = Given(id, Path(home), parent, listen or None, source, (), None, None, "embedded")
-    NodeProcess(given).run()
+    process_of(Given(id, Path(home), parent, listen or None, source, (), None, None, engine)).run()
 
 
 if __name__ == "__main__":

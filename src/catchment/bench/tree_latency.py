@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,19 +25,23 @@ from catchment.bench.tree_bed import LOCALHOST
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError
 from catchment.nodes.founding import Given
-from catchment.nodes.process import NodeProcess
+from catchment.nodes.start import process_of
 from catchment.sinks.base import Delivery, Sink
 from catchment.testing.servers.daemon import free_port
 from catchment.tree.charter import Charter, Place
 
 GAP = 1000
 """Microseconds between events, which is also between a window's last event and its end."""
+_PATIENCE = 180
+"""Seconds beyond the events' own time: several Sparks take long to start on few cores."""
 _SETTLED = 2
 """Windows that do not count: what is done once is done with them."""
 
 
 class Watch(Sink):
     """Notes when each window's results come."""
+
+    on_driver: ClassVar[bool] = True
 
     type: Literal["watch"] = "watch"
     _seen: dict[int, int] = PrivateAttr(default_factory=dict)
@@ -63,26 +67,20 @@ class Watch(Sink):
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:
-    """For a root that has a site right below it, and further down."""
-    windows = 12 if quick else 40
-    for levels in (1, 2, 3):
-        delays = climb(levels, windows)
-        yield plain(
-            f"latency of a window, {levels} link{'s' if levels > 1 else ''}", median(delays), "ms",
-            f"embedded processes, one site, an event each {GAP} us as the clock goes, avg by 10 "
-            f"keys over windows of 500 ms; from the last event to the result at the root; "
-            f"95th percentile {quantiles(delays, n=20)[-1]:.0f} ms of {len(delays)} windows",
-        )  # fmt: skip
-    yield from spark_latency(windows)
+    """For a root that has a site right below it, and further down; on Spark only in a full run."""
+    for engine, windows in (("embedded", 12 if quick else 40), ("spark", 0 if quick else 40)):
+        for levels in (1, 2, 3) if windows else ():
+            delays = climb(levels, windows, engine)
+            yield plain(
+                f"latency of a window, {levels} link{'s' if levels > 1 else ''}, {engine}",
+                median(delays), "ms",
+                f"every node {engine}, one site, an event each {GAP} us as the clock goes, avg by "
+                f"10 keys over windows of 500 ms; from the last event to the result at the root; "
+                f"95th percentile {quantiles(delays, n=20)[-1]:.0f} ms of {len(delays)} windows",
+            )  # fmt: skip
 
 
-def spark_latency(windows: int) -> Iterator[Figure]:
-    """The same of nodes on Spark: no figure as long as it is not measured."""
-    del windows
-    yield from ()
-
-
-def climb(levels: int, windows: int) -> list[float]:
+def climb(levels: int, windows: int, engine: str) -> list[float]:
     """Runs a chain of nodes under a root in this process; the delay of each window."""
     path = ["root", *(f"m{n}" for n in range(1, levels)), "site"]
     ports = {id: free_port() for id in path[:-1]}
@@ -92,20 +90,20 @@ def climb(levels: int, windows: int) -> list[float]:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="catchment-climb-")))
         listen = f"{LOCALHOST}:{ports['root']}"
         given = Given(
-            "root", home / "root", None, listen, None, (watch,), _charter(path), None, "embedded"
+            "root", home / "root", None, listen, None, (watch,), _charter(path), None, engine
         )
-        root = NodeProcess(given)
+        root = process_of(given)
         thread = threading.Thread(target=root.run, daemon=True)
         thread.start()
-        stack.callback(thread.join, 10)
+        stack.callback(thread.join, 60)
         stack.callback(root.stop)
         for parent, id in pairwise(path):
             at = f"{LOCALHOST}:{ports[id]}" if id in ports else ""
             up = f"{LOCALHOST}:{ports[parent]}"
             command = [sys.executable, "-m", "catchment.bench.tree_clock", id, str(home / id)]
-            child = subprocess.Popen([*command, up, at, str(events)])
+            child = subprocess.Popen([*command, up, at, str(events), engine])
             stack.callback(_end, child)
-        thread.join(windows / 2 + 60)
+        thread.join(windows / 2 + _PATIENCE)
     if len(watch.delays) < windows // 2:
         raise CatchmentError("too few windows came", given=f"{len(watch.delays)} of {windows}")
     return watch.delays
