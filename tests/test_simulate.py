@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import catchment as ct
+from catchment.errors import StateError
 from catchment.simulate import Faults, World
 from trees import QUERIES, batches, charter, check
 
@@ -102,3 +103,44 @@ def test_a_thousand_nodes_in_three_levels() -> None:
     ended(world, 7)
     assert world.faulted > 100
     check(world.deliveries, events, query)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_nodes_move_while_it_all_goes_wrong(seed: int) -> None:
+    dice = random.Random(seed)
+    parents: dict[str, str | None] = {"root": None, "m0": "root", "m1": "root", "m2": "m1"}
+    parents |= {f"l{n}": ["m0", "m1", "m2", "root", "m0", "m2"][n] for n in range(6)}
+    late = dice.choice(["drop", "update"])
+    settings = {"late": late, "keep": HOUR, "timeout": 4 * 10**6} if late == "update" else {}
+    query = [FEW[seed % 3], QUERIES[2]]
+    leaves = [id for id in parents if id.startswith("l")]
+    events = {id: batches(seed * 100 + n, 90, 30, 2) for n, id in enumerate(leaves)}
+    trouble = faults(dice) if seed % 4 else Faults()
+    world = World(charter(parents, query, **settings), events, seed, trouble, until=15)
+    moved = moving(world, dice, ["l0", "l1", "l2", "m2"], ["root", "m0", "m1"])
+    ended(world, seed)
+    assert moved
+    check(world.deliveries, events, query)
+
+
+def moving(world: World, dice: random.Random, who: list[str], where: list[str]) -> set[str]:
+    """Lets nodes move again and again; those that did."""
+    moved: set[str] = set()
+
+    def move() -> None:
+        world.after(3 * 10**5, move)
+        root = world.sites["root"].member
+        if root is None or root.charter is None or world.now > world.calm or world.done:
+            return
+        id = dice.choice(who)
+        place = root.charter.places[id]
+        if place.was is None:
+            to = dice.choice([p for p in where if p != place.parent])
+            try:
+                root.adopt(root.charter.moved(id, to), world.now)
+            except StateError:
+                return  # its disk is full
+            moved.add(id)
+
+    world.after(4 * 10**5, move)
+    return moved

@@ -226,6 +226,18 @@ def add_node(
     typer.echo(f"added {id} under {parent}")
 
 
+@nodes.command("mv")
+def move_node(
+    id: Annotated[str, typer.Argument(help="The node's id.")],
+    parent: Annotated[str, typer.Option(help="The id of its new parent.")],
+    job: JobOf = None,
+    root: RootAt = None,
+) -> None:
+    """Let a node go on under another parent, while all of them run."""
+    ask("move node", {"id": id, "parent": parent}, root, job)
+    typer.echo(f"{id} moves to {parent}")
+
+
 @nodes.command("rm")
 def remove_node(
     id: Annotated[str, typer.Argument(help="The node's id.")],

@@ -15,6 +15,7 @@ from catchment.planner import plan
 from catchment.transport import Server
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
+from catchment.tree.root import Root
 
 Note = dict[str, Any]
 
@@ -59,7 +60,7 @@ class Office:
         questions: dict[str, Callable[[Note], Note]] = {
             "status": self._status, "queries": self._queries, "add query": self._add_query,
             "remove query": self._remove_query, "add node": self._add_node,
-            "remove node": self._remove_node,
+            "remove node": self._remove_node, "move node": self._move_node,
         }  # fmt: skip
         if what not in questions:
             raise RefusedError("no such question", given=what, hint=did_you_mean(what, questions))
@@ -122,13 +123,29 @@ class Office:
         self.member.adopt(charter.with_place(place), now())
         return {"added": id}
 
+    def _move_node(self, body: Note) -> Note:
+        charter = self._charter()
+        id, parent = str(body["id"]), str(body["parent"])
+        for name in (id, parent):
+            if name not in charter.places:
+                raise JobError("no such node", given=name, hint=did_you_mean(name, charter.places))
+        check_move(charter, id, parent)
+        machine = self.member.machine
+        if isinstance(machine, Root) and machine.plan < charter.plan:
+            raise JobError(
+                "queries are changing just now", given=f"{id} to {parent}",
+                hint="try again when `catchment status` shows the newest plan",
+            )  # fmt: skip
+        self.member.adopt(charter.moved(id, parent), now())
+        return {"moved": id}
+
     def _remove_node(self, body: Note) -> Note:
         charter, id = self._charter(), str(body["id"])
         if id not in charter.places:
             raise JobError("no such node", given=id, hint=did_you_mean(id, charter.places))
         if charter.places[id].parent is None:
             raise JobError("the root cannot leave its own tree", given=id)
-        children = charter.children(id)
+        children = [*charter.children(id), *charter.leaving(id)]
         if children:
             raise JobError(
                 "a node with children cannot leave", given=f"{id} has {', '.join(children)}",
@@ -136,3 +153,26 @@ class Office:
             )  # fmt: skip
         self.member.adopt(charter.without(id), now())
         return {"removed": id}
+
+
+def check_move(charter: Charter, id: str, parent: str) -> None:
+    """Raises unless a node can go on under another."""
+    place, asked = charter.places[id], f"{id} to {parent}"
+    if place.parent is None:
+        raise JobError("the root cannot move", given=asked)
+    if charter.places[parent].source:
+        raise JobError("a node that reads events cannot have children", given=asked)
+    if charter.places[parent].listen is None:
+        raise JobError("a node with children must say where they find it", given=asked)
+    if place.was is not None:
+        raise JobError(
+            "this node is on its way already", given=f"{id}, from {place.was} to {place.parent}",
+            hint="a move ends once both parents are up and the node has told the new one",
+        )  # fmt: skip
+    if place.parent == parent:
+        raise JobError("this node is there already", given=asked)
+    above: str | None = parent
+    while above is not None:
+        if above == id:
+            raise JobError("nodes would go round in a circle", given=asked)
+        above = charter.places[above].parent

@@ -57,6 +57,8 @@ class NodeProcess:
         self.trouble: str | None = None
         """What keeps it from working, in a sentence, while it does."""
         self._told: str | None = None
+        self._goes = False
+        """Whether it has another parent than the one it is linked with."""
         self._failed = 0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
@@ -148,7 +150,10 @@ class NodeProcess:
     def _work(self) -> bool:
         try:
             with self.lock:
+                before = self.member.charter
                 busy = self.member.step(now())
+                if self.member.charter is not before:
+                    self._changed()
                 machine = self.member.machine
                 if busy and isinstance(machine, Local) and machine.at is not None:
                     machine.source.commit(machine.at)
@@ -173,6 +178,9 @@ class NodeProcess:
         if self.given.parent is None or time.monotonic() < self._next_try:
             return
         try:
+            if self._goes and self.link is not None:
+                self.link.close()
+                self.link = None
             if self.link is None or self.link.closed:
                 self._connect()
             link = self.link
@@ -202,17 +210,24 @@ class NodeProcess:
         """Seconds between beats: until the tree knows what its events look like, many."""
         return self.beat if self.member.machine is not None else min(self.beat, 0.1)
 
-    def _connect(self) -> None:
+    def _parent(self) -> str:
+        """Where the parent is: as it was given, until the node moves."""
         assert self.given.parent is not None
+        moved, charter = self.member.moved, self.member.charter
+        if moved is None or charter is None or moved["to"] not in charter.places:
+            return self.given.parent
+        return charter.places[moved["to"]].listen or self.given.parent
+
+    def _connect(self) -> None:
         with self.lock:
             self.member.lost()
+            address = self._parent()
         if self.link is not None:
             if self.link.error is not None:
                 raise self.link.error
             self.link.close()
-        self.link = Link(
-            self.given.parent, self.given.id, self._hello, self._heard, self.given.security
-        )
+        self.link = Link(address, self.given.id, self._hello, self._heard, self.given.security)
+        self._goes = False
         reply = self.link.open()
         self._heard(reply)
         self._failed = 0
@@ -237,8 +252,9 @@ class NodeProcess:
         self._waits_since = 0.0
         with self.lock:
             try:
-                before = self.member.charter
+                before, moved = self.member.charter, self.member.moved
                 self.member.heard(reply, now())
+                self._goes = self._goes or self.member.moved is not moved
             except CatchmentError as error:
                 self._in_trouble(error)
                 return

@@ -69,6 +69,10 @@ class SparkProcess(NodeProcess):
         machine = self.member.machine
         if machine is None or self.work.query is None:
             return False
+        before = self.member.charter
+        self.member.tend(now())
+        if self.member.charter is not before:
+            self._changed()
         self._hand_down()
         if isinstance(machine, Local):
             machine.refresh(now())

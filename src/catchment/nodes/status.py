@@ -20,7 +20,9 @@ def status(member: Member, links: set[str]) -> dict[str, Any]:
     }  # fmt: skip
     if charter is not None:
         found["places"] = [
-            {"id": p.id, "parent": p.parent, "listen": p.listen} for p in charter.places.values()
+            {"id": p.id, "parent": p.parent, "listen": p.listen}
+            | ({} if p.was is None else {"moves from": p.was})
+            for p in charter.places.values()
         ]
     if isinstance(machine, Root):
         found |= {

@@ -52,6 +52,7 @@ class Site:
         self.disk = MemoryDisk()
         self.member: Member | None = None
         self.linked = False
+        self.greeted = -_BEAT
         self.cut_until = self.down_until = 0
         self.skew = 0
         self.beaten = 0
@@ -143,11 +144,11 @@ class World:
         site.member, site.linked = None, False
         site.down_until = self.now + int(seconds * SECOND)
         for other in self.sites.values():
-            if other.parent == id:
+            if other.parent is not None and self._above(other) == id:
                 self._unlink(other)
 
     def _unlink(self, site: Site) -> None:
-        site.linked = False
+        site.linked, site.greeted = False, -_BEAT
         if site.member is not None:
             site.member.lost()
 
@@ -198,8 +199,9 @@ class World:
         member = site.member
         assert member is not None
         if not site.linked:
-            site.linked = True
-            self._send(site, "hello", member.hello())
+            if self.now - site.greeted > _BEAT:
+                site.greeted = self.now
+                self._send(site, "hello", member.hello())
             return
         for body in member.outgoing():
             self.bytes[site.id] = self.bytes.get(site.id, 0) + len(body)
@@ -211,9 +213,9 @@ class World:
                 member.lost()  # a timer: what was not acknowledged by now goes out again
 
     def _send(self, site: Site, kind: str, what: Any) -> None:
-        member = site.member
+        member, parent = site.member, self.sites[self._above(site)]
         for _ in range(self._copies()):
-            self.after(self._delay(), lambda: self._arrive(site, member, kind, what))
+            self.after(self._delay(), lambda: self._arrive(site, member, parent, kind, what))
 
     def _copies(self) -> int:
         if self.now <= self.calm:
@@ -228,9 +230,9 @@ class World:
     def _delay(self) -> float:
         return self.random.random() * 2 * self.faults.delay * SECOND
 
-    def _arrive(self, site: Site, sender: Member | None, kind: str, what: Any) -> None:
-        assert site.parent is not None
-        parent = self.sites[site.parent]
+    def _arrive(
+        self, site: Site, sender: Member | None, parent: Site, kind: str, what: Any
+    ) -> None:
         if parent.member is None or self.now < site.cut_until:
             self._unlink(site)
             return
@@ -246,12 +248,26 @@ class World:
             self.after(self._delay(), lambda: self._unlink(site))
             return
         for _ in range(self._copies()):
-            self.after(self._delay(), lambda: self._answer(site, sender, reply))
+            self.after(self._delay(), lambda: self._answer(site, sender, parent, kind, reply))
 
-    def _answer(self, site: Site, sender: Member | None, reply: dict[str, Any]) -> None:
+    @staticmethod
+    def _above(site: Site) -> str:
+        """Whom a node talks to: its parent, as it knows."""
+        moved = None if site.member is None else site.member.moved
+        assert site.parent is not None
+        return site.parent if moved is None else str(moved["to"])
+
+    def _answer(
+        self, site: Site, sender: Member | None, parent: Site, kind: str, reply: dict[str, Any]
+    ) -> None:
         if site.member is None or site.member is not sender or self.now < site.cut_until:
             return
+        if kind == "hello" and self._above(site) == parent.id:
+            site.linked = True
+        moved = site.member.moved
         try:
             site.member.heard(reply, self._clock(site))
         except CatchmentError:
             self._reload(site)
+        if site.member is not None and site.member.moved is not moved:
+            self._unlink(site)  # it goes on elsewhere

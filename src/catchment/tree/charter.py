@@ -34,6 +34,10 @@ class Place:
     source: bool
     """Whether it reads events, or merges what its children read."""
     listen: str | None = None
+    was: str | None = None
+    """While it moves: the parent it comes from, which still answers for it."""
+    move: int = 0
+    """Which move that is: the version of the charter that began it."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,15 @@ class Charter:
         """In the order of their numbers."""
         found = [place for place in self.places.values() if place.parent == id]
         return [place.id for place in sorted(found, key=lambda place: place.number)]
+
+    def leaving(self, id: str) -> list[str]:
+        """Former children that have not landed under their new parent yet."""
+        return [place.id for place in self.places.values() if place.was == id]
+
+    @property
+    def moves(self) -> dict[int, str]:
+        """Moves that are not over, by number, and who moves."""
+        return {place.move: place.id for place in self.places.values() if place.was is not None}
 
     @property
     def timeout(self) -> int | None:
@@ -118,6 +131,17 @@ class Charter:
 
     def with_place(self, place: Place) -> Charter:
         places = {**self.places, place.id: place}
+        return replace(self, version=self.version + 1, places=places)
+
+    def moved(self, id: str, parent: str) -> Charter:
+        """With a node under another parent; the old one answers for it until it has landed."""
+        place, number = self.places[id], self.version + 1
+        return self.with_place(replace(place, parent=parent, was=place.parent, move=number))
+
+    def landed(self, moves: Iterable[int]) -> Charter:
+        """With moves that are over: the way up from the new parent waits for the node."""
+        over = {self.moves[move] for move in moves}
+        places = {id: replace(p, was=None) if id in over else p for id, p in self.places.items()}
         return replace(self, version=self.version + 1, places=places)
 
     def without(self, id: str) -> Charter:

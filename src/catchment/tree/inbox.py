@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice, takewhile
 from typing import Any
 
+from catchment.errors import RefusedError
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk, Log
 from catchment.tree.message import Head, head_of
 
@@ -30,13 +33,16 @@ class Child:
     missing: tuple[str, ...] = ()
     loose: list[list[int]] = field(default_factory=list)
     """Messages taken whose slices are not all passed on: number, and the end of the last slice."""
+    landed: tuple[int, ...] = ()
+    """Moves that end below it, as of the last message taken."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Child:
-        return cls(**(data | {"missing": tuple(data["missing"])}))
+        lists = {name: tuple(data[name]) for name in ("missing", "landed")}
+        return cls(**(data | lists))
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class View:
     frontier: int | None
     sure: int
     missing: tuple[str, ...]
+    landed: tuple[int, ...] = ()
+    """Moves that end in it: it waits for the nodes that came, and may go back for them."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,11 @@ class Inbox:
         self.children = children
         self._heads: dict[str, dict[int, Head]] = {}
         self._received: dict[str, int] = {}
+        self._dips: dict[str, list[int]] = {}
+        """Messages of a child whose frontier is before that of the message before."""
+        self._moves: dict[int, str] = {}
+        self.begun: dict[str, tuple[int, int, int]] = {}
+        """Children that came from elsewhere, as they said: what `begin` was told."""
         self.heard: dict[str, int] = {}
         """When each child was last heard of, by the wall clock."""
         for id in children:
@@ -77,17 +90,57 @@ class Inbox:
     def _open(self, id: str) -> None:
         log, child = self._log(id), self.children[id]
         self._received[id] = max(log.last or 0, child.taken)
-        self._heads[id] = {n: head_of(body) for n, _, body in log.entries() if n > child.taken}
+        self._heads[id], self._dips[id] = {}, []
+        for seq, _, body in log.entries():
+            if seq > child.taken:
+                self._note(id, seq, head_of(body))
 
-    def expect(self, ids: list[str], now: int, frontier: int) -> None:
+    def _note(self, id: str, seq: int, head: Head) -> None:
+        before = next(reversed(self._heads[id].values()), self.children[id]).frontier
+        if head.frontier is not None and (before is None or head.frontier < before):
+            self._dips[id].append(seq)
+        self._heads[id][seq] = head
+
+    def expect(self, charter: Charter, id: str, now: int, frontier: int) -> None:
         """Whose parent this node is now; a new child is waited for, from the frontier on."""
-        self.join(ids, frontier)
+        self._moves = charter.moves
+        self._here = [*charter.children(id), *charter.leaving(id)]
+        self._known = charter.places.keys()
+        self.join(self._here, frontier)
+        for child in self._here:
+            self.heard.setdefault(child, now)
+
+    def gone(self) -> list[str]:
+        """Children of old: removed, or landed elsewhere and all they sent here is taken."""
+        return [
+            id for id, child in self.children.items()
+            if id not in self._here
+            and (id not in self._known or child.taken == self._received[id])
+        ]  # fmt: skip
+
+    def forget(self, ids: list[str]) -> None:
+        """Lets go of children of old."""
         for id in ids:
-            self.heard.setdefault(id, now)
-        for id in set(self.children) - set(ids):
-            del self.children[id], self._heads[id], self._received[id]
+            for held in (self.children, self._heads, self._received, self._dips):
+                del held[id]
             self.heard.pop(id, None)
+            self.begun.pop(id, None)
             self._log(id).clear()
+
+    def begin(self, id: str, move: int, seq: int, epoch: int) -> None:
+        """A child came by a move; its messages up to one are with the parent it had before.
+
+        It may have been here earlier: what it sent then must be taken before it goes on.
+        """
+        child = self.children[id]
+        if seq > self._received[id]:
+            if child.taken < self._received[id]:
+                raise RefusedError(
+                    "this node was here before", given=id,
+                    hint="it may go on as soon as what it sent then has been passed on",
+                )  # fmt: skip
+            child.taken, child.epoch, self._received[id] = seq, epoch, seq
+        self.begun[id] = (move, seq, epoch)
 
     def join(self, ids: list[str], frontier: int = EARLIEST) -> None:
         """Knows these children, if it does not yet."""
@@ -114,7 +167,7 @@ class Inbox:
         self.heard[head.node] = now
         if head.seq == self._received[head.node] + 1:
             self._log(head.node).append(head.seq, {}, body)
-            self._heads[head.node][head.seq] = head
+            self._note(head.node, head.seq, head)
             self._received[head.node] = head.seq
         return self._received[head.node]
 
@@ -137,17 +190,15 @@ class Inbox:
         """The messages up to these, which were not taken yet."""
         return [
             (id, seq) for id, last in upto.items()
-            for seq in range(self.children[id].taken + 1, last + 1)
+            for seq in takewhile(last.__ge__, self._heads[id])
         ]  # fmt: skip
 
     def _next(self, plan: int) -> list[tuple[str, int]]:
         """Messages to take now that are cut by this version of the plan, or an older one."""
         found: list[tuple[str, int]] = []
-        for id, child in self.children.items():
-            for seq in range(child.taken + 1, min(self._received[id], child.taken + _AT_ONCE) + 1):
-                if self._heads[id][seq].plan > plan:
-                    break
-                found.append((id, seq))
+        for id in self.children:
+            soon = takewhile(lambda head: head.plan <= plan, self._heads[id].values())
+            found += [(id, head.seq) for head in islice(soon, _AT_ONCE)]
         return found
 
     def _behind(self, plan: int, now: int, timeout: int | None) -> list[str]:
@@ -162,7 +213,7 @@ class Inbox:
         child = self.children[id]
         if child.plan >= plan:
             return True
-        nearest = self._heads[id].get(child.taken + 1)
+        nearest = next(iter(self._heads[id].values()), None)
         return nearest is not None and nearest.plan >= plan
 
     def head(self, id: str, seq: int) -> Head:
@@ -177,26 +228,59 @@ class Inbox:
         child = self.children[id]
         child.epoch, child.taken, child.plan = head.epoch, head.seq, head.plan
         child.frontier, child.sure, child.missing = head.frontier, head.sure, head.missing
+        child.landed = head.landed
         if last_end > EARLIEST:
             child.loose.append([head.seq, last_end])
         self._heads[id].pop(head.seq, None)
+        self._dips[id] = [seq for seq in self._dips[id] if seq > head.seq]
 
     def _view(self, upto: Mapping[str, int], now: int, timeout: int | None, frontier: int) -> View:
         """How far the children are together once messages are taken, and who is missing."""
-        waited, sure = [], []
+        waited, sure, back = [], [], []
         missing: set[str] = set()
-        states = {id: self._state(id, upto.get(id)) for id in self.children}
-        for id, state in states.items():
-            missing |= set(state.missing)
-            if state.frontier is None:
+        landed: set[int] = set()
+        lows: dict[str, int] = {}
+        for id in self.children:
+            states = list(self._states(id, upto.get(id)))
+            missing |= set(states[0].missing)
+            came = self._landed(id)
+            landed |= came
+            known = [state.frontier for state in states if state.frontier is not None]
+            if not known:
                 continue
-            sure.append(state.sure)
+            lows[id] = min(known)
+            sure.append(min(state.sure for state in states if state.frontier is not None))
             if not self._silent(id, now, timeout, upto):
-                waited.append(state.frontier)
-        idle = bool(states) and all(state.frontier is None for state in states.values())
-        at = max(frontier, min(waited)) if waited else frontier
-        missing |= {id for id, s in states.items() if s.frontier is not None and s.frontier < at}
-        return View(None if idle else at, min([at, *sure]), tuple(sorted(missing)))
+                waited.append(lows[id])
+            back += [lows[id]] if came else []
+        idle = not lows  # and so is who has no children left
+        at = min([max([frontier, min(waited)]) if waited else frontier, *back])
+        missing |= {id for id, low in lows.items() if low < at}
+        return View(
+            None if idle else at, min([at, *sure]), tuple(sorted(missing)), tuple(sorted(landed))
+        )
+
+    def _states(self, id: str, last: int | None) -> Iterator[Child | Head]:
+        """What says how far a child is: the last message taken, and later ones that go back."""
+        yield self._state(id, last)
+        for seq in self._dips[id]:
+            if last is None or seq > last:
+                yield self._heads[id][seq]
+
+    def _landed(self, id: str) -> set[int]:
+        """Moves that end with a child or below it, by all it sent, and are not over yet."""
+        if not self._moves:
+            return set()
+        found = set(self.children[id].landed)
+        found.update(*(head.landed for head in self._heads[id].values()))
+        move, before, _ = self.begun.get(id, (0, 0, 0))
+        if self._received[id] > before:
+            found.add(move)
+        return found & self._moves.keys()
+
+    def landed(self) -> set[int]:
+        """Moves that end in this subtree, and are not over yet."""
+        return set().union(*(self._landed(id) for id in self.children))
 
     def _state(self, id: str, last: int | None) -> Child | Head:
         """What says how far a child is: the last message that is taken."""

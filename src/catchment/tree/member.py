@@ -52,6 +52,9 @@ class Member:
             disk.put("charter", held)
         self.charter = Charter.from_bytes(held) if held else None
         self.epoch = self._identity(now)
+        moved = disk.get("moved")
+        self.moved: Note | None = None if moved is None else json.loads(moved)
+        """By which move it came to the parent it has, where that is, and what the last one has."""
         if self.charter is not None:
             self._start(now)
 
@@ -85,8 +88,12 @@ class Member:
 
     def reload(self, now: int) -> None:
         """Goes back to what is on disk, after a step that could not be finished."""
+        begun = {} if self.inbox is None else self.inbox.begun
         if self.charter is not None:
             self._start(now)
+        for id, came in begun.items():
+            if self.inbox is not None and id in self.inbox.children:
+                self.inbox.begin(id, *came)
         self.sent = self.acked
 
     @property
@@ -114,7 +121,18 @@ class Member:
         """Does what there is to do; whether anything happened."""
         if self.machine is None or self.full:
             return False
+        self.tend(now)
         return self.machine.step(now)
+
+    def tend(self, now: int) -> None:
+        """What a move asks for: a word to the new parent; at the root, that it is over."""
+        machine = self.machine
+        if isinstance(machine, Root):
+            landed = machine.inbox.landed()
+            if landed:
+                self.adopt(machine.charter.landed(landed), now)
+        elif machine is not None and machine.flow.note and self.moved is not None:
+            machine.flow.announce(self.moved["from"])
 
     @property
     def full(self) -> bool:
@@ -132,6 +150,7 @@ class Member:
             "node": self.id, "epoch": self.epoch, "job": None if known is None else known.job,
             "charter": -1 if known is None else known.version,
             "sent": 0 if flow is None else flow.outbox.sent, **self._told_schema(),
+            **({} if self.moved is None else {"moved": self.moved}),
         }  # fmt: skip
 
     def beat(self) -> Note:
@@ -153,16 +172,31 @@ class Member:
         """Takes the parent's reply to a hello, a message or a beat."""
         if "charter" in reply:
             self.adopt(Charter.from_bytes(base64.b64decode(reply["charter"])), now)
+        if "farewell" in reply:
+            self._leave(reply["farewell"])
+            return
         if self.machine is None or isinstance(self.machine, Root) or "ack" not in reply:
             return
         if reply.get("again"):
             self.sent = reply["ack"]
         self.acked = max(self.acked, reply["ack"])
         self.sent = max(self.sent, self.acked)
+        self._settle(reply["ack"], reply["settled"])
+
+    def _settle(self, received: int, settled: int) -> None:
         if isinstance(self.machine, Relay):
-            self.machine.acknowledged(reply["ack"], reply["settled"])
-        else:
-            self.machine.flow.acknowledged(reply["settled"])
+            self.machine.acknowledged(received, settled)
+        elif isinstance(self.machine, Local):
+            self.machine.flow.acknowledged(settled)
+
+    def _leave(self, farewell: Note) -> None:
+        """Goes over to another parent; the last one has what it says, and takes no more."""
+        if self.moved is not None and farewell["move"] <= self.moved["move"]:
+            return  # said twice
+        self.disk.put("moved", json.dumps(farewell).encode())
+        self.moved = farewell
+        self.acked = self.sent = farewell["from"]
+        self._settle(farewell["from"], farewell["from"])
 
     def outgoing(self) -> Iterator[bytes]:
         """Messages to hand to the link now."""
@@ -188,15 +222,20 @@ class Member:
                 "this node does not know its job yet", given=self.id,
                 hint="it has not reached its own parent; try again in a moment",
             )  # fmt: skip
-        id = hello["node"]
-        self._check(id, hello)
-        inbox = self.inbox
+        id, inbox = hello["node"], self.inbox
+        came = hello.get("moved", {"move": 0})
+        if self._leaves(id) and came["move"] < self.charter.places[id].move:
+            return self._farewell(id)
+        self._check_place(id, hello["job"], came)
+        if inbox is not None and came["move"]:
+            inbox.begin(id, came["move"], came["from"], hello["epoch"])
+        self._check_epoch(id, hello)
         if inbox is not None:
             inbox.heard[id] = now
         self._learn(hello)
         return self._reply(id, hello["charter"]) | {"again": True}
 
-    def _check(self, id: str, hello: Note) -> None:
+    def _check_place(self, id: str, job: str | None, came: Note) -> None:
         assert self.charter is not None
         children = self.charter.children(self.id)
         if id not in children:
@@ -204,11 +243,19 @@ class Member:
                 "this node is no child of mine", given=f"{id} under {self.id}",
                 hint=did_you_mean(id, children) or "add it with: catchment nodes add",
             )  # fmt: skip
-        if hello["job"] not in (None, self.charter.job):
+        if job not in (None, self.charter.job):
             raise RefusedError(
-                "this node is of another job", given=f"{hello['job']}, here {self.charter.job}",
+                "this node is of another job", given=f"{job}, here {self.charter.job}",
                 hint="give it an empty folder, or the address of its own tree",
             )  # fmt: skip
+        place = self.charter.places[id]
+        if came["move"] != place.move:
+            raise RefusedError(
+                "this node has not left its former parent", given=f"{id}, from {place.was}",
+                hint="it must reach that one first: what it sent there is there",
+            )  # fmt: skip
+
+    def _check_epoch(self, id: str, hello: Note) -> None:
         received = 0 if self.inbox is None else self.inbox.received(id)
         epoch = None if self.inbox is None else self.inbox.epoch(id)
         if received and (epoch != hello["epoch"] or hello["sent"] < received):
@@ -221,7 +268,9 @@ class Member:
     def on_message(self, id: str, body: bytes, now: int) -> Note:
         """Writes a child's message down, and only then says so."""
         inbox = self.inbox
-        if inbox is None or self.charter is None or id not in inbox.children:
+        if self._leaves(id):
+            return self._farewell(id)
+        if inbox is None or self.charter is None or id not in self.charter.children(self.id):
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
         head = head_of(body)
         if head.node != id:
@@ -235,6 +284,8 @@ class Member:
     def on_beat(self, id: str, note: Note, now: int) -> Note:
         """Notes that a child is alive."""
         inbox = self.inbox
+        if self._leaves(id):
+            return self._farewell(id)
         if self.charter is None or id not in self.charter.children(self.id):
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
         if inbox is not None:
@@ -252,6 +303,18 @@ class Member:
         if charter is not None and charter < self.charter.version:
             reply |= self.handed_down()
         return reply
+
+    def _leaves(self, id: str) -> bool:
+        """Whether a child is about to go on under another parent; no more is taken of it here."""
+        return self.charter is not None and id in self.charter.leaving(self.id)
+
+    def _farewell(self, id: str) -> Note:
+        """What it is told: what is here, and where to go with the rest."""
+        assert self.charter is not None
+        place = self.charter.places[id]
+        received = 0 if self.inbox is None else self.inbox.received(id)
+        farewell = {"move": place.move, "to": place.parent, "from": received}
+        return self.handed_down() | {"farewell": farewell}
 
     def handed_down(self) -> Note:
         """The charter, as a child takes it."""

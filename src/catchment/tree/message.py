@@ -37,6 +37,8 @@ class Head:
     newest: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     """Events read, late, bad and so on since the message before."""
+    landed: tuple[int, ...] = ()
+    """Moves that end below: from this message on, the frontier waits for the nodes that came."""
 
     def to_bytes(self) -> bytes:
         known = {name: getattr(self, name) for name in self.__slots__}
@@ -47,6 +49,7 @@ class Head:
     def from_bytes(cls, data: bytes) -> Head:
         held = json.loads(data)
         held["missing"] = tuple(held.get("missing", ()))
+        held["landed"] = tuple(held.get("landed", ()))
         return cls(**held)
 
 

@@ -61,20 +61,22 @@ class Outflow:
     def step(self, view: View, place: dict[str, Any]) -> None:
         """Ends a step: passes up what is whole now, and notes how far the node has come."""
         before = self.frontier
-        if view.frontier is not None:
-            self.frontier = max(self.frontier, view.frontier)
-        self.sure = max(self.sure, min(view.sure, self.frontier))
+        self._reach(view)
         self.cutter.frontier = self.frontier
-        partials = self.cutter.release(self.frontier)
+        # Nobody waits for an idle node: what it holds back would come too late.
+        partials = self.cutter.release(LATEST if view.frontier is None else self.frontier)
         newest = self.cutter.newest
-        told = (view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier)
+        told = (
+            view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier,
+            list(view.landed),
+        )  # fmt: skip
         some = any(table.num_rows for table in partials.values())
         message = None
         if some or told != self._told or self._edge_between(before, self.frontier):
             frontier = None if view.frontier is None else self.frontier
             head = Head(
                 self.id, self.epoch, self.outbox.sent + 1, self.plan, frontier, self.sure,
-                view.missing, newest, self.counts,
+                view.missing, newest, self.counts, view.landed,
             )  # fmt: skip
             message = encode(head, partials, self.charter)
             self.counts, self._told = {}, told
@@ -82,6 +84,26 @@ class Outflow:
             "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
             "told": list(self._told), "counts": self.counts,
         }  # fmt: skip
+        self.outbox.append(self.note, message, pack_partials(self.cutter.held()))
+
+    def _reach(self, view: View) -> None:
+        """Moves the frontier on; only for a node that came from elsewhere does it go back."""
+        back = EARLIEST if view.landed else self.frontier
+        if view.frontier is not None:
+            self.frontier = max(back, view.frontier)
+        sure = min(view.sure, self.frontier)
+        self.sure = sure if view.landed else max(self.sure, sure)
+
+    def announce(self, since: int) -> None:
+        """Tells a new parent how far the node is, unless it sent anything since it came."""
+        if self.outbox.sent > since:
+            return
+        head = Head(
+            self.id, self.epoch, self.outbox.sent + 1, self.plan,
+            None if self.note["told"][0] else self.frontier, self.sure,
+            tuple(self.note["told"][2]), self.note["newest"], {}, tuple(self.note["told"][4]),
+        )  # fmt: skip
+        message = encode(head, {}, self.charter)
         self.outbox.append(self.note, message, pack_partials(self.cutter.held()))
 
     def _edge_between(self, low: int, high: int) -> bool:

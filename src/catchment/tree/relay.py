@@ -21,7 +21,8 @@ class Relay:
         self.flow = Outflow(id, epoch, disk, charter)
         held = self.flow.note.get("children", {})
         self.inbox = Inbox(disk, {child: Child.from_dict(note) for child, note in held.items()})
-        self.inbox.expect(charter.children(id), now, self.flow.frontier)
+        self.inbox.expect(charter, id, now, self.flow.frontier)
+        self.inbox.forget(self.inbox.gone())
 
     def step(self, now: int) -> bool:
         """Takes what has come; whether anything happened."""
@@ -43,7 +44,7 @@ class Relay:
             flow.plan, flow.charter.plan, now, flow.charter.timeout, flow.frontier
         )
         view = choice.view
-        told = [choice.plan, view.frontier, view.sure, list(view.missing)]
+        told = [choice.plan, view.frontier, view.sure, list(view.missing), list(view.landed)]
         if not choice.upto and told == flow.note.get("decided"):
             return None
         return {
@@ -72,14 +73,15 @@ class Relay:
         self.inbox.take(id, head, end)
 
     def _finish(self, note: dict[str, Any]) -> None:
-        _, frontier, sure, missing = note["decided"]
+        _, frontier, sure, missing, landed = note["decided"]
         place = {
             "children": {id: child.to_dict() for id, child in self.inbox.children.items()},
             "missing": missing, "decided": note["decided"], "step": note["step"],
         }  # fmt: skip
-        self.flow.step(View(frontier, sure, tuple(missing)), place)
+        self.flow.step(View(frontier, sure, tuple(missing), tuple(landed)), place)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
+        self.inbox.forget(self.inbox.gone())
 
     def acknowledged(self, received: int, settled: int) -> None:
         """The parent has messages: what is in them need not be kept below either."""
@@ -91,4 +93,5 @@ class Relay:
 
     def follow(self, charter: Charter, now: int) -> None:
         self.flow.follow(charter)
-        self.inbox.expect(charter.children(self.flow.id), now, self.flow.frontier)
+        self.inbox.expect(charter, self.flow.id, now, self.flow.frontier)
+        self.inbox.forget(self.inbox.gone())

@@ -99,10 +99,15 @@ class Root:
                 self._carry_out(note, deliver=note is notes[-1])
 
     def _expect(self, now: int) -> None:
-        children = self.charter.children(self.id)
-        if set(self.inbox.children) - set(children) and not self.undone:
-            self.snapshot()  # what is kept of a child that leaves goes with it
-        self.inbox.expect(children, now, self.frontier)
+        self.inbox.expect(self.charter, self.id, now, self.frontier)
+        self._part()
+
+    def _part(self) -> None:
+        """Lets go of children of old; what is kept of them goes too."""
+        gone = self.inbox.gone()
+        if gone and not self.undone:
+            self.snapshot()
+            self.inbox.forget(gone)
 
     # -- a step -----------------------------------------------------------------------------------
 
@@ -113,6 +118,7 @@ class Root:
             return False
         self._carry_out(note, deliver=True)
         self._compact()
+        self._part()
         return True
 
     def decide(self, now: int) -> dict[str, Any] | None:
@@ -122,7 +128,7 @@ class Root:
         charter = self.charter
         choice = self.inbox.choose(self.plan, charter.plan, now, charter.timeout, self.frontier)
         plan, view = choice.plan, choice.view
-        frontier = self.frontier if view.frontier is None else view.frontier
+        frontier = self.frontier if view.frontier is None else max(self.frontier, view.frontier)
         told = [plan, frontier, view.sure, list(view.missing)]
         if not choice.upto and told == self.last.get("told"):
             return None
@@ -192,6 +198,7 @@ class Root:
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.last = note | {"counts": self.counts}
         self.snapshot()
+        self._part()
 
     # -- letting go -------------------------------------------------------------------------------
 
