@@ -18,10 +18,12 @@ import pyarrow.dataset as ds
 import pytest
 
 import catchment as ct
+from catchment.errors import CatchmentError, RefusedError
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.proxy import Proxy
 from catchment.testing.servers.daemon import free_port
+from catchment.transport import ask
 
 FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "100"))
 SEED = int(os.environ.get("CATCHMENT_SEED", str(random.randrange(1 << 30))))
@@ -33,6 +35,8 @@ QUERIES = [
     {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
     {"name": "lots", "select": ["sum(seq)"], "window": "count_tumbling(1000)"},
 ]
+CLOCKS = {"e1": "+3h", "mid": "-5h"}
+"""How wrong the clocks of some nodes are, where libfaketime can be had (`scripts/servers`)."""
 PARENTS = {"root": None, "mid": "root", "e1": "mid", "e2": "mid", "e3": "root"}
 
 
@@ -55,6 +59,8 @@ class Tree:
             if parent is not None
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.due: list[str] = []
+        self.moves = 0
         self.sources = {f"e{n}": source(n, events) for n in (1, 2, 3)}
         self.log = stack.enter_context((home / "log.txt").open("wb"))
         for id in PARENTS:
@@ -80,7 +86,22 @@ class Tree:
         command.append(str(self.home / f"{id}.yaml"))
         if id in self.proxies:
             command += ["--parent", f"127.0.0.1:{self.proxies[id].port}"]
-        self.processes[id] = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        self.processes[id] = subprocess.Popen(
+            command, stdout=self.log, stderr=self.log, env=os.environ | wrong_clock(id)
+        )
+
+    def move(self) -> None:
+        """Asks for the moves that are due; the root may be down, or the node on its way already."""
+        root = f"127.0.0.1:{self.ports['root']}"
+        while self.due:
+            try:
+                ask(root, "move node", {"id": "e2", "parent": self.due[0]}, timeout=1)
+                self.moves += 1
+            except RefusedError:
+                pass
+            except CatchmentError:
+                return
+            del self.due[0]
 
     def kill(self, id: str) -> None:
         process = self.processes[id]
@@ -96,12 +117,22 @@ class Tree:
                 self.start(id)
 
 
+def wrong_clock(id: str) -> dict[str, str]:
+    """What makes a process's clock wrong; its monotonic clock stays."""
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if library is None or id not in CLOCKS:
+        return {}
+    return {"LD_PRELOAD": str(library), "FAKETIME": CLOCKS[id], "DONT_FAKE_MONOTONIC": "1"}
+
+
 def fault(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
     """One mishap."""
     id = dice.choice([*PARENTS])
     proxy = tree.proxies.get(id)
-    kind = dice.choice(["kill", "kill", "cut", "sever", "delay", "crawl", "hold", "mend"])
-    if kind == "kill" or proxy is None:
+    kind = dice.choice(["kill", "kill", "cut", "sever", "delay", "crawl", "hold", "mend", "move"])
+    if kind == "move":
+        tree.due.append("mid" if tree.moves % 2 else "root")
+    elif kind == "kill" or proxy is None:
         if id not in restart:
             tree.kill(id)
             restart[id] = time.monotonic() + dice.random() * 2
@@ -133,6 +164,7 @@ def test_a_hundred_faults(tmp_path: Path) -> None:
         for _ in range(FAULTS):
             fault(tree, dice, restart)
             time.sleep(dice.random() * 0.5)
+            tree.move()
             for id in [id for id, at in restart.items() if at <= time.monotonic()]:
                 del restart[id]
                 tree.start(id)
@@ -141,8 +173,10 @@ def test_a_hundred_faults(tmp_path: Path) -> None:
         end = time.monotonic() + 240
         while tree.processes["root"].poll() != 0:
             tree.calm()
+            tree.move()
             assert time.monotonic() < end, (tmp_path / "log.txt").read_text()[-3000:]
             time.sleep(0.5)
+    assert tree.moves
     check(tmp_path / "out", tree)
 
 

@@ -106,6 +106,8 @@ class Inbox:
         self._moves = charter.moves
         self._here = [*charter.children(id), *charter.leaving(id)]
         self._known = charter.places.keys()
+        coming = [mover for mover in self._moves.values() if charter.places[mover].parent == id]
+        self.join(coming, None)  # its former parent waits for it until it is here
         self.join(self._here, frontier)
         for child in self._here:
             self.heard.setdefault(child, now)
@@ -142,10 +144,11 @@ class Inbox:
             child.taken, child.epoch, self._received[id] = seq, epoch, seq
         self.begun[id] = (move, seq, epoch)
 
-    def join(self, ids: list[str], frontier: int = EARLIEST) -> None:
+    def join(self, ids: list[str], frontier: int | None) -> None:
         """Knows these children, if it does not yet."""
         for id in set(ids) - set(self.children):
-            self.children[id] = Child(frontier, frontier=frontier, sure=frontier)
+            since = EARLIEST if frontier is None else frontier
+            self.children[id] = Child(since, frontier=frontier, sure=since)
             self._open(id)
 
     def received(self, id: str) -> int:

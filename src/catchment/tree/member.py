@@ -46,6 +46,8 @@ class Member:
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
         self._schema: pa.Schema | None = None
+        self._came: dict[str, tuple[int, int, int]] = {}
+        """Children that said hello after a move: what the inbox must know of it."""
         held = disk.get("charter")
         if held is None and charter is not None:
             held = charter.data
@@ -85,15 +87,14 @@ class Member:
             self.machine = Local(self.id, self.epoch, self.disk, charter, source, self.keep)
         else:
             self.machine = Relay(self.id, self.epoch, self.disk, charter, now)
+        for id, came in self._came.items():
+            if self.inbox is not None and id in self.inbox.children:
+                self.inbox.begin(id, *came)
 
     def reload(self, now: int) -> None:
         """Goes back to what is on disk, after a step that could not be finished."""
-        begun = {} if self.inbox is None else self.inbox.begun
         if self.charter is not None:
             self._start(now)
-        for id, came in begun.items():
-            if self.inbox is not None and id in self.inbox.children:
-                self.inbox.begin(id, *came)
         self.sent = self.acked
 
     @property
@@ -227,8 +228,10 @@ class Member:
         if self._leaves(id) and came["move"] < self.charter.places[id].move:
             return self._farewell(id)
         self._check_place(id, hello["job"], came)
-        if inbox is not None and came["move"]:
-            inbox.begin(id, came["move"], came["from"], hello["epoch"])
+        if came["move"]:
+            self._came[id] = (came["move"], came["from"], hello["epoch"])
+            if inbox is not None:
+                inbox.begin(id, *self._came[id])
         self._check_epoch(id, hello)
         if inbox is not None:
             inbox.heard[id] = now

@@ -32,7 +32,7 @@ class Outflow:
         self.plan: int = self.note.get("plan", charter.plan)
         self._told: tuple[Any, ...] = tuple(self.note.get("told", ()))
         self.cutter = self._restored(b"" if last is None else last.carry)
-        self.counts: dict[str, int] = self.note.get("counts", {})
+        self.counts: dict[str, int] = dict(self.note.get("counts", {}))
         """What happened since the last message."""
 
     def _restored(self, carry: bytes) -> Cutter:
@@ -82,7 +82,7 @@ class Outflow:
             self.counts, self._told = {}, told
         self.note = place | {
             "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
-            "told": list(self._told), "counts": self.counts,
+            "told": list(self._told), "counts": dict(self.counts),
         }  # fmt: skip
         self.outbox.append(self.note, message, pack_partials(self.cutter.held()))
 
