@@ -15,6 +15,7 @@ import catchment as ct
 from catchment.errors import DataError, JobError, StateError
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.disk import FileDisk, FileLog
+from catchment.nodes.office import check_move
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.testing.compare import rows_of
@@ -212,6 +213,33 @@ def test_a_query_comes_while_the_tree_runs_and_another_goes() -> None:
     assert len(rows) == len(wanted)
     by = {(row["k"], row["window_start"]): row["max(v)"] for row in wanted}
     assert by == {(row["k"], row["window_start"]): row["max(v)"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("id", "parent", "text"),
+    [
+        ("root", "m", "the root cannot move"),
+        ("a", "b", "a node that reads events cannot have children"),
+        ("a", "n", "a node with children must say where they find it"),
+        ("a", "m", "this node is there already"),
+        ("m", "o", "nodes would go round in a circle"),
+        ("b", "root", "this node is on its way already"),
+    ],
+)
+def test_moves_that_cannot_be(id: str, parent: str, text: str) -> None:
+    parents: dict[str, str | None] = {
+        "root": None, "m": "root", "n": "m", "o": "m", "a": "m", "b": "m", "c": "n", "d": "o",
+    }  # fmt: skip
+    made = charter(parents)
+    places = {
+        name: dataclasses.replace(
+            place, listen=None if place.source or name == "n" else f"h:{place.number}"
+        )
+        for name, place in made.places.items()
+    }
+    made = dataclasses.replace(made, places=places).moved("b", "o")
+    with pytest.raises(JobError, match=text):
+        check_move(made, id, parent)
 
 
 def test_a_node_joins_and_another_leaves() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest
 import yaml
 
 import catchment as ct
+from catchment.errors import CatchmentError
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.servers.daemon import free_port
+from catchment.transport import ask
 
 EVENTS = 60_000
 QUERIES = [
@@ -27,10 +31,12 @@ QUERIES = [
 
 
 def source(seed: int) -> dict[str, Any]:
-    return {
+    """Sixty thousand events; those of the node that moves take some twenty seconds."""
+    made = {
         "type": "generator", "seed": seed, "rate": 10_000, "keys": 5, "events": EVENTS,
         "per_batch": 10_000, "gaps": ["1s", "2s"],
     }  # fmt: skip
+    return made | ({"per_batch": 500, "pace": 3000} if seed == 2 else {})
 
 
 def job(home: Path, on_spark: list[str]) -> Path:
@@ -54,12 +60,30 @@ def job(home: Path, on_spark: list[str]) -> Path:
     return path
 
 
+def moved(root: str, running: subprocess.Popen[str]) -> bool:
+    """Lets e2 move once events come; whether it has landed before all was over."""
+    asked = False
+    while running.poll() is None:
+        time.sleep(0.2)
+        with suppress(CatchmentError):
+            found = ask(root, "status", {})
+            if not asked and found["children"]["e3"]["received"]:
+                ask(root, "move node", {"id": "e2", "parent": "root"})
+                asked = True
+            elif asked and not any("moves from" in place for place in found["places"]):
+                return True
+    return False
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("on_spark", [["root", "mid"], ["e1", "root"]], ids="-".join)
 def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
-    command = [sys.executable, "-m", "catchment.cli.main", "up", str(job(tmp_path, on_spark))]
-    done = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
+    path = job(tmp_path, on_spark)
+    command = [sys.executable, "-m", "catchment.cli.main", "up", str(path), "--quiet"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert moved(str(yaml.safe_load(path.read_text())["nodes"][0]["listen"]), running)
+        _, said = running.communicate(timeout=280)
+    assert running.returncode == 0, said[-3000:]
     queries = ct.load_job({"queries": QUERIES}).build()
     engine = ct.Engine(queries)
     made = [Generated(**{k: v for k, v in source(n).items() if k != "type"}) for n in (1, 2, 3)]

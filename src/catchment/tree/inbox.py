@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice, takewhile
 from typing import Any
@@ -77,8 +77,8 @@ class Inbox:
         self._dips: dict[str, list[int]] = {}
         """Messages of a child whose frontier is before that of the message before."""
         self._moves: dict[int, str] = {}
-        self.begun: dict[str, tuple[int, int, int]] = {}
-        """Children that came from elsewhere, as they said: what `begin` was told."""
+        self._begun: dict[str, int] = {}
+        """Children that came by a move and are here: which move."""
         self.heard: dict[str, int] = {}
         """When each child was last heard of, by the wall clock."""
         for id in children:
@@ -126,23 +126,24 @@ class Inbox:
             for held in (self.children, self._heads, self._received, self._dips):
                 del held[id]
             self.heard.pop(id, None)
-            self.begun.pop(id, None)
+            self._begun.pop(id, None)
             self._log(id).clear()
 
-    def begin(self, id: str, move: int, seq: int, epoch: int) -> None:
+    def begin(self, id: str, came: Mapping[str, Any]) -> None:
         """A child came by a move; its messages up to one are with the parent it had before.
 
         It may have been here earlier: what it sent then must be taken before it goes on.
         """
-        child = self.children[id]
-        if seq > self._received[id]:
+        child, seq = self.children[id], came["from"]
+        if seq >= self._received[id] and came["move"] != self._begun.get(id):
             if child.taken < self._received[id]:
                 raise RefusedError(
                     "this node was here before", given=id,
                     hint="it may go on as soon as what it sent then has been passed on",
                 )  # fmt: skip
-            child.taken, child.epoch, self._received[id] = seq, epoch, seq
-        self.begun[id] = (move, seq, epoch)
+            child.taken, child.epoch, self._received[id] = seq, came["epoch"], seq
+            child.frontier, child.sure, child.plan = came["at"]
+        self._begun[id] = came["move"]
 
     def join(self, ids: list[str], frontier: int | None) -> None:
         """Knows these children, if it does not yet."""
@@ -176,12 +177,18 @@ class Inbox:
 
     # -- what a step takes ------------------------------------------------------------------------
 
-    def choose(self, plan: int, newest: int, now: int, timeout: int | None, at: int) -> Choice:
+    def choose(
+        self, plan: int, newest: int, now: int, timeout: int | None, at: int,
+        told: Collection[int] | None = None,
+    ) -> Choice:  # fmt: skip
         """What the next step takes; `at` is how far the children were, `newest` the newest plan.
 
         A new version of the plan begins once all that is cut by the old one has been taken, of
-        everyone worth waiting for.
+        everyone worth waiting for. That a move ends here is told above before anything that it
+        brings: `told` are the moves of which that was said.
         """
+        if told is not None and self.landed() - set(told):
+            return Choice(plan, {}, self._view({}, now, timeout, at))
         found = self._next(plan)
         if not found and plan < newest and not self._behind(plan + 1, now, timeout):
             plan += 1
@@ -276,9 +283,7 @@ class Inbox:
             return set()
         found = set(self.children[id].landed)
         found.update(*(head.landed for head in self._heads[id].values()))
-        move, before, _ = self.begun.get(id, (0, 0, 0))
-        if self._received[id] > before:
-            found.add(move)
+        found.add(self._begun.get(id, 0))
         return found & self._moves.keys()
 
     def landed(self) -> set[int]:

@@ -21,6 +21,7 @@ from catchment.tree.disk import Disk
 from catchment.tree.inbox import Inbox
 from catchment.tree.local import Keep, Local
 from catchment.tree.message import head_of
+from catchment.tree.outflow import NOWHERE
 from catchment.tree.relay import Relay
 from catchment.tree.root import Deliver, Root
 
@@ -46,7 +47,7 @@ class Member:
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
         self._schema: pa.Schema | None = None
-        self._came: dict[str, tuple[int, int, int]] = {}
+        self._came: dict[str, Note] = {}
         """Children that said hello after a move: what the inbox must know of it."""
         held = disk.get("charter")
         if held is None and charter is not None:
@@ -89,7 +90,7 @@ class Member:
             self.machine = Relay(self.id, self.epoch, self.disk, charter, now)
         for id, came in self._came.items():
             if self.inbox is not None and id in self.inbox.children:
-                self.inbox.begin(id, *came)
+                self.inbox.begin(id, came)
 
     def reload(self, now: int) -> None:
         """Goes back to what is on disk, after a step that could not be finished."""
@@ -126,14 +127,10 @@ class Member:
         return self.machine.step(now)
 
     def tend(self, now: int) -> None:
-        """What a move asks for: a word to the new parent; at the root, that it is over."""
-        machine = self.machine
-        if isinstance(machine, Root):
-            landed = machine.inbox.landed()
-            if landed:
-                self.adopt(machine.charter.landed(landed), now)
-        elif machine is not None and machine.flow.note and self.moved is not None:
-            machine.flow.announce(self.moved["from"])
+        """Lets everybody know of moves that are over, at the root."""
+        landed = self.machine.inbox.landed() if isinstance(self.machine, Root) else ()
+        if landed and self.charter is not None:
+            self.adopt(self.charter.landed(landed), now)
 
     @property
     def full(self) -> bool:
@@ -194,8 +191,11 @@ class Member:
         """Goes over to another parent; the last one has what it says, and takes no more."""
         if self.moved is not None and farewell["move"] <= self.moved["move"]:
             return  # said twice
-        self.disk.put("moved", json.dumps(farewell).encode())
-        self.moved = farewell
+        flow = getattr(self.machine, "flow", None)
+        stood = NOWHERE if flow is None else flow.stood(farewell["from"])
+        moved = farewell | {"at": stood}
+        self.disk.put("moved", json.dumps(moved).encode())
+        self.moved = moved
         self.acked = self.sent = farewell["from"]
         self._settle(farewell["from"], farewell["from"])
 
@@ -229,9 +229,9 @@ class Member:
             return self._farewell(id)
         self._check_place(id, hello["job"], came)
         if came["move"]:
-            self._came[id] = (came["move"], came["from"], hello["epoch"])
+            self._came[id] = came | {"epoch": hello["epoch"]}
             if inbox is not None:
-                inbox.begin(id, *self._came[id])
+                inbox.begin(id, self._came[id])
         self._check_epoch(id, hello)
         if inbox is not None:
             inbox.heard[id] = now

@@ -14,6 +14,9 @@ from catchment.tree.inbox import View
 from catchment.tree.message import Head, encode
 from catchment.tree.outbox import Outbox
 
+NOWHERE = [EARLIEST, EARLIEST, -1]
+"""Frontier, what is sure of it, and plan of a node that has said nothing yet."""
+
 
 class Outflow:
     """Merges partials by slice, and writes down messages for the parent.
@@ -29,7 +32,9 @@ class Outflow:
         self.note: dict[str, Any] = {} if last is None else last.note
         self.frontier: int = self.note.get("frontier", EARLIEST)
         self.sure: int = self.note.get("sure", EARLIEST)
-        self.plan: int = self.note.get("plan", charter.plan)
+        # Somebody who comes here by a move may bring what was cut by an older version.
+        first = min(charter.plans) if charter.moves else charter.plan
+        self.plan: int = self.note.get("plan", first)
         self._told: tuple[Any, ...] = tuple(self.note.get("told", ()))
         self.cutter = self._restored(b"" if last is None else last.carry)
         self.counts: dict[str, int] = dict(self.note.get("counts", {}))
@@ -71,7 +76,7 @@ class Outflow:
             list(view.landed),
         )  # fmt: skip
         some = any(table.num_rows for table in partials.values())
-        message = None
+        message, stood = None, {"last": self.note.get("last", NOWHERE)}
         if some or told != self._told or self._edge_between(before, self.frontier):
             frontier = None if view.frontier is None else self.frontier
             head = Head(
@@ -80,9 +85,13 @@ class Outflow:
             )  # fmt: skip
             message = encode(head, partials, self.charter)
             self.counts, self._told = {}, told
+            stood = {
+                "before": self.note.get("last", NOWHERE),
+                "last": [frontier, self.sure, self.plan],
+            }
         self.note = place | {
             "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
-            "told": list(self._told), "counts": dict(self.counts),
+            "told": list(self._told), "counts": dict(self.counts), **stood,
         }  # fmt: skip
         self.outbox.append(self.note, message, pack_partials(self.cutter.held()))
 
@@ -94,17 +103,12 @@ class Outflow:
         sure = min(view.sure, self.frontier)
         self.sure = sure if view.landed else max(self.sure, sure)
 
-    def announce(self, since: int) -> None:
-        """Tells a new parent how far the node is, unless it sent anything since it came."""
-        if self.outbox.sent > since:
-            return
-        head = Head(
-            self.id, self.epoch, self.outbox.sent + 1, self.plan,
-            None if self.note["told"][0] else self.frontier, self.sure,
-            tuple(self.note["told"][2]), self.note["newest"], {}, tuple(self.note["told"][4]),
-        )  # fmt: skip
-        message = encode(head, {}, self.charter)
-        self.outbox.append(self.note, message, pack_partials(self.cutter.held()))
+    def stood(self, seq: int) -> list[int | None]:
+        """Frontier, what was sure of it, and plan, as of a message that the parent has."""
+        following = self.outbox.note_of(seq + 1)
+        if following is not None:
+            return list(following["before"])
+        return list(self.note.get("last", NOWHERE))
 
     def _edge_between(self, low: int, high: int) -> bool:
         """Whether a frontier that moved from one time to another can complete any window."""

@@ -40,16 +40,17 @@ class Relay:
     def decide(self, now: int) -> dict[str, Any] | None:
         """What the next step takes, and how far it goes; None when there is nothing to do."""
         flow = self.flow
+        told = flow.note.get("decided", [[]])[-1]
         choice = self.inbox.choose(
-            flow.plan, flow.charter.plan, now, flow.charter.timeout, flow.frontier
+            flow.plan, flow.charter.plan, now, flow.charter.timeout, flow.frontier, told
         )
         view = choice.view
-        told = [choice.plan, view.frontier, view.sure, list(view.missing), list(view.landed)]
-        if not choice.upto and told == flow.note.get("decided"):
+        decided = [choice.plan, view.frontier, view.sure, list(view.missing), list(view.landed)]
+        if not choice.upto and decided == flow.note.get("decided"):
             return None
         return {
             "step": 1 + flow.note.get("step", 0), "plan": choice.plan, "now": now,
-            "take": choice.upto, "decided": told, "charter": flow.charter.version,
+            "take": choice.upto, "decided": decided, "charter": flow.charter.version,
             "too_late": EARLIEST,
         }  # fmt: skip
 
