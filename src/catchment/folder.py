@@ -7,7 +7,6 @@ import uuid
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from catchment.errors import StateError
 
@@ -81,6 +80,8 @@ class Folder:
     def write_rows(self, name: str, rows: pa.Table) -> None:
         """Puts a table in its place, as a Parquet file."""
         buffer = pa.BufferOutputStream()
+        import pyarrow.parquet as pq  # late: a node that sets nothing aside does without
+
         pq.write_table(rows, buffer, compression="zstd")
         self.write(name, buffer.getvalue().to_pybytes())
 

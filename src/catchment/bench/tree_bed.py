@@ -22,6 +22,16 @@ from catchment.testing.servers.daemon import free_port
 
 Form = dict[str, Any]
 """A section of a job file."""
+_LEAN = """
+import sys
+class NoPandas:
+    def find_spec(self, name, *_):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, NoPandas())
+from catchment.cli.main import main
+main()
+"""
 LOCALHOST = "127.0.0.1"
 
 
@@ -107,9 +117,10 @@ class Bed:
     def address(self, id: str) -> str:
         return f"{LOCALHOST}:{self.ports[id]}"
 
-    def start(self, id: str) -> None:
-        """Starts a node, or starts it again."""
-        command = [sys.executable, "-m", "catchment.cli.main", "node", id, str(self.job)]
+    def start(self, id: str, lean: bool = False) -> None:
+        """Starts a node, or starts it again; a lean one finds no pandas, as without Spark."""
+        how = ["-c", _LEAN] if lean else ["-m", "catchment.cli.main"]
+        command = [sys.executable, *how, "node", id, str(self.job)]
         if id in self.proxies:
             command += ["--parent", self.proxies[id].address]
         self.processes[id] = subprocess.Popen(command, stdout=self._log, stderr=self._log)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from catchment.bench.figure import Figure, below
+from catchment.bench.figure import Figure, below, plain
 from catchment.bench.tree_bed import Bed, Layout, stream, windows
 from catchment.errors import CatchmentError
 from catchment.transport import ask
@@ -18,7 +18,7 @@ _RATE = 100_000
 
 def figures(quick: bool = False) -> Iterator[Figure]:
     """Several starts, each beside a root that is up already."""
-    found = [start(3 if quick else 10) for _ in range(2 if quick else 5)]
+    found = [start(3 if quick else 10, lean=True) for _ in range(2 if quick else 5)]
     starts, sizes = zip(*found, strict=True)
     what = f"an embedded local node, avg by 10 keys, {_RATE:,} events/s; {len(found)} starts"
     yield below(
@@ -31,18 +31,22 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         max(sizes) / MEGABYTE,
         "MB",
         150.0,
-        f"the largest resident size while it works; {what}",
+        f"the largest resident size while it works, installed without the Spark extra; {what}",
     )
+    yield plain(
+        "memory of a local node beside pandas", start(3 if quick else 10, lean=False)[1] / MEGABYTE,
+        "MB", "the same where the Spark extra is installed: Arrow loads pandas if it finds it",
+    )  # fmt: skip
 
 
-def start(seconds: int) -> tuple[float, int]:
+def start(seconds: int, lean: bool) -> tuple[float, int]:
     """Seconds until a node has said hello, and the bytes it takes while it works."""
     source = stream(1, seconds + 60, _RATE)
     with Bed(Layout({"root": None, "e1": "root"}, {"e1": source}, windows(1))) as bed:
         bed.start("root")
         _until(bed, "root is up", lambda: bool(_children(bed)))
         began = time.monotonic()
-        bed.start("e1")
+        bed.start("e1", lean)
         _until(bed, "hello", lambda: _children(bed)["e1"])
         took = time.monotonic() - began
         largest, end = 0, time.monotonic() + seconds

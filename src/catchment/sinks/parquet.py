@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as of
 from pydantic import Field
 
@@ -112,6 +111,8 @@ class ParquetSink(Sink):
     def _file(self, table: pa.Table) -> pa.Buffer:
         """The bytes of a file, which depend on nothing but the rows."""
         stream = pa.BufferOutputStream()
+        import pyarrow.parquet as pq  # late: a node with another sink does without
+
         pq.write_table(table.combine_chunks(), stream, compression=self.compression)
         return stream.getvalue()
 
@@ -210,6 +211,8 @@ def _table(place: Place, name: str) -> pa.Table:
     if data is None:
         raise SinkError("a result file has gone while it was read", given=f"{place.uri}/{name}")
     with _named(name):
+        import pyarrow.parquet as pq
+
         return pq.read_table(pa.BufferReader(data))
 
 

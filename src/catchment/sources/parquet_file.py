@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from catchment.sources.aside import Aside, aside, reason_of
 from catchment.sources.base import Piece
@@ -17,6 +15,9 @@ from catchment.sources.listing import Found
 from catchment.sources.predicate import pushed
 from catchment.sources.sharing import Part
 from catchment.sources.types import CODES, fit, plain
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _MANY = 1 << 20
 """Rows that are worth a piece of their own; smaller row groups are read together."""
@@ -37,17 +38,17 @@ class Parquet(Files):
     type: Literal["parquet"] = "parquet"
 
     def examine(self, found: Found) -> Examined:
-        with pq.ParquetFile(found.path) as file:
+        with _open(found.path) as file:
             meta = file.metadata
             groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
             return Examined(file.schema_arrow, groups)
 
     def infer(self, found: Found) -> pa.Schema:
-        with pq.ParquetFile(found.path) as file:
+        with _open(found.path) as file:
             return pa.schema([plain(field) for field in file.schema_arrow])
 
     def refine(self, schema: pa.Schema, found: Found) -> pa.Schema:
-        with pq.ParquetFile(found.path) as file:
+        with _open(found.path) as file:
             coded = set(_coded(file.metadata))
         return pa.schema(
             [
@@ -63,9 +64,7 @@ class Parquet(Files):
         try:
             # Spark runs a task per core, so one thread is enough; the columns of a row group are
             # read in one go, so buffering them first would only copy them.
-            with pq.ParquetFile(
-                part.path, memory_map=True, pre_buffer=False, read_dictionary=codes
-            ) as file:
+            with _open(part.path, memory_map=True, pre_buffer=False, read_dictionary=codes) as file:
                 _same(file, part)
                 yield from _read(file, part, schema, where)
         except UNREADABLE as error:
@@ -73,6 +72,13 @@ class Parquet(Files):
             lost = f"{reason_of(error)}; {sum(rows)} events lost"
             bad = aside([Aside(part.path, -1, lost)])
             yield Piece(schema.empty_table(), bad, part.base)
+
+
+def _open(path: str, **options: Any) -> pq.ParquetFile:
+    # Imported late: a node that reads something else does without its memory.
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path, **options)
 
 
 def _read(
@@ -139,6 +145,8 @@ def _kept(part: Part, schema: pa.Schema, where: str | None) -> list[int]:
     wanted = list(range(part.first, part.first + len(part.rows or [])))
     if where is None:
         return wanted
+    import pyarrow.dataset as ds
+
     made: Any = ds.ParquetFileFormat().make_fragment(
         part.path, pafs.LocalFileSystem(), row_groups=wanted
     )
