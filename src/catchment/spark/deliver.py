@@ -43,7 +43,7 @@ def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> 
     tables = dict(results.items())
     if control.sure is not None:
         missing = list(control.missing)
-        tables = {name: marked(table, control.sure, missing) for name, table in tables.items()}
+        tables = marked(tables, control.sure, missing)
     return Delivery(spec.job, control.batch, bucket, tables, keys)
 
 

@@ -74,6 +74,7 @@ class Inbox:
         self.children = children
         self._heads: dict[str, dict[int, Head]] = {}
         self._received: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         self._dips: dict[str, list[int]] = {}
         """Messages of a child whose frontier is before that of the message before."""
         self._moves: dict[int, str] = {}
@@ -89,7 +90,7 @@ class Inbox:
 
     def _open(self, id: str) -> None:
         log, child = self._log(id), self.children[id]
-        self._received[id] = max(log.last or 0, child.taken)
+        self._received[id], self._sizes[id] = max(log.last or 0, child.taken), log.nbytes
         self._heads[id], self._dips[id] = {}, []
         for seq, _, body in log.entries():
             if seq > child.taken:
@@ -123,7 +124,7 @@ class Inbox:
     def forget(self, ids: list[str]) -> None:
         """Lets go of children of old."""
         for id in ids:
-            for held in (self.children, self._heads, self._received, self._dips):
+            for held in (self.children, self._heads, self._received, self._dips, self._sizes):
                 del held[id]
             self.heard.pop(id, None)
             self._begun.pop(id, None)
@@ -164,13 +165,15 @@ class Inbox:
     @property
     def nbytes(self) -> int:
         """What waits here takes up so much."""
-        return sum(self._log(id).nbytes for id in self.children)
+        return sum(self._sizes.values())
 
     def receive(self, head: Head, body: bytes, now: int) -> int:
         """Writes a message down, once; the number of the last one here."""
         self.heard[head.node] = now
         if head.seq == self._received[head.node] + 1:
-            self._log(head.node).append(head.seq, {}, body)
+            log = self._log(head.node)
+            log.append(head.seq, {}, body)
+            self._sizes[head.node] = log.nbytes
             self._note(head.node, head.seq, head)
             self._received[head.node] = head.seq
         return self._received[head.node]
@@ -320,4 +323,6 @@ class Inbox:
         return child.loose[0][0] - 1 if child.loose else child.taken
 
     def trim(self, id: str, seq: int) -> None:
-        self._log(id).trim(seq)
+        log = self._log(id)
+        log.trim(seq)
+        self._sizes[id] = log.nbytes

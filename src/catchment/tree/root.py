@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -173,10 +173,7 @@ class Root:
         self.counts["results"] += results.rows()
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
-            tables = {
-                name: marked(table, note["sure"], note["missing"])
-                for name, table in results.items()
-            }
+            tables = marked(results, note["sure"], note["missing"])
             keys = {n: q.by for n, q in self.charter.plans[note["plan"]].queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
@@ -228,7 +225,20 @@ class Root:
         self._expect(now)
 
 
-def marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
+def marked(
+    results: Mapping[str, pa.Table], sure: int, missing: list[str]
+) -> dict[str, pa.Table]:
+    """Results with columns that say whether all nodes are in them, and who is not."""
+    made: dict[int, tuple[pa.Table, pa.Table]] = {}
+    found: dict[str, pa.Table] = {}
+    for name, table in results.items():
+        if id(table) not in made:  # queries that differ only in name have one table
+            made[id(table)] = (table, _marked(table, sure, missing))
+        found[name] = made[id(table)][1]
+    return found
+
+
+def _marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
     """With columns that say whether all nodes are in a result, and who is not."""
     ends = table.column("window_end").cast(pa.int64()).to_numpy()
     complete = pa.array(ends <= sure)
