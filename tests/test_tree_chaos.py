@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,11 @@ import pyarrow.dataset as ds
 import pytest
 
 import catchment as ct
-from catchment.errors import CatchmentError, RefusedError
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
+from catchment.testing.namespaces import Network, missing_namespaces
 from catchment.testing.proxy import Proxy
 from catchment.testing.servers.daemon import free_port
-from catchment.transport import ask
 
 FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "100"))
 SEED = int(os.environ.get("CATCHMENT_SEED", str(random.randrange(1 << 30))))
@@ -40,6 +40,9 @@ CLOCKS = {"e1": "+3h", "mid": "-5h"}
 PARENTS = {"root": None, "mid": "root", "e1": "mid", "e2": "mid", "e3": "root"}
 
 
+Mishap = Callable[["Tree", random.Random, dict[str, float]], None]
+
+
 def source(seed: int, events: int) -> dict[str, Any]:
     return {
         "type": "generator", "seed": seed, "rate": 500, "keys": 4, "events": events,
@@ -48,15 +51,21 @@ def source(seed: int, events: int) -> dict[str, Any]:
 
 
 class Tree:
-    """The processes of a tree; each child reaches its parent through a proxy of its own."""
+    """The processes of a tree.
 
-    def __init__(self, home: Path, events: int, stack: ExitStack) -> None:
+    Each child reaches its parent through a proxy of its own; or each is in a namespace.
+    """
+
+    def __init__(
+        self, home: Path, events: int, stack: ExitStack, network: Network | None = None
+    ) -> None:
         self.home = home
+        self.network = network
         self.ports = {id: free_port() for id in ("root", "mid")}
         self.proxies = {
             id: stack.enter_context(Proxy(("127.0.0.1", self.ports[parent])))
             for id, parent in PARENTS.items()
-            if parent is not None
+            if parent is not None and network is None
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.due: list[str] = []
@@ -71,7 +80,7 @@ class Tree:
         for other, parent in PARENTS.items():
             node: dict[str, Any] = {"id": other, "parent": parent, "engine": "embedded"}
             if other in self.ports:
-                node["listen"] = f"127.0.0.1:{self.ports[other]}"
+                node["listen"] = self.address(other)
             if other in self.sources:
                 node["source"] = self.sources[other]
             nodes.append(node)
@@ -81,8 +90,15 @@ class Tree:
             "sinks": [{"type": "parquet", "path": str(self.home / "out")}],
         }  # fmt: skip
 
+    def address(self, id: str) -> str:
+        host = "127.0.0.1" if self.network is None else self.network.address(id)
+        return f"{host}:{self.ports[id]}"
+
+    def within(self, id: str) -> list[str]:
+        return [] if self.network is None else self.network.within(id)
+
     def start(self, id: str) -> None:
-        command = [sys.executable, "-m", "catchment.cli.main", "node", id]
+        command = [*self.within(id), sys.executable, "-m", "catchment.cli.main", "node", id]
         command.append(str(self.home / f"{id}.yaml"))
         if id in self.proxies:
             command += ["--parent", f"127.0.0.1:{self.proxies[id].port}"]
@@ -92,15 +108,13 @@ class Tree:
 
     def move(self) -> None:
         """Asks for the moves that are due; the root may be down, or the node on its way already."""
-        root = f"127.0.0.1:{self.ports['root']}"
         while self.due:
-            try:
-                ask(root, "move node", {"id": "e2", "parent": self.due[0]}, timeout=1)
-                self.moves += 1
-            except RefusedError:
-                pass
-            except CatchmentError:
+            command = [*self.within("root"), sys.executable, "-m", "catchment.cli.main", "nodes"]
+            command += ["mv", "e2", "--parent", self.due[0], "--root", self.address("root")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode and "already" not in done.stderr:
                 return
+            self.moves += done.returncode == 0
             del self.due[0]
 
     def kill(self, id: str) -> None:
@@ -112,6 +126,8 @@ class Tree:
     def calm(self) -> None:
         for proxy in self.proxies.values():
             proxy.mend()
+        for id in PARENTS if self.network is not None else ():
+            self.network.plug(id)
         for id, process in self.processes.items():
             if process.poll() not in (None, 0):
                 self.start(id)
@@ -123,6 +139,22 @@ def wrong_clock(id: str) -> dict[str, str]:
     if library is None or id not in CLOCKS:
         return {}
     return {"LD_PRELOAD": str(library), "FAKETIME": CLOCKS[id], "DONT_FAKE_MONOTONIC": "1"}
+
+
+def unplugged(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
+    """One mishap in a network of namespaces."""
+    assert tree.network is not None
+    id = dice.choice([*PARENTS])
+    kind = dice.choice(["kill", "unplug", "unplug", "plug", "plug", "move"])
+    if kind == "move":
+        tree.due.append("mid" if tree.moves % 2 else "root")
+    elif kind == "kill" and id not in restart:
+        tree.kill(id)
+        restart[id] = time.monotonic() + dice.random() * 2
+    elif kind == "unplug":
+        tree.network.unplug(id)
+    else:
+        tree.network.plug(id)
 
 
 def fault(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
@@ -152,16 +184,30 @@ def fault(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_hundred_faults(tmp_path: Path) -> None:
+    go_wrong(tmp_path, FAULTS, fault)
+
+
+@pytest.mark.timeout(600)
+def test_faults_in_a_network_of_namespaces(tmp_path: Path) -> None:
+    reason = missing_namespaces()
+    if reason is not None:
+        pytest.skip(reason)  # the proxies of the other test cut and hold connections anyway
+    with Network([*PARENTS]) as network:
+        go_wrong(tmp_path, FAULTS // 4, unplugged, network)
+
+
+def go_wrong(tmp_path: Path, faults: int, fault: Mishap, network: Network | None = None) -> None:
+    """Runs a tree through faults, then leaves it alone; in the end all must be there."""
     sys.stdout.write(f"CATCHMENT_SEED={SEED} CATCHMENT_FAULTS={FAULTS}\n")
     dice = random.Random(SEED)
-    events = 60 * FAULTS
+    events = 60 * faults
     with ExitStack() as stack:
-        tree = Tree(tmp_path, events, stack)
+        tree = Tree(tmp_path, events, stack, network)
         stack.callback(lambda: [tree.kill(id) for id in [*tree.processes]])
         for id in PARENTS:
             tree.start(id)
         restart: dict[str, float] = {}
-        for _ in range(FAULTS):
+        for _ in range(faults):
             fault(tree, dice, restart)
             time.sleep(dice.random() * 0.5)
             tree.move()

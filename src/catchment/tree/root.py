@@ -225,9 +225,7 @@ class Root:
         self._expect(now)
 
 
-def marked(
-    results: Mapping[str, pa.Table], sure: int, missing: list[str]
-) -> dict[str, pa.Table]:
+def marked(results: Mapping[str, pa.Table], sure: int, missing: list[str]) -> dict[str, pa.Table]:
     """Results with columns that say whether all nodes are in them, and who is not."""
     made: dict[int, tuple[pa.Table, pa.Table]] = {}
     found: dict[str, pa.Table] = {}
