@@ -15,7 +15,7 @@ from catchment.engine import engine as engines
 from catchment.engine import store as stores
 from catchment.model.plan import Plan
 from catchment.testing.compare import assert_same
-from catchment.testing.oracle import oracle, oracle_run
+from catchment.testing.oracle import STREAM, oracle, oracle_run
 from catchment.testing.strategies import Scenario, scenarios, to_table
 
 Change = Callable[[ct.Engine], ct.Engine]
@@ -52,6 +52,18 @@ def test_updates(scenario: Scenario) -> None:
 @given(data=st.data())
 def test_updates_of_one_kind(kind: str, data: st.DataObject) -> None:
     check(data.draw(scenarios(late="update", max_queries=2, kinds=[kind])))
+
+
+READ = ["local", "aligned", "ordered", "gaps"]
+
+
+@pytest.mark.parametrize("kind", ["cut", "between"])
+@given(data=st.data())
+def test_readings(kind: str, data: st.DataObject) -> None:
+    """One engine reads one stream; windows of all types share the slices it is cut into."""
+    late = data.draw(st.sampled_from(["none", "drop"]))
+    kinds = [kind, kind, "tumbling", "session"]
+    check(data.draw(scenarios(late=late, max_queries=4, kinds=kinds, readings=READ)))
 
 
 @given(scenarios(special=True))
@@ -123,6 +135,10 @@ def forced(**changes: Any) -> Callable[..., tuple[Plan, dict[int, int]]]:
 @given(scenario=scenarios(late="none"), data=st.data())
 def test_nodes_and_merge_orders(scenario: Scenario, data: st.DataObject) -> None:
     """Events split over nodes, sliced there, merged in any tree, give what one engine gives."""
+    check_nodes(scenario, data)
+
+
+def check_nodes(scenario: Scenario, data: st.DataObject) -> None:
     queries = [query for query in scenario.queries if not query.distinct_on]
     if not queries or not scenario.events:
         return
@@ -132,7 +148,7 @@ def test_nodes_and_merge_orders(scenario: Scenario, data: st.DataObject) -> None
     parts, ordered = [], []
     for node in range(nodes):
         mine = [row for row, place in zip(events, scenario.nodes, strict=True) if place == node]
-        ordered += mine
+        ordered += [row | {STREAM: str(node)} for row in mine]
         cut = data.draw(st.integers(0, len(mine)))
         for seq, rows in enumerate((mine[:cut], mine[cut:])):
             arrival = 0 if seq == 0 else cut
@@ -146,6 +162,11 @@ def test_nodes_and_merge_orders(scenario: Scenario, data: st.DataObject) -> None
     results = ct.assemble(ct.merge(merged, plan), None, plan)
     for name, rows in oracle(queries, ordered).items():
         assert_same(rows, results[name], name)
+
+
+@given(scenario=scenarios(late="none", kinds=["cut", "between"], readings=READ), data=st.data())
+def test_readings_of_nodes_and_merge_orders(scenario: Scenario, data: st.DataObject) -> None:
+    check_nodes(scenario, data)
 
 
 def _overlap(one: list[Any], two: list[Any]) -> bool:

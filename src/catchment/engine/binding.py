@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment import expression
-from catchment.errors import SchemaError, did_you_mean
+from catchment.errors import QueryError, SchemaError, did_you_mean
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.window import Marked
@@ -36,6 +36,18 @@ def bind_types(plan: Plan, schema: pa.Schema, time: str) -> tuple[pa.Schema, dic
     return schema, {
         group.id: group_types(group, schema, _some_name(plan, group)) for group in plan.groups
     }
+
+
+def refuse_updates(plan: Plan, late: str) -> None:
+    """A late mark would split slices that were cut on its node and have climbed already."""
+    for group in plan.groups:
+        if late == "update" and group.slicing == "stream":
+            readings = [w.reading for w in group.windows if isinstance(w, Marked)]
+            raise QueryError(
+                f"query {_some_name(plan, group)!r}: windows cut on each node cannot be corrected "
+                "by late events", given=f"reading={readings[0]!r} with late='update'",
+                hint="leave out reading, or drop or collect late events",
+            )  # fmt: skip
 
 
 def _check_time(schema: pa.Schema, time: str) -> None:

@@ -72,6 +72,8 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
             else known_mark._replace(open=fit(known_mark.open, operators))
         )
     _move_ranks(old, new, newest)
+    if new.own is not None and old.own is not None:
+        new.own.move(old.own, since, fit)
 
 
 def fit(rows: Rows, operators: Operators) -> Rows:
@@ -189,6 +191,8 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
     if place in state.sessions:
         rows = [state.sessions[place].open, *state.fresh]
         return not waits and not any((part.first <= until).any() for part in rows)
+    if state.own is not None and place in state.own.places:
+        return not waits and not state.own.waits(place, until)
     if place in state.marks:
         return not waits and not (state.marks[place].open.start <= until).any()
     rows = [tally.kept for kinds, tally in state.ranks if place in kinds]

@@ -28,6 +28,7 @@ class Complete:
     index: Ints | None = None
     revision: Ints | None = None
     retracted: Mask | None = None
+    node: Array | None = None
 
     def __len__(self) -> int:
         return len(self.key)
@@ -40,6 +41,7 @@ class Complete:
         return Complete(
             self.kind[rows], self.key[rows], self.start[rows], self.end[rows], fields,
             some(self.index), some(self.revision), some(self.retracted),
+            some(self.node),
         )  # fmt: skip
 
 
@@ -51,7 +53,7 @@ def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[B
         windows, selection = windows.take(order), selection[order]
     block = Block(
         keys, windows.key, windows.start, windows.end, windows.fields, operators,
-        windows.index, windows.revision, windows.retracted,
+        windows.index, windows.revision, windows.retracted, windows.node,
     )  # fmt: skip
     return block, _spans(windows.kind, selection)
 

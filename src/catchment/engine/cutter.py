@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from catchment.engine import partials, settled
 from catchment.engine.batch import Batch
 from catchment.engine.changes import fit
 from catchment.engine.engine import Engine
-from catchment.engine.group import GroupState
+from catchment.engine.group import ALONE, GroupState
 from catchment.engine.keys import KeyIndex
-from catchment.engine.partials import EVENTS, Partials, events_of, rows_of
-from catchment.engine.rows import Rows, compact, concat_rows
+from catchment.engine.partials import (
+    EVENTS,
+    Partials,
+    are_events,
+    courses_id,
+    events_of,
+    load_courses,
+    owned_of,
+    rows_of,
+    waiting_id,
+)
+from catchment.engine.rows import Rows, compact, concat_rows, no_rows
+from catchment.engine.streams import Owned, concat_owned
 from catchment.model.plan import Plan
 from catchment.planner.edges import EARLIEST, LATEST
 
@@ -27,8 +39,15 @@ _UNTIDY = 1 << 18
 class Cutter(Engine):
     """Slices events by a plan, setting bad and late ones aside; merges what others sliced."""
 
-    def __init__(self, plan: Plan, schema: pa.Schema, *, node: int = 0, **options: Any) -> None:
+    def __init__(
+        self, plan: Plan, schema: pa.Schema, *, node: int = 0, stream: str = ALONE,
+        whole: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         self.node = node
+        self.stream = stream
+        self.whole = whole
+        """Whether it has all events of its stream, and can cut them at the stream's marks."""
+        self._owned: dict[int, list[Owned]] = {}
         self._rows: dict[int, list[Rows]] = {}
         self._piled: dict[int, int] = {}
         self._events: list[pa.Table] = []
@@ -65,7 +84,7 @@ class Cutter(Engine):
     def _cut(self, state: GroupState, batch: Batch) -> None:
         kept = batch.chosen(state.group)
         if state.group.slicing != "arrival":
-            state.lay_by(batch, kept)
+            state.lay_by(batch, kept, self.stream)
             return
         sliced = state.slicer.slice(batch, kept)
         sliced.rows.key = state.keys.translate(sliced.keys, sliced.rows.key)
@@ -82,16 +101,34 @@ class Cutter(Engine):
             if id == EVENTS:
                 self._events.append(table)
                 continue
+            if id < EVENTS:
+                self._resume(id, table)
+                continue
             state = self.states[id]
-            if state.group.slicing == "settled":
-                state.waiting.append(events_of(state, table))
+            if are_events(table):
+                mine = self.stream if self.whole else None
+                state.waiting.append(events_of(state, table, mine))
+            elif state.own is not None:
+                self._owned.setdefault(id, []).append(owned_of(state, table))
             else:
                 self._add(id, rows_of(state, table))
 
+    def _resume(self, id: int, table: pa.Table) -> None:
+        """Takes back what `held` gave besides slices."""
+        for group, state in self.states.items():
+            if id == waiting_id(group):
+                state.waiting.append(events_of(state, table))
+            elif id == courses_id(group):
+                load_courses(state, table)
+
     def follow(self, plan: Plan, lineage: dict[int, int]) -> None:
         """Goes on by another plan; what is held becomes what that plan would have cut."""
-        held = self._rows
+        held, owned, before = self._rows, self._owned, self.states
         super().follow(plan, lineage)
+        self._owned = {
+            new: _refitted(before[old], self.states[new], owned.get(old, []))
+            for new, old in lineage.items()
+        }
         self._rows = {
             new: [fit(rows, self.states[new].operators) for rows in held.get(old, [])]
             for new, old in lineage.items()
@@ -124,6 +161,9 @@ class Cutter(Engine):
         for id, state in self.states.items():
             if state.group.distinct_on:
                 continue
+            if state.own is not None:
+                made[id] = self._release_owned(id, state, frontier, seq)
+                continue
             rows = concat_rows(self._rows.pop(id, []), state.operators)
             ripe = rows.start < frontier if state.sessions else rows.end <= frontier
             waiting, rest = _split(state.waiting, frontier)
@@ -140,16 +180,56 @@ class Cutter(Engine):
         self._piled = {}
         return made
 
+    def _release_owned(self, id: int, state: GroupState, frontier: int, seq: int) -> pa.Table:
+        """Slices of settled events, all of them: a window may end anywhere in a slice. Events
+        themselves leave only where nobody here sees the whole stream."""
+        if self.whole and (cut := state.cut_streams(frontier)) is not None:
+            self._owned.setdefault(id, []).append(cut)
+        assert state.own is not None
+        keys = dict(self._shapes[id].key_types)
+        parts = self._owned.pop(id, [])
+        if not self.whole and not parts:
+            waiting, state.waiting = _split(state.waiting, frontier)
+            return partials.take(state, no_rows(state.operators), waiting, keys, self.node, seq)
+        owned = concat_owned(parts, len(state.own.places), state.operators)
+        ripe = owned.rows.start < frontier
+        if not ripe.all():
+            self._owned[id] = [owned.where(~ripe)]
+        return partials.take_owned(state, owned.where(ripe), keys, self.node, seq)
+
     def held(self) -> Partials:
         """The partials of all that is held back; it stays."""
         made: Partials = {}
         for id, state in self.states.items():
+            if state.own is not None:
+                made |= self._held_owned(id, state)
+                continue
             rows = concat_rows(self._rows.get(id, []), state.operators)
             if not state.group.distinct_on and (len(rows) or state.waiting):
                 keys = dict(self._shapes[id].key_types)
                 made[id] = partials.take(state, rows, state.waiting, keys, self.node, 0)
         if self._events:
             made[EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
+        return made
+
+    def holding(self) -> set[str]:
+        """The streams of whose windows slices are held back."""
+        return {
+            state.own.streams.names[code]
+            for id, state in self.states.items() if state.own is not None
+            for part in self._owned.get(id, []) for code in np.unique(part.tags[:, 0]).tolist()
+        }  # fmt: skip
+
+    def _held_owned(self, id: int, state: GroupState) -> Partials:
+        keys = dict(self._shapes[id].key_types)
+        made = {courses_id(id): partials.take_courses(state, keys, self.node, 0)}
+        if state.waiting:
+            none = no_rows(state.operators)
+            made[waiting_id(id)] = partials.take(state, none, state.waiting, keys, self.node, 0)
+        if self._owned.get(id):
+            assert state.own is not None
+            owned = concat_owned(self._owned[id], len(state.own.places), state.operators)
+            made[id] = partials.take_owned(state, owned, keys, self.node, 0)
         return made
 
     def reset(self, node: int, frontier: int) -> None:
@@ -160,6 +240,13 @@ class Cutter(Engine):
         self.take_bad()
         self.counts = dict.fromkeys(self.counts, 0)
         self.newest = EARLIEST
+
+
+def _refitted(old: GroupState, new: GroupState, parts: list[Owned]) -> list[Owned]:
+    """Slices that were held by an older plan."""
+    if old.own is None or new.own is None:
+        return []
+    return [new.own.fit(part, old.own, fit(part.rows, new.operators)) for part in parts]
 
 
 def _split(tables: list[pa.Table], frontier: int) -> tuple[list[pa.Table], list[pa.Table]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clocks
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from catchment.engine.binding import (
     columns_of,
     conform,
     key_type,
+    refuse_updates,
 )
 from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import to_block
@@ -98,6 +99,8 @@ class Engine:
         self.limits: dict[str, Limit] = {}
         self.ceiling = FARTHEST
         """No event's time may be this late; runtimes may lower it to what their clock says."""
+        self.live: Collection[str] | None = None
+        """The streams that may still bring events, where many are read; None: all that did."""
         self.states: dict[int, GroupState] = {}
         self._encoder = Encoder()
         self._late_rows: list[pa.Table] = []
@@ -107,6 +110,7 @@ class Engine:
             self._bind(schema)
 
     def _replanned(self) -> None:
+        refuse_updates(self.plan, self.late)
         self._names = NamesOf(self.plan)
         self.needed = set().union(*(columns_of(group) for group in self.plan.groups))
         self._shapes = {
@@ -265,6 +269,7 @@ class Engine:
             state = self.states.get(group.id)
             if state is None:
                 continue
+            state.live = self.live
             at = wall if group.measure == "processing" else frontier
             horizon = (
                 at if closing or group.measure == "processing" else max(at - self.keep, EARLIEST)
@@ -293,6 +298,7 @@ class Engine:
             )  # fmt: skip
         queries = self.queries | {query.name: query}
         plan, lineage = replan(self.plan, queries.values(), self.rate)
+        refuse_updates(plan, self.late)
         if self.schema is not None:
             bind_types(plan, self.schema, self.time)
         self.queries = queries

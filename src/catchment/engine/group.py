@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,13 @@ from catchment.engine.batch import Batch, Chosen
 from catchment.engine.complete import Complete
 from catchment.engine.keys import KeyIndex
 from catchment.engine.ledger import Ledger
+from catchment.engine.owning import Owning
 from catchment.engine.periodic import assemble_periodic, due, touched
 from catchment.engine.repeats import Repeats
 from catchment.engine.rows import Rows, compact, concat_rows, no_rows
 from catchment.engine.slicing import Slicer
 from catchment.engine.store import Store
+from catchment.engine.streams import Owned, lane
 from catchment.model.plan import Group
 from catchment.model.window import Counted, Gap, Marked, Periodic
 from catchment.operators import Operator, OperatorRef, operator_class
@@ -29,6 +31,9 @@ _UNTIDY = 1 << 16
 
 _CROWD = 1 << 12
 """Keys below which none is forgotten."""
+
+ALONE = "0"
+"""The stream of an engine that is no node of a tree."""
 
 Types = Mapping[str | None, pa.DataType | None]
 
@@ -77,8 +82,12 @@ class GroupState:
             for n, w in windows if isinstance(w, Gap)
         }  # fmt: skip
         self.marks = {
-            n: marked.marks(w, self.operators, None) for n, w in windows if isinstance(w, Marked)
-        }
+            n: marked.marks(w, self.operators, None)
+            for n, w in windows if isinstance(w, Marked) and group.slicing != "stream"
+        }  # fmt: skip
+        self.own = Owning(group, self.operators) if group.slicing == "stream" else None
+        self.live: Collection[str] | None = None
+        """The streams that may still bring events; None: all that did."""
         self.ranks: list[tuple[tuple[int, ...], counted.Ranks]] = []
         counts = {n: w for n, w in windows if isinstance(w, Counted)}
         if counts:
@@ -121,13 +130,15 @@ class GroupState:
         if self.ledger is not None:
             self.late.append(first[first < self.frontier])
 
-    def lay_by(self, batch: Batch, kept: Chosen) -> None:
+    def lay_by(self, batch: Batch, kept: Chosen, stream: str = ALONE) -> None:
         """Keeps events until they settle."""
         keys = batch.keys(self.group.by)
         code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
         if kept.selection is not None:
             code = kept.selection * keys.count + code
         lasting = self.keys.translate(keys, code)
+        if self.own is not None:
+            lasting = lane(self.own.streams.code(stream), lasting)
         table = settled.waiting(batch, kept, lasting, self.columns, self.conditions)
         if table.num_rows:
             self.waiting.append(table)
@@ -144,6 +155,12 @@ class GroupState:
         self._tidy += len(rows)
         if self._tidy > _UNTIDY + 2 * sum(len(rows) for rows in self.pending[:1]):
             self.tidy()
+
+    def take_in(self, owned: Owned) -> None:
+        """Takes in slices that know their windows, cut here or elsewhere."""
+        assert self.own is not None
+        self.own.gather(owned, self.frontier)
+        self.absorb(owned.rows.where(~owned.ends))
 
     def tidy(self) -> None:
         """Merges what has piled up."""
@@ -162,7 +179,7 @@ class GroupState:
 
         What ended after `sure` may lack events that somebody has not sent yet.
         """
-        done = self._settle(horizon, keep=True)[0]
+        done = self._settle(horizon, keep=True)[0] if self.own is None else self._streams(frontier)
         fresh, self.fresh = concat_rows(self.fresh, self.operators), []
         done += self._sessions(fresh, horizon, keep=True)
         loose = no_rows(self.operators)
@@ -176,6 +193,21 @@ class GroupState:
         if self.ledger is not None:
             done = self.ledger.changes(done, horizon, self.operators, sure)
         return [windows for windows in done if len(windows)]
+
+    def cut_streams(self, time: int) -> Owned | None:
+        """Cuts the events before a time at the marks of their stream."""
+        events = self._take(time, keep=True)
+        if events is None or self.own is None:
+            return None
+        self.calls += len(events) * len(self.operators)
+        return self.own.cut(events)
+
+    def _streams(self, frontier: int) -> list[Complete]:
+        assert self.own is not None
+        owned = self.cut_streams(frontier)
+        if owned is not None:
+            self.take_in(owned)
+        return self.own.complete(frontier, self.live)
 
     def _settle(self, time: int, *, keep: bool) -> tuple[list[Complete], Rows]:
         """Cuts the events before a time, for good with `keep`: windows that ended, and the rows."""
@@ -302,11 +334,13 @@ class GroupState:
         self.sessions = {n: s._replace(since=newest) for n, s in self.sessions.items()}
         self.marks = {n: m._replace(since=newest) for n, m in self.marks.items()}
         self.ranks = [(kinds, tally._replace(since=newest)) for kinds, tally in self.ranks]
+        if self.own is not None:
+            self.own.begin(newest)
 
     def collect_keys(self) -> None:
         """Forgets the keys that nothing refers to, once they are most of all keys."""
-        if len(self.keys) < self._crowd:
-            return
+        if len(self.keys) < self._crowd or self.own is not None:
+            return  # how many windows a key has had is kept for good
         live = np.unique(np.concatenate([np.empty(0, np.int64), *self._keys()]))
         self._crowd = max(_CROWD, 2 * len(live))
         if 2 * len(live) > len(self.keys):
@@ -328,6 +362,7 @@ class GroupState:
         tables = [*self.pending, *self.fresh]
         tables += [state.open for state in self.sessions.values()]
         tables += [mark.open for mark in self.marks.values()]
+        tables += [] if self.own is None else self.own.tables
         return tables + [tally.kept for _, tally in self.ranks]
 
     def _recode(self, place: Ints) -> None:
@@ -347,6 +382,7 @@ class GroupState:
         said = 200 * len(self.ledger.said) if self.ledger is not None else 0
         repeats = 0 if self.repeats is None else self.repeats.nbytes
         held = self.store.nbytes + sum(tables.values()) + waiting
+        held += 0 if self.own is None else self.own.nbytes
         return held + said + repeats + 100 * len(self.keys)
 
 

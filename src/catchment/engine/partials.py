@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec, settled
+from catchment.engine import codec, settled, streams
 from catchment.engine.binding import Types
 from catchment.engine.group import GroupState
+from catchment.engine.owning import Owning
 from catchment.engine.rows import Rows, compact
 from catchment.model.plan import Group
 from catchment.operators.ragged import Ints
@@ -20,6 +21,17 @@ Partials = dict[int, pa.Table]
 
 EVENTS = -1
 """Repeats are found where all events meet: until then groups with `distinct_on` share events."""
+
+
+def waiting_id(group: int) -> int:
+    """Under which a node keeps the events of a group that it has not cut yet."""
+    return -2 - 2 * group
+
+
+def courses_id(group: int) -> int:
+    """Under which a node keeps how far it has followed the windows of its stream."""
+    return -3 - 2 * group
+
 
 NODE, SEQ, SELECTION = "#node", "#seq", "#selection"
 """Stamps. Events that wait have columns of the users' names: none can be the same as these."""
@@ -40,6 +52,43 @@ def take(
         table = pa.concat_tables(waiting) if waiting else no_events(state)
         code = codec.ints(table, settled.KEY)
         table = table.drop_columns([settled.KEY])
+        if state.own is not None:
+            stream, code = streams.parts_of(code)
+            table = table.append_column(streams.STREAM, state.own.streams.column(stream))
+    return _keyed(state, table, code, keys, node, seq)
+
+
+def take_owned(
+    state: GroupState, owned: streams.Owned, keys: dict[str, pa.DataType], node: int, seq: int
+) -> pa.Table:
+    """Slices that know their windows, as a table."""
+    assert state.own is not None
+    merged = streams.compact_owned(owned, state.operators)
+    table = codec.rows_to_table(merged.rows, state.operators).drop_columns(["key"])
+    for name, column in streams.tags_to_columns(merged, state.own.streams).items():
+        table = table.append_column(name, column)
+    return _keyed(state, table, merged.rows.key, keys, node, seq)
+
+
+def take_courses(state: GroupState, keys: dict[str, pa.DataType], node: int, seq: int) -> pa.Table:
+    """How far a node has followed its stream's windows, as a table."""
+    assert state.own is not None
+    table = state.own.courses_table()
+    stream, code = streams.parts_of(codec.ints(table, "lane"))
+    table = table.drop_columns(["lane"])
+    table = table.append_column(streams.STREAM, state.own.streams.column(stream))
+    if not len(state.keys) and table.num_rows:  # only when types began, of no key at all
+        columns: list[pa.Array[Any]] = [
+            pa.nulls(table.num_rows).cast(keys[name]) for name in state.group.by
+        ]
+        return stamped(table, state.group, state.types, np.zeros_like(code), columns, node, seq)
+    return _keyed(state, table, code, keys, node, seq)
+
+
+def _keyed(
+    state: GroupState, table: pa.Table, code: Ints, keys: dict[str, pa.DataType], node: int,
+    seq: int,
+) -> pa.Table:  # fmt: skip
     selection, columns = state.keys.selections[code], state.keys.take(code)
     if not table.num_rows:
         columns = [pa.nulls(0).cast(keys[name]) for name in state.group.by]
@@ -89,14 +138,24 @@ def absorb(state: GroupState, table: pa.Table) -> None:
     """Takes partials into a group's state; each must come once."""
     if not table.num_rows:
         return
-    if state.group.slicing == "settled":
+    if are_events(table):
         state.waiting.append(events_of(state, table))
         times = codec.ints(table, settled.TIME)
         state.saw(times, times)
         return
+    if state.own is not None:
+        owned = owned_of(state, table)
+        state.saw(owned.rows.first, owned.rows.last)
+        state.take_in(owned)
+        return
     rows = rows_of(state, table)
     state.saw(rows.first, rows.last)
     state.absorb(rows)
+
+
+def are_events(table: pa.Table) -> bool:
+    """Whether partials are events that wait to be cut."""
+    return settled.TIME in table.schema.names
 
 
 def rows_of(state: GroupState, table: pa.Table) -> Rows:
@@ -107,10 +166,34 @@ def rows_of(state: GroupState, table: pa.Table) -> Rows:
     return Rows(bounds[0], bounds[1], code, bounds[2], bounds[3], fields)
 
 
-def events_of(state: GroupState, table: pa.Table) -> pa.Table:
-    """Events that wait, of a group that cuts them once they are settled."""
+def events_of(state: GroupState, table: pa.Table, stream: str | None = None) -> pa.Table:
+    """Events that wait, of a group that cuts them once they are settled.
+
+    Whoever reads a stream knows its name better than those who read a part of it.
+    """
     rest = table.select([settled.TIME, settled.ARRIVAL, *_payload(state)])
-    return rest.add_column(0, settled.KEY, pa.array(_codes(state, table)))
+    codes = _codes(state, table) if state.own is None else _lanes(state.own, state, table, stream)
+    return rest.add_column(0, settled.KEY, pa.array(codes))
+
+
+def owned_of(state: GroupState, table: pa.Table) -> streams.Owned:
+    """Slices that know their windows."""
+    assert state.own is not None
+    tags = streams.tags_of(table, len(state.own.places), state.own.streams)
+    return streams.Owned(rows_of(state, table), tags)
+
+
+def load_courses(state: GroupState, table: pa.Table) -> None:
+    """Goes on following a stream's windows from where `take_courses` wrote it down."""
+    assert state.own is not None
+    state.own.load_courses(table, _lanes(state.own, state, table, None))
+
+
+def _lanes(own: Owning, state: GroupState, table: pa.Table, stream: str | None) -> Ints:
+    codes = _codes(state, table)
+    if stream is not None:
+        return streams.lane(own.streams.code(stream), codes)
+    return streams.lane(own.streams.codes(codec.whole(table, streams.STREAM)), codes)
 
 
 def _codes(state: GroupState, table: pa.Table) -> Ints:
@@ -123,7 +206,7 @@ def _payload(state: GroupState) -> list[str]:
 
 def ends_of(table: pa.Table) -> Ints:
     """When each partial is past: the end of its slice, or just after its event."""
-    if settled.TIME in table.schema.names:
+    if are_events(table):
         return codec.ints(table, settled.TIME) + 1
     return codec.ints(table, "slice_end")
 
@@ -133,7 +216,7 @@ def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
     past: Partials = {}
     rest: Partials = {}
     for id, table in partials.items():
-        ended = ends_of(table) <= time
+        ended = (ends_of(table) <= time) & ~streams.tells_ends(table)
         if not ended.any():
             rest[id] = table
             continue
@@ -143,6 +226,6 @@ def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
 
 def events_in(table: pa.Table) -> int:
     """How many events partials hold, of an engine that takes a census."""
-    if settled.TIME in table.schema.names:
+    if are_events(table):
         return table.num_rows
     return int(codec.ints(table, "count(*).count").sum())

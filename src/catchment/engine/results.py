@@ -13,11 +13,11 @@ from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Operators, computed
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
-from catchment.model.query import Aggregate
-from catchment.model.window import Counted
+from catchment.model.query import NODE, Aggregate
+from catchment.model.window import Counted, Marked, Window
 from catchment.operators import Computed
 from catchment.operators.base import QUIET
-from catchment.operators.ragged import Field, Ints
+from catchment.operators.ragged import Array, Field, Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 
@@ -28,7 +28,8 @@ TIME = pa.timestamp("us", "UTC")
 class Block:
     """Result rows of one group: keys, bounds and merged fields, not yet lowered.
 
-    `index` numbers count windows; `revision` and `retracted` are there when late events update.
+    `index` numbers windows that go by number; `revision` and `retracted` are there when late
+    events update; `node` says whose windows are that each node has for itself.
     """
 
     keys: KeyIndex
@@ -40,6 +41,7 @@ class Block:
     index: Ints | None = None
     revision: Ints | None = None
     retracted: Mask | None = None
+    node: Array | None = None
     _tables: dict[int, pa.Table] = field(default_factory=dict)
     _bounds: list[pa.Array[Any]] = field(default_factory=list)
     _lowered: dict[Text, pa.Array[Any]] = field(default_factory=dict)
@@ -62,14 +64,20 @@ class Block:
 
     def _make(self, shape: Shape, form: Form, low: int, high: int) -> pa.Table:
         if not self._bounds:
-            self._bounds = [*self.keys.take(self.key), _times(self.start), _times(self.end)]
+            named = [] if self.node is None else [pa.array(self.node, pa.string())]
+            keys = [*self.keys.take(self.key), *named]
+            self._bounds = [*keys, _times(self.start), _times(self.end)]
             if self.index is not None:
                 self._bounds.append(pa.array(self.index))
         columns = [column.slice(low, high - low) for column in self._bounds]
         columns += self._lower(shape, form, low, high)
         if self.revision is not None and self.retracted is not None:
             columns += [pa.array(self.revision[low:high]), pa.array(self.retracted[low:high])]
-        return pa.Table.from_arrays(columns, schema=shape.schema(form, self.index is not None))
+        return pa.Table.from_arrays(columns, schema=shape.schema(form, self._marks))
+
+    @property
+    def _marks(self) -> Marks:
+        return Marks(self.index is not None, self.node is not None)
 
     @QUIET
     def _lower(self, shape: Shape, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
@@ -122,6 +130,18 @@ class Form(NamedTuple):
     common: bool
 
 
+class Marks(NamedTuple):
+    """What the results of a window type say besides the bounds."""
+
+    numbered: bool
+    named: bool
+
+    @classmethod
+    def of(cls, window: Window) -> Marks:
+        reading = window.reading if isinstance(window, Marked) else ""
+        return cls(isinstance(window, Counted) or reading == "ordered", reading == "local")
+
+
 class Shape:
     """What the results of a group look like."""
 
@@ -134,18 +154,19 @@ class Shape:
         self.key_types = key_types
         self.updates = updates
         self.forms = _forms(group)
-        self._schemas: dict[tuple[int, bool], pa.Schema] = {}
+        self._schemas: dict[tuple[int, Marks], pa.Schema] = {}
 
-    def schema(self, form: Form, counted: bool) -> pa.Schema:
-        key = (form.number, counted)
+    def schema(self, form: Form, marks: Marks) -> pa.Schema:
+        key = (form.number, marks)
         if key not in self._schemas:
-            self._schemas[key] = self._schema(form, counted)
+            self._schemas[key] = self._schema(form, marks)
         return self._schemas[key]
 
-    def _schema(self, form: Form, counted: bool) -> pa.Schema:
+    def _schema(self, form: Form, marks: Marks) -> pa.Schema:
         fields = [pa.field(name, self.key_types.get(name, pa.null())) for name in self.group.by]
+        fields += [pa.field(NODE, pa.string())] if marks.named else []
         fields += [pa.field("window_start", TIME), pa.field("window_end", TIME)]
-        if counted:
+        if marks.numbered:
             fields.append(pa.field("window_index", pa.int64()))
         for aggregate in form.aggregates:
             unknown = aggregate.column is not None and aggregate.column not in self.types
@@ -158,7 +179,7 @@ class Shape:
 
     def empty(self, answer: int) -> pa.Table:
         window = self.group.windows[self.group.answers[answer].window]
-        return self.schema(self.forms[answer], isinstance(window, Counted)).empty_table()
+        return self.schema(self.forms[answer], Marks.of(window)).empty_table()
 
 
 def _forms(group: Group) -> list[Form]:

@@ -51,14 +51,14 @@ def fuse(rows: Rows, gap: int, operators: Operators) -> Rows:
     rows = rows.take(order)
     other = rows.key[1:] != rows.key[:-1]
     new = np.ones(len(rows), np.bool_)
-    new[1:] = other | (rows.first[1:] - _latest(rows.last, other)[:-1] > gap)
+    new[1:] = other | (rows.first[1:] - latest(rows.last, other)[:-1] > gap)
     heads = np.flatnonzero(new)
     if len(heads) == len(rows):
         return rows
     return merge_rows(rows, Grouping(None, len(heads), starts=heads, rows=len(rows)), operators)
 
 
-def _latest(last: Ints, other: Mask) -> Ints:
+def latest(last: Ints, other: Mask) -> Ints:
     """The greatest `last` so far within each key (a row may lie inside the one before it)."""
     segment: Ints = np.concatenate([[0], np.cumsum(other)])
     if (np.diff(last)[~other] >= 0).all():

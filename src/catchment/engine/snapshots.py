@@ -80,6 +80,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         meta["ledger"] = [[*i, *said[i], end] for i, end in state.ledger.ends.items()]
         meta["doubtful"] = sorted(state.ledger.doubtful)
     meta["repeats"] = None if state.repeats is None else state.repeats.save(prefix, tables)
+    meta["own"] = None if state.own is None else state.own.save(prefix, tables)
     return meta
 
 
@@ -144,6 +145,8 @@ def _load_group(
             state.ledger.doubtful.add((kind, key, low, high, copy))
     if state.repeats is not None:
         state.repeats.load(prefix, tables, meta["repeats"])
+    if state.own is not None:
+        state.own.load(prefix, tables, meta["own"])
 
 
 def _load_ranks(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from catchment.engine.partials import (
     SELECTION,
     SEQ,
     Partials,
+    are_events,
     key_columns,
     key_types,
     stamped,
@@ -32,6 +34,14 @@ from catchment.engine.partials import (
 )
 from catchment.engine.results import Results
 from catchment.engine.rows import Rows, compact
+from catchment.engine.streams import (
+    Owned,
+    Streams,
+    compact_owned,
+    own_windows,
+    tags_of,
+    tags_to_columns,
+)
 from catchment.model.duration import Instant
 from catchment.model.plan import Group, Plan
 from catchment.operators.ragged import Ints
@@ -47,7 +57,7 @@ def slice(
 
     `arrival` is the number of the first event in its node's order of arrival.
     """
-    cutter = Cutter(plan, events.schema, time=time, node=node)
+    cutter = Cutter(plan, events.schema, time=time, node=node, stream=str(node))
     cutter.cut(events, arrival)
     return cutter.take(seq)
 
@@ -77,9 +87,12 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int | Non
     table = pa.concat_tables(tables, promote_options="permissive")
     keys = KeyIndex()
     code = keys.lookup(codec.ints(table, SELECTION), key_columns(table, group))
-    if group.slicing == "settled":
+    if are_events(table):
         return _merge_events(tables)
+    streams = Streams()
+    tags = tags_of(table, len(own_windows(group)), streams) if group.slicing == "stream" else None
     identity = [codec.ints(table, name) for name in ("slice_start", NODE, SEQ)] + [code]
+    identity += [] if tags is None else list(tags.T)
     kept_rows = _first_of(identity)
     if seq is None:
         seq = _digest(table)
@@ -87,9 +100,16 @@ def _merge_group(tables: list[pa.Table], group: Group, node: int, seq: int | Non
     bounds = [codec.ints(table, name) for name in codec.BOUNDS if name != "key"]
     rows = Rows(
         bounds[0], bounds[1], code, bounds[2], bounds[3], codec.fields_from_arrow(table, operators)
-    )
-    merged = compact(rows.take(kept_rows), operators)
+    ).take(kept_rows)
+    columns_of_tags: dict[str, pa.Array[Any]] = {}
+    if tags is None:
+        merged = compact(rows, operators)
+    else:
+        owned = compact_owned(Owned(rows, tags[kept_rows]), operators)
+        merged, columns_of_tags = owned.rows, tags_to_columns(owned, streams)
     plain = codec.rows_to_table(merged, operators).drop_columns(["key"])
+    for name, column in columns_of_tags.items():
+        plain = plain.append_column(name, column)
     selection, columns = keys.selections[merged.key], keys.take(merged.key)
     if not len(merged):
         columns = [column.slice(0, 0) for column in key_columns(table, group)]

@@ -14,7 +14,7 @@ from catchment.model.window import Gap, Periodic, Window, window_from_dict
 FORMAT = 1
 """Raised when older code could not read a newer plan."""
 
-Slicing = Literal["arrival", "settled"]
+Slicing = Literal["arrival", "settled", "stream"]
 StoreKind = Literal["lazy", "eager"]
 Way = Literal["slices", "accumulators"]
 
@@ -34,7 +34,8 @@ class Group:
 
     `operators` are (kind, column, params), in an order in which each comes after those it reads.
     `slicing` is `arrival` when events are sliced as they come, `settled` when they must wait,
-    sorted, until nothing earlier can come. `way` is `accumulators` where slicing would lose, and
+    sorted, until nothing earlier can come, at the root; `stream` when they wait on the node that
+    reads them, and are cut there. `way` is `accumulators` where slicing would lose, and
     `why` says why.
     """
 

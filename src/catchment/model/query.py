@@ -9,13 +9,16 @@ from typing import Any, Literal
 from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical
 from catchment.model.duration import Duration, micros
-from catchment.model.window import Window, window_from_dict
+from catchment.model.window import Marked, Window, by_stream, window_from_dict
 
 Measure = Literal["event", "processing"]
 MEASURES: tuple[Measure, ...] = ("event", "processing")
 
 RESERVED = ("window_start", "window_end", "window_index", "revision", "retracted")
 """Result columns that no alias or key may take."""
+
+NODE = "node"
+"""The result column that says whose a window is that is read as `local`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,11 @@ class Query:
             self.distinct_on, self.distinct_within, self.measure,
         )  # fmt: skip
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The result columns that tell windows of equal bounds apart."""
+        return (*self.by, NODE) if _named(self) else self.by
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -156,8 +164,11 @@ def _check(query: Query) -> None:
         )
     if query.distinct_on and query.distinct_within <= 0:
         raise QueryError("distinct_within must be positive", given=f"{query.distinct_within}us")
+    if by_stream(query.window):
+        _check_streams(query)
     taken: set[str] = set(query.by)
-    for reserved in taken & set(RESERVED):
+    kept = {*RESERVED, NODE} if _named(query) else set(RESERVED)
+    for reserved in taken & kept:
         raise QueryError(
             f"query {query.name!r}: a key column may not be called {reserved!r}",
             hint="results carry a column of that name; rename the key",
@@ -169,9 +180,27 @@ def _check(query: Query) -> None:
                 hint='try ct.avg("v")',
             )  # fmt: skip
         label = aggregate.label
-        if label in taken or label in RESERVED:
+        if label in taken or label in kept:
             raise QueryError(
                 f"query {query.name!r} has two result columns of one name",
                 given=label, hint='give one another name with .alias("...")',
             )  # fmt: skip
         taken.add(label)
+
+
+def _named(query: Query) -> bool:
+    return isinstance(query.window, Marked) and query.window.reading == "local"
+
+
+def _check_streams(query: Query) -> None:
+    """What needs all events in one place cannot be asked of windows cut on each node."""
+    if query.distinct_on:
+        raise QueryError(
+            f"query {query.name!r}: repeats are found where all events meet, but these windows "
+            "are cut on each node", given="distinct_on", hint="leave out reading, or distinct_on",
+        )  # fmt: skip
+    if query.measure != "event":
+        raise QueryError(
+            f"query {query.name!r}: windows cut on each node are in event time",
+            given=f"measure={query.measure!r}", hint="leave out reading, or measure",
+        )  # fmt: skip

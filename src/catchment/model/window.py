@@ -12,7 +12,7 @@ it by its family, never by its class:
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from catchment.errors import QueryError, did_you_mean
 
@@ -48,15 +48,28 @@ class Gap(Window):
     gap: int
 
 
+Reading = Literal["global", "local", "aligned", "ordered", "gaps"]
+READINGS: tuple[Reading, ...] = get_args(Reading)
+
+
 @dataclass(frozen=True, slots=True)
 class Marked(Window):
     """Windows opened and closed by events; `opens` and `closes` are SQL conditions.
 
-    Without `closes`, each opening event closes the window before it.
+    Without `closes`, each opening event closes the window before it. `reading` says what that
+    means over the streams of many nodes: `global` takes all events in one order; by the others
+    each stream has windows of its own, which stay apart (`local`) or are one window where their
+    bounds are equal (`aligned`), by their number (`ordered`), or where they overlap (`gaps`).
     """
 
     opens: str
     closes: str | None
+    reading: Reading = "global"
+
+
+def by_stream(window: Window) -> bool:
+    """Whether each stream has windows of its own."""
+    return isinstance(window, Marked) and window.reading != "global"
 
 
 @dataclass(frozen=True, slots=True)

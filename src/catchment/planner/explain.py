@@ -89,6 +89,14 @@ def _slices(group: Group) -> str:
 
 
 def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
+    if group.slicing == "stream":
+        readings = dict.fromkeys(w.reading for w in group.windows if isinstance(w, Marked))
+        return [
+            "local: keep events, sorted, until they settle (a late mark could split a slice)",
+            "local: cut them at edges and own marks, send partials with the windows they are in",
+            "intermediate: merge partials of equal slice, key and windows",
+            f"root: assemble; windows of many streams by reading ({', '.join(readings)})",
+        ]
     if group.slicing == "settled":
         why = "marks and counts" if any(
             isinstance(w, Marked | Counted) for w in group.windows
@@ -120,9 +128,10 @@ def describe(window: Window) -> str:
     if isinstance(window, Gap):
         return f"session({show(window.gap)})"
     if isinstance(window, Marked):
+        reading = "" if window.reading == "global" else f", reading={window.reading}"
         if window.closes is None:
-            return f"cut(at {window.opens})"
-        return f"between({window.opens}, {window.closes})"
+            return f"cut(at {window.opens}{reading})"
+        return f"between({window.opens}, {window.closes}{reading})"
     if isinstance(window, Counted):
         return f"count({window.size:,} every {window.step:,})"
     return repr(window)

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from catchment.errors import QueryError
 from catchment.expression import disjoint
 from catchment.functions import function_of
 from catchment.model.plan import Answer, Group, Plan
 from catchment.model.query import Query
 from catchment.model.settings import each_its_name
-from catchment.model.window import Counted, Marked, Periodic, Window
+from catchment.model.window import Counted, Marked, Periodic, Window, by_stream
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import choose_store, slicing_loses
 
@@ -32,6 +33,8 @@ class Draft:
     answers: dict[Answer, int] = field(default_factory=dict)
     before: Group | None = None
     """The running group that this one continues."""
+    streams: bool = False
+    """Whether events are cut on the node that reads them: each stream has windows of its own."""
 
     @property
     def shared(self) -> tuple[Any, ...]:
@@ -41,6 +44,8 @@ class Draft:
         """Whether events that meet the query's condition are all, or none, of each selection's."""
         if self.before is not None and self.before.way == "accumulators":
             return query.window in self.before.windows and query.where in self.selections
+        if not self.suits(query):
+            return False
         where = query.where
         return where in self.selections or (
             self.before is None
@@ -48,10 +53,21 @@ class Draft:
             and all(other is not None and disjoint(where, other) for other in self.selections)
         )
 
+    def suits(self, query: Query) -> bool:
+        """Whether its events may be cut where those of the others are: on each node, or all
+        together at the root. Windows that need neither go along with either."""
+        if not by_stream(query.window):
+            return not (self.streams and _needs_one_order(query))
+        if self.before is not None:
+            return self.streams
+        together = any(map(_in_one_order, self.windows)) or any(map(_ordered, self.answers))
+        return self.streams or not together
+
     def add(self, query: Query) -> int:
         if query.where not in self.selections:
             self.selections.append(query.where)
         window = self.windows.setdefault(query.window, len(self.windows))
+        self.streams = self.streams or by_stream(query.window)
         answer = Answer(self.selections.index(query.where), window, query.aggregates)
         return self.answers.setdefault(answer, len(self.answers))
 
@@ -99,6 +115,7 @@ def _draft_of(group: Group) -> Draft:
     draft = Draft(group.by, group.measure, group.distinct_on, group.distinct_within)
     draft.selections.extend(group.selections)
     draft.before = group
+    draft.streams = group.slicing == "stream"
     return draft
 
 
@@ -106,6 +123,7 @@ def _draft_for(
     query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft]
 ) -> Draft:
     shared = (query.by, query.measure, query.distinct_on, query.distinct_within)
+    _refuse_order(query)
     candidates = sharing.setdefault(shared, [])
     for draft in candidates:
         if draft.fits(query):
@@ -147,6 +165,25 @@ def _ways(draft: Draft, rate: float) -> list[tuple[list[int], str | None]]:
     return [([window], why) for window in together]
 
 
+def _needs_one_order(query: Query) -> bool:
+    """Whether all nodes' events must be taken in one order."""
+    return _in_one_order(query.window) or _ordered(Answer(0, 0, query.aggregates))
+
+
+def _refuse_order(query: Query) -> None:
+    if by_stream(query.window) and _ordered(Answer(0, 0, query.aggregates)):
+        raise QueryError(
+            f"query {query.name!r}: a function whose order matters needs all events in one order, "
+            "but these windows are cut on each node",
+            given=", ".join(aggregate.text for aggregate in query.aggregates),
+            hint="leave out reading, or say that the function is commutative",
+        )
+
+
+def _in_one_order(window: Window) -> bool:
+    return isinstance(window, Marked | Counted) and not by_stream(window)
+
+
 def _ordered(answer: Answer) -> bool:
     return any(operator_class(ref.kind).ordered(ref) for ref in operators_of([answer]))
 
@@ -158,7 +195,7 @@ def _group(
     renumbered = tuple(Answer(a.selection, windows.index(a.window), a.aggregates) for a in answers)
     running = () if draft.before is None else draft.before.operators
     operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
-    waits = any(isinstance(window, Marked | Counted) for window in kept) or any(
+    waits = any(_in_one_order(window) for window in kept) or any(
         operator_class(ref.kind).ordered(ref) for ref in operators
     )
     store, because = choose_store(kept, operators)
@@ -166,7 +203,7 @@ def _group(
     return Group(
         id, draft.by, tuple(draft.selections), draft.measure, draft.distinct_on,
         draft.distinct_within, kept, plain, renumbered,
-        "settled" if waits else "arrival", store,
+        "stream" if draft.streams else "settled" if waits else "arrival", store,
         "slices" if why is None else "accumulators", why or because,
     )  # fmt: skip
 

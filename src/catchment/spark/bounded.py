@@ -54,7 +54,7 @@ def _computed(job: Job, spark: SparkSession, tell: Tell) -> bytes:
         results = run(job.source, job.build(), job.time, spark, buckets=job.buckets)
     tell("collecting results", 0, 0)
     counts = {name: results.counts.get(name, 0) for name in COUNTS} | {"results": results.rows()}
-    keys = {query.name: query.by for query in job.build()}
+    keys = {query.name: query.keys for query in job.build()}
     return codec.pack({"counts": counts, "keys": keys}, dict(results.items()))
 
 

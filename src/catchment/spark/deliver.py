@@ -39,7 +39,7 @@ def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iter
 
 def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> Delivery:
     queries = spec.plan(control.plan).queries
-    keys = {name: query.by for name, query in queries.items()}
+    keys = {name: query.keys for name, query in queries.items()}
     tables = dict(results.items())
     if control.sure is not None:
         missing = list(control.missing)

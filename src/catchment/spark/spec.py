@@ -110,17 +110,20 @@ class Control:
     sure: int | None = None
     """At the root of a tree: nothing is missing before it. None: this is no tree."""
     missing: tuple[str, ...] = ()
+    live: tuple[str, ...] | None = None
+    """At the root of a tree: the nodes that may still bring events, where windows are theirs."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
             "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
+            "live": None if self.live is None else list(self.live),
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Control:
-        frontier = Frontier.from_dict(data["frontier"])
+        frontier, live = Frontier.from_dict(data["frontier"]), data.get("live")
         return cls(
             data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
-            tuple(data.get("missing", ())),
+            tuple(data.get("missing", ())), None if live is None else tuple(live),
         )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ _HELD: dict[tuple[str, int], Held] = {}
 """Engines in this worker's memory, by job and bucket."""
 
 
-_NOTED = ("plan", "frontier", "newest", "now", "ended", "sure")
+_NOTED = ("plan", "frontier", "newest", "now", "ended", "sure", "live")
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Step:
     now: int
     ended: bool
     sure: int | None = None
+    live: Sequence[str] | None = None
 
     def to_bytes(self) -> bytes:
         note = {name: getattr(self, name) for name in _NOTED}
@@ -108,6 +109,7 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
         held.engine.clock = lambda: move.now
         held.engine.follow(planned.plan, planned.lineage)
     held.engine.clock = lambda: move.now
+    held.engine.live = move.live
     held.engine.absorb(move.partials, move.newest)
     if move.ended:
         return held.engine.close()
@@ -204,7 +206,7 @@ class Bucket(StatefulProcessor):
         frontier, newest = self._frontier(control, [note for _, note in slices])
         move = Step(
             joined([partials for partials, _ in slices]), control.plan, frontier.value,
-            newest, control.now, control.ended, control.sure,
+            newest, control.now, control.ended, control.sure, control.live,
         )  # fmt: skip
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)

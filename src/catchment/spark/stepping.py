@@ -99,9 +99,11 @@ def control_of(note: dict[str, Any]) -> Control:
     """What the batch of a step is told; a node that only merges need not be told how far."""
     if "reach" not in note:
         return Control(note["step"] - 1, note["plan"], note["now"], False, Frontier())
+    live = note.get("live")
     return Control(
         note["step"] - 1, note["plan"], note["now"], bool(note["closing"]),
         Frontier(note["reach"]), note["sure"], tuple(note["missing"]),
+        None if live is None else tuple(live),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ _USAGE = {
     "session_window": "session_window(ts, gap)",
     "count_window": "count_window(size[, slide])",
     "event_window": "event_window(start => condition, end => condition) or "
-    "event_window(at => condition)",
+    "event_window(at => condition), both also with reading => 'local'",
 }
 
 
@@ -99,10 +99,11 @@ def _event_window(call: exp.Anonymous) -> Window:
     for arg in call.expressions:
         if not isinstance(arg, exp.Kwarg) or arg.this.name.lower() in given:
             raise _misused(call)
-        given[arg.this.name.lower()] = text_of(arg.expression)
-    if given.keys() == {"at"}:
+        name, value = arg.this.name.lower(), arg.expression
+        given[name] = value_of(value, call) if name == "reading" else text_of(value)
+    if given.keys() - {"reading"} == {"at"}:
         return windows.cut(**given)
-    if given.keys() == {"start", "end"}:
+    if given.keys() - {"reading"} == {"start", "end"}:
         return windows.between(**given)
     raise _misused(call)
 

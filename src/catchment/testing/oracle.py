@@ -7,8 +7,9 @@ input; `oracle_run` replays pushes and frontier steps and answers for each step.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,23 +26,31 @@ Step = tuple[Any, ...]
 """("push", events), ("advance", microseconds), ("close",) or ("add", query)."""
 
 
+ALONE = "0"
+"""The stream of events that are said to be of none."""
+STREAM = "#stream"
+"""The column of a given event that says which node's it is; it is no column of the event."""
+
+
 @dataclass(frozen=True)
 class Event:
-    """An accepted event: its time, its place in the order of arrival, its columns."""
+    """An accepted event: its time, its place in the order of arrival, its columns, its stream."""
 
     time: int
     arrival: int
     row: Row
+    stream: str = ALONE
 
 
 @dataclass(frozen=True)
 class Found:
-    """A complete window of one key; `index` is the number of a count window."""
+    """A complete window of one key; `index` is its number, `node` whose it is, where it has one."""
 
     start: int
     end: int
     members: Sequence[Event]
     index: int | None = None
+    node: str | None = None
 
 
 def oracle(queries: Iterable[Query], events: Sequence[Row], time: str = "ts") -> Results:
@@ -63,6 +72,7 @@ def oracle_run(
     `late="update"` it counts all the same when it is no older than `keep` before the frontier,
     and rows carry `revision` and `retracted`. A query added on the way answers the windows that
     begin at or after the frontier of that moment (for windows in time; others ask for more care).
+    An event's column `#stream` names its node, for windows that each stream has for itself.
     """
     queries, steps = list(queries), _typed(steps)
     slack = _duration(lateness)
@@ -71,13 +81,16 @@ def oracle_run(
     histories = [_History(query, late == "update") for query in queries]
     frontier = -math.inf
     accepted: list[Event] = []
+    streams = {row.get(STREAM, ALONE) for step in steps if step[0] == "push" for row in step[1]}
     results: list[Results] = []
     for step in steps:
         if step[0] == "push":
             for row in step[1]:
                 at = _time(row[time])
                 if at is not None and at >= frontier - allowed:
-                    accepted.append(Event(at, len(accepted), {**row, time: at}))
+                    columns = {n: v for n, v in row.items() if n != STREAM} | {time: at}
+                    stream = row.get(STREAM, ALONE)
+                    accepted.append(Event(at, len(accepted), columns, stream))
             continue
         if step[0] == "add":
             # A window that begins after the newest event so far misses none.
@@ -86,7 +99,7 @@ def oracle_run(
             continue
         reached = math.inf if step[0] == "close" else instant(step[1]) - slack
         frontier = max(frontier, reached)
-        results.append({h.query.name: h.rows(accepted, frontier) for h in histories})
+        results.append({h.query.name: h.rows(accepted, frontier, streams) for h in histories})
     return results
 
 
@@ -162,6 +175,79 @@ _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
 }
 
 
+def _windows(
+    window: Window, events: list[Event], frontier: float, streams: set[str]
+) -> Iterable[Found]:
+    """The complete windows of one key: of all its events, or as its streams' windows are read."""
+    whole = _WINDOWS[window.kind]
+    if not isinstance(window, Marked) or window.reading == "global":
+        return whole(window, events, frontier)
+    by_stream = {name: [e for e in events if e.stream == name] for name in sorted(streams)}
+    return _together(window, by_stream, frontier)
+
+
+# Windows of many streams: each reading straight from its definition.
+
+
+def _own(window: Marked, events: list[Event], frontier: float) -> tuple[list[Found], int | None]:
+    """A stream's windows that have ended before the frontier; the start of the one still open."""
+    ended = list(_WINDOWS[window.kind](window, events, frontier))
+    settled = [e for e in events if e.time < frontier]
+    if window.closes is None:
+        inside = sum(len(found.members) for found in ended)
+        return ended, settled[inside].time if inside < len(settled) else None
+    last = max((settled.index(found.members[-1]) for found in ended), default=-1)
+    opening = [e.time for e in settled[last + 1 :] if holds(window.opens, e.row)]
+    return ended, opening[0] if opening else None
+
+
+def _together(window: Marked, streams: dict[str, list[Event]], frontier: float) -> Iterator[Found]:
+    """The complete windows of a key whose streams each have windows of their own."""
+    found = {name: _own(window, events, frontier) for name, events in streams.items()}
+    closing = frontier == math.inf
+    if window.reading == "local":
+        for name, (ended, _) in found.items():
+            yield from (replace(one, node=name) for one in ended)
+    elif window.reading == "aligned":
+        alike: dict[Any, list[Found]] = {}
+        for ended, _ in found.values():
+            seen: Counter[tuple[int, int]] = Counter()
+            for one in ended:
+                bounds = (one.start, one.end)
+                alike.setdefault((*bounds, seen[bounds]), []).append(one)
+                seen[bounds] += 1
+        yield from map(_union, alike.values())
+    elif window.reading == "ordered":
+        counts = [len(ended) for ended, _ in found.values()]
+        for i in range(max(counts) if closing else min(counts)):
+            parts = [ended[i] for ended, _ in found.values() if i < len(ended)]
+            yield replace(_union(parts), index=i)
+    else:
+        yield from _gaps(found, closing)
+
+
+def _gaps(found: dict[str, tuple[list[Found], int | None]], closing: bool) -> Iterator[Found]:
+    """Merges any two that overlap until none do; what an open window reaches is not complete."""
+    merged = [one for ended, _ in found.values() for one in ended]
+    pair: tuple[Found, Found] | None
+    while pair := next(
+        (
+            (a, b) for n, a in enumerate(merged) for b in merged[n + 1 :]
+            if a.start <= b.end and b.start <= a.end
+        ), None,
+    ):  # fmt: skip
+        merged = [one for one in merged if one is not pair[0] and one is not pair[1]]
+        merged.append(_union(list(pair)))
+    opened = [start for _, start in found.values() if start is not None and not closing]
+    yield from (one for one in merged if all(start > one.end for start in opened))
+
+
+def _union(parts: list[Found]) -> Found:
+    """One window of several: from the least start to the greatest end, in order of time."""
+    members = sorted((e for part in parts for e in part.members), key=lambda e: (e.time, e.arrival))
+    return Found(min(p.start for p in parts), max(p.end for p in parts), members)
+
+
 # One query over the accepted events.
 
 
@@ -181,7 +267,9 @@ def _selected(query: Query, accepted: list[Event]) -> list[Event]:
     return sorted(kept, key=lambda e: (e.time, e.arrival))
 
 
-def _complete(query: Query, accepted: list[Event], frontier: float) -> dict[Any, Found]:
+def _complete(
+    query: Query, accepted: list[Event], frontier: float, streams: set[str]
+) -> dict[Any, Found]:
     """The complete windows by identity: the key and the bounds, or the key and the index.
 
     Marked windows of equal times are told apart by their number among equals.
@@ -191,10 +279,10 @@ def _complete(query: Query, accepted: list[Event], frontier: float) -> dict[Any,
         by_key.setdefault(_key(query.by, event.row), []).append(event)
     found: dict[Any, Found] = {}
     for key, events in by_key.items():
-        for window in _WINDOWS[query.window.kind](query.window, events, frontier):
-            identity = (key, window.start, window.end, 0)
+        for window in _windows(query.window, events, frontier, streams):
+            identity = ((key, window.node), window.start, window.end, 0)
             if window.index is not None:
-                identity = (key, window.index, 0, 0)
+                identity = ((key, window.node), window.index, 0, 0)
             while identity in found:
                 identity = (*identity[:3], identity[3] + 1)
             found[identity] = window
@@ -214,9 +302,9 @@ class _History:
         if self.query.measure != "event":
             raise QueryError("the oracle has no clock", given=f"measure={self.query.measure!r}")
 
-    def rows(self, accepted: list[Event], frontier: float) -> list[Row]:
+    def rows(self, accepted: list[Event], frontier: float, streams: set[str]) -> list[Row]:
         """The rows due at this frontier: windows that are new, changed or gone."""
-        found = _complete(self.query, accepted, frontier)
+        found = _complete(self.query, accepted, frontier, streams)
         complete = {i: window for i, window in found.items() if window.start >= self.since}
         rows = [
             self._emit(identity, window, _row(self.query, window))
@@ -246,6 +334,8 @@ class _History:
 def _row(query: Query, window: Found) -> Row:
     first = window.members[0].row
     row = {column: first[column] for column in query.by}
+    if window.node is not None:
+        row["node"] = window.node
     row |= {"window_start": window.start, "window_end": window.end}
     if window.index is not None:
         row["window_index"] = window.index

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from catchment.model.query import Aggregate, Query
-from catchment.model.window import Window
+from catchment.model.window import READINGS, Window, by_stream
 from catchment.testing.oracle import Row, Step
 from catchment.windows import (
     between,
@@ -135,9 +135,10 @@ def events(
 
 @st.composite
 def windows(
-    draw: st.DrawFn, unit: int = 1_000_000, base: int = 0, kinds: Sequence[str] = KINDS
-) -> Window:
-    """A window of one of the kinds."""
+    draw: st.DrawFn, unit: int = 1_000_000, base: int = 0, kinds: Sequence[str] = KINDS,
+    readings: Sequence[str] = READINGS,
+) -> Window:  # fmt: skip
+    """A window of one of the kinds; user-defined ones in one of the readings."""
     kind = draw(st.sampled_from(list(kinds)))
     length = draw(st.integers(1, 12))
     other = draw(st.integers(1, 12))
@@ -149,9 +150,12 @@ def windows(
     if kind == "session":
         return session(f"{draw(st.integers(1, 5)) * unit}us")
     if kind == "cut":
-        return cut(draw(st.sampled_from(MARKERS)))
+        how = draw(st.sampled_from([r for r in readings if r != "gaps"] or ["global"]))
+        return cut(draw(st.sampled_from(MARKERS)), reading=how)
     if kind == "between":
-        return between(draw(st.sampled_from(MARKERS)), draw(st.sampled_from(MARKERS)))
+        how = draw(st.sampled_from(list(readings)))
+        marks = draw(st.sampled_from(MARKERS)), draw(st.sampled_from(MARKERS))
+        return between(*marks, reading=how)
     if kind == "count_tumbling":
         return count_tumbling(min(length, 6))
     if kind == "count_sliding":
@@ -187,17 +191,19 @@ def queries(
     max_size: int = 5,
     approximate: bool = False,
     kinds: Sequence[str] = KINDS,
+    readings: Sequence[str] = READINGS,
 ) -> list[Query]:
     """One to `max_size` queries of all window types, named q0, q1, ..."""
     made = []
     for number in range(draw(st.integers(1, max_size))):
         wanted = draw(st.lists(aggregates(approximate), min_size=1, max_size=4))
-        repeats = draw(st.integers(0, 5)) == 0
+        window = draw(windows(unit, base, kinds, readings))
+        repeats = draw(st.integers(0, 5)) == 0 and not by_stream(window)
         made.append(
             Query(
                 f"q{number}",
                 *(a.alias(f"a{i}") for i, a in enumerate(wanted)),
-                window=draw(windows(unit, base, kinds)),
+                window=window,
                 by=draw(st.sampled_from([(), (), ("k",), ("j",), ("k", "j")])),
                 where=draw(st.none() | st.none() | st.sampled_from(CONDITIONS)),
                 distinct_on=draw(st.sampled_from([("id",), ("k", "n")])) if repeats else (),
@@ -237,17 +243,28 @@ def scenarios(
     approximate: bool = False,
     max_nodes: int = 3,
     kinds: Sequence[str] = KINDS,
+    readings: Sequence[str] = READINGS,
 ) -> Scenario:
     """A whole random run: queries, events, batches, frontiers, settings and nodes.
 
     `late` is "none" (no event is ever late), "drop" or "update"; None draws one of the three.
+    What late events may correct is read in one way only.
     """
     unit, base = draw(st.sampled_from(UNITS)), draw(st.sampled_from(BASES))
     mode = late or draw(st.sampled_from(["none", "drop", "update"]))
     rows = draw(events(unit, base, max_events, special, huge))
     kept = st.sampled_from([3, 12, 2 * SPAN, 2 * SPAN])
     return Scenario(
-        queries=draw(queries(unit, base, max_queries, approximate, kinds)),
+        queries=draw(
+            queries(
+                unit,
+                base,
+                max_queries,
+                approximate,
+                kinds,
+                ["global"] if mode == "update" else readings,
+            )
+        ),
         steps=draw(steps(rows, unit, base, mode != "none")),
         lateness=0 if mode == "none" else draw(st.sampled_from([0, 0, 1, 4])) * unit,
         late="drop" if mode == "none" else mode,

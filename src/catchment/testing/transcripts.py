@@ -129,7 +129,7 @@ def run(transcript: Transcript, make_engine: Callable[..., Any]) -> None:
 def _check(context: str, queries: dict[str, Query], step: Step, results: Results) -> None:
     for name, query in queries.items():
         given = results[name] if name in results else pa.table({})
-        assert_same(step.expect.get(name, []), given, f"{context}, query {name}", keys=query.by)
+        assert_same(step.expect.get(name, []), given, f"{context}, query {name}", keys=query.keys)
     strangers = [name for name in results if name not in queries]
     assert not strangers, f"{context}: results of queries that are not there: {strangers}"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.engine.binding import refuse_updates
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
@@ -96,7 +97,7 @@ class Charter:
 
     def cutter(self, version: int) -> Cutter:
         assert self.schema is not None
-        return Cutter(self.plans[version].plan, self.schema, **self.options())
+        return Cutter(self.plans[version].plan, self.schema, whole=True, **self.options())
 
     def wire(self, version: int) -> dict[int, pa.Schema]:
         """What the partials of each group look like on their way, by a version of the plan."""
@@ -118,6 +119,7 @@ class Charter:
         given = {query.name: query for query in queries}
         before = self.plans[self.plan] if self.plans else None
         plan, lineage = replan(before.plan if before else Plan(), given.values(), self._rate)
+        refuse_updates(plan, str(self.settings["late"]))
         number = self.plan + 1 if before else 0
         plans = dict(sorted({**self.plans, number: Planned(plan, lineage, given)}.items())[-_KEPT:])
         return replace(self, version=self.version + 1, plans=plans)

@@ -39,6 +39,8 @@ class Head:
     """Events read, late, bad and so on since the message before."""
     landed: tuple[int, ...] = ()
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
+    ended: tuple[str, ...] = ()
+    """The streams that will bring no more."""
 
     def to_bytes(self) -> bytes:
         known = {name: getattr(self, name) for name in self.__slots__}
@@ -48,8 +50,8 @@ class Head:
     @classmethod
     def from_bytes(cls, data: bytes) -> Head:
         held = json.loads(data)
-        held["missing"] = tuple(held.get("missing", ()))
-        held["landed"] = tuple(held.get("landed", ()))
+        for names in ("missing", "landed", "ended"):
+            held[names] = tuple(held.get(names, ()))
         return cls(**held)
 
 

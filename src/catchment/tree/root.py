@@ -140,16 +140,26 @@ class Root:
         # who is missing may still come after the others have ended.
         furthest = newest + 1 + longest(charter.plans[plan].plan)
         reach = min(frontier, furthest) if newest > EARLIEST else frontier
+        ended = {*self.last.get("ended", ()), *(id for head in heads for id in head.ended)}
         note = {
             "step": self.number + 1, "plan": plan, "now": now, "take": choice.upto,
             "frontier": frontier,
             "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
             "newest": newest, "too_late": reached - self._keep(plan), "told": told,
             "missing": list(view.missing), "charter": charter.version,
+            "ended": sorted(ended), "live": self._live(plan, ended),
             "since": {id: child.since for id, child in self.inbox.children.items()},
         }  # fmt: skip
         self.steps.append(self.number + 1, note, b"")
         return note
+
+    def _live(self, plan: int, ended: set[str]) -> list[str] | None:
+        """The nodes that may still bring events, where some windows are read by stream."""
+        groups = self.charter.plans[plan].plan.groups
+        if not any(group.slicing == "stream" for group in groups):
+            return None
+        places = self.charter.places.values()
+        return sorted(place.id for place in places if place.source and place.id not in ended)
 
     def _keep(self, plan: int) -> int:
         """How long before the frontier results may still be corrected."""
@@ -168,13 +178,13 @@ class Root:
             engine.follow(planned.plan, planned.lineage)
         for id, seq in self.inbox.chosen(note["take"]):
             self._take(id, seq, note)
-        closing = note["closing"]
+        closing, engine.live = note["closing"], note.get("live")
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
             tables = marked(results, note["sure"], note["missing"])
-            keys = {n: q.by for n, q in self.charter.plans[note["plan"]].queries.items()}
+            keys = {n: q.keys for n, q in self.charter.plans[note["plan"]].queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:

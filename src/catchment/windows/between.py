@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from catchment.expression import canonical
 from catchment.model.window import Marked, register
+from catchment.windows.checks import one_reading
 
 
 @register
@@ -14,13 +15,15 @@ class Between(Marked):
     kind = "between"
 
 
-def between(start: str, end: str) -> Between:
+def between(start: str, end: str, *, reading: str = "global") -> Between:
     """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.
 
     Both events belong to the window and their times are its bounds. An event that meets both
-    conditions opens a window when none is open and ends it when one is.
+    conditions opens a window when none is open and ends it when one is. `reading` says what
+    becomes of the windows of many nodes: `global`, `local`, `aligned`, `ordered` or `gaps`.
 
     >>> between(start="door = 'open'", end="door = 'shut'")
-    Between(opens="door = 'open'", closes="door = 'shut'")
+    Between(opens="door = 'open'", closes="door = 'shut'", reading='global')
     """
-    return Between(canonical(start, "start condition"), canonical(end, "end condition"))
+    opens, closes = canonical(start, "start condition"), canonical(end, "end condition")
+    return Between(opens, closes, one_reading(reading))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from catchment.errors import QueryError
+from catchment.errors import QueryError, did_you_mean
+from catchment.model.window import READINGS, Reading
 
 
 def positive(value: int, what: str, given: object) -> int:
@@ -20,3 +21,14 @@ def count(value: object, what: str) -> int:
             hint="try 1000",
         )  # fmt: skip
     return value
+
+
+def one_reading(value: object) -> Reading:
+    """What a user-defined window means over the streams of many nodes."""
+    for known in READINGS:
+        if value == known:
+            return known
+    raise QueryError(
+        "no such reading of a user-defined window", given=repr(value),
+        hint=did_you_mean(str(value), READINGS),
+    )  # fmt: skip

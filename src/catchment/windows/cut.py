@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catchment.errors import QueryError
 from catchment.expression import canonical
 from catchment.model.window import Marked, register
+from catchment.windows.checks import one_reading
 
 
 @register
@@ -14,13 +16,20 @@ class Cut(Marked):
     kind = "cut"
 
 
-def cut(at: str) -> Cut:
+def cut(at: str, *, reading: str = "global") -> Cut:
     """A key's events from one event where `at` holds up to, not including, the next.
 
     The first window starts with the key's first event. Events are taken in order of time, then
-    arrival. The bounds are the times of the two marking events.
+    arrival. The bounds are the times of the two marking events. `reading` says what becomes of
+    the windows of many nodes: `global`, `local`, `aligned` or `ordered`.
 
     >>> cut("lap_done")
-    Cut(opens='lap_done', closes=None)
+    Cut(opens='lap_done', closes=None, reading='global')
     """
-    return Cut(canonical(at, "cut condition"), None)
+    how = one_reading(reading)
+    if how == "gaps":
+        raise QueryError(
+            "windows of a cut follow each other without a gap", given="reading='gaps'",
+            hint="use between(start=, end=), or reading='aligned' or 'ordered'",
+        )  # fmt: skip
+    return Cut(canonical(at, "cut condition"), None, how)

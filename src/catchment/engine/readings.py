@@ -1,0 +1,233 @@
+"""Putting together the windows of many streams: one by one, or by bounds, by number, by overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from catchment.engine.complete import Complete
+from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.engine.sessions import latest
+from catchment.engine.streams import OPEN, Owned
+from catchment.model.window import Marked
+from catchment.operators import Grouping
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST, LATEST
+
+
+class Gathered(NamedTuple):
+    """The windows of one type that are not results yet: one row per window of a stream.
+
+    In a row, `start` and `end` are the window's bounds (OPEN: it has not ended), `first` is its
+    stream, `last` its number among those of its stream and key. Windows that begin by `since` may
+    have begun unseen on some node. `key` and `given` say how many windows of a key went out
+    already, where they do by number.
+    """
+
+    window: Marked
+    rows: Rows
+    since: int | None
+    key: Ints
+    given: Ints
+    missed: int = 0
+    """Slices that came too late for their window."""
+
+
+def gathered(window: Marked, operators: Operators, since: int | None = None) -> Gathered:
+    none = np.empty(0, np.int64)
+    return Gathered(window, no_rows(operators), since, none, none)
+
+
+def gather(
+    state: Gathered, owned: Owned, kind: int, frontier: int, operators: Operators
+) -> Gathered:
+    """Takes in slices; those of windows that are past already only count."""
+    number, start, end = owned.tags[:, 1 + 3 * kind : 4 + 3 * kind].T
+    inside = np.flatnonzero(number >= 0)
+    if not len(inside):
+        return state
+    rows = owned.rows.take(inside)
+    rows = Rows(
+        start[inside], end[inside], rows.key, owned.tags[inside, 0], number[inside], rows.fields
+    )
+    late = _late(state, rows, frontier)
+    rows = concat_rows([state.rows, rows.where(~late)], operators)
+    rows = _merged(rows, (rows.key, rows.first, rows.last), operators)
+    return state._replace(rows=rows, missed=state.missed + int(late.sum()))
+
+
+def _merged(rows: Rows, by: tuple[Ints, ...], operators: Operators) -> Rows:
+    """One row for all that are equal in these columns, sorted by them."""
+    order = np.lexsort(by[::-1])
+    new = np.zeros(len(order), np.bool_)
+    new[:1] = True
+    for column in by:
+        new[1:] |= column[order][1:] != column[order][:-1]
+    return _joined(rows.take(order), new, operators)
+
+
+def _joined(rows: Rows, new: Mask, operators: Operators) -> Rows:
+    """One row for all from one where a new one begins up to the next."""
+    if new.all():
+        return rows
+    heads = np.flatnonzero(new)
+    return merge_rows(rows, Grouping(None, len(heads), starts=heads, rows=len(rows)), operators)
+
+
+def _late(state: Gathered, rows: Rows, frontier: int) -> Mask:
+    """Slices of windows that others may have gone out without.
+
+    A node that is waited for tells of a window before the frontier passes its start; one that was
+    given up may come with windows that began before.
+    """
+    if state.window.reading == "ordered":
+        late: Mask = rows.last < _given(state, rows.key)
+        return late
+    late = rows.start < frontier
+    if state.since is not None:  # windows that began unseen are told of when they are noticed
+        late &= rows.start > state.since
+    if late.any():
+        late &= ~np.isin(_identity(rows), _identity(state.rows))
+    return late
+
+
+def _identity(rows: Rows) -> Ints:
+    columns = np.ascontiguousarray(np.stack([rows.key, rows.first, rows.last], axis=1))
+    view: Ints = columns.view([("", np.int64)] * 3).ravel()
+    return view
+
+
+def _given(state: Gathered, keys: Ints) -> Ints:
+    """How many windows of each key went out."""
+    if not len(state.key):
+        return np.zeros(len(keys), np.int64)
+    place = np.minimum(np.searchsorted(state.key, keys), len(state.key) - 1)
+    given: Ints = np.where(state.key[place] == keys, state.given[place], 0)
+    return given
+
+
+class Awaited(NamedTuple):
+    """The streams that may still bring windows, by number; and whether one was never heard of."""
+
+    streams: Ints
+    strangers: bool = False
+
+
+def complete(
+    state: Gathered, frontier: int, awaited: Awaited, operators: Operators
+) -> tuple[Gathered, Rows]:
+    """The windows that nothing can change any more, put together; `last` is their number."""
+    if frontier >= LATEST:  # what has not ended by the end is no window
+        awaited = Awaited(np.empty(0, np.int64))
+    return _READINGS[state.window.reading](state, frontier, awaited, operators)
+
+
+Way = Callable[[Gathered, int, Awaited, Operators], tuple[Gathered, Rows]]
+
+
+def _past(rows: Rows, frontier: int) -> Mask:
+    """Windows that have ended before the frontier."""
+    past: Mask = (rows.end != OPEN) & (rows.end < frontier)
+    return past
+
+
+def _local(state: Gathered, frontier: int, *_: object) -> tuple[Gathered, Rows]:
+    done = _past(state.rows, frontier)
+    return state._replace(rows=state.rows.where(~done)), state.rows.where(done)
+
+
+def _aligned(
+    state: Gathered, frontier: int, _: Awaited, operators: Operators
+) -> tuple[Gathered, Rows]:
+    """Equal bounds, one window. Of those alike in one stream, the first goes with the first."""
+    state, done = _local(state, frontier)
+    order = np.lexsort((done.last, done.first, done.end, done.start, done.key))
+    done = done.take(order)
+    alike = np.zeros(len(done), np.bool_)
+    columns = (done.key, done.start, done.end, done.first)
+    alike[1:] = np.all([c[1:] == c[:-1] for c in columns], axis=0)
+    head = np.maximum.accumulate(np.where(alike, 0, np.arange(len(done))))
+    copy = np.arange(len(done)) - head
+    same = (done.key, done.start, done.end, copy)
+    return state, _since(state, _merged(done, same, operators))
+
+
+def _ordered(
+    state: Gathered, frontier: int, awaited: Awaited, operators: Operators
+) -> tuple[Gathered, Rows]:
+    """The i-th windows of all streams, once each that goes on has had its own."""
+    rows = state.rows
+    past = _past(rows, frontier)
+    keys, place = np.unique(rows.key, return_inverse=True)
+    given = _given(state, keys)
+    reach = np.full(len(keys), LATEST)
+    if awaited.strangers:
+        reach = given
+    elif len(awaited.streams):
+        ended = np.repeat(given[:, None], len(awaited.streams), axis=1)
+        column = np.searchsorted(awaited.streams, rows.first)
+        column = np.minimum(column, len(awaited.streams) - 1)
+        counted = past & (awaited.streams[column] == rows.first)
+        at = (place[counted], column[counted])
+        np.maximum.at(ended, at, rows.last[counted] + 1)
+        reach = ended.min(axis=1)
+    ahead = (rows.end != OPEN) & ~past
+    np.minimum.at(reach, place[ahead], rows.last[ahead])
+    done = past & (rows.last < reach[place])
+    out = rows.where(done)
+    out = _merged(out, (out.key, out.last), operators)
+    now = given.copy()
+    np.maximum.at(now, np.searchsorted(keys, out.key), out.last + 1)
+    told = np.union1d(state.key, keys)
+    counts = _given(state, told)
+    counts[np.searchsorted(told, keys)] = now
+    kept = ~done & (rows.last >= now[place])
+    return state._replace(rows=rows.where(kept), key=told, given=counts), out
+
+
+def _gaps(
+    state: Gathered, frontier: int, awaited: Awaited, operators: Operators
+) -> tuple[Gathered, Rows]:
+    """Windows that overlap or touch, through any number of others, once no open one reaches in."""
+    rows = state.rows
+    is_open = rows.end == OPEN
+    there = ~is_open | np.isin(rows.first, awaited.streams)
+    gone, rows = rows.where(~there), rows.where(there)
+    end = np.where(rows.end == OPEN, LATEST, rows.end)
+    order = np.lexsort((rows.start, rows.key))
+    rows, end = rows.take(order), end[order]
+    other = rows.key[1:] != rows.key[:-1]
+    new = np.ones(len(rows), np.bool_)
+    if len(rows) > 1:
+        new[1:] = other | (rows.start[1:] > latest(end, other)[:-1])
+    piece = np.cumsum(new) - 1
+    reach = np.full(int(new.sum()), EARLIEST)
+    np.maximum.at(reach, piece, end)
+    past = reach[piece] < frontier
+    left = concat_rows([gone, rows.where(~past)], operators)
+    return state._replace(rows=left), _since(state, _joined(rows.where(past), new[past], operators))
+
+
+def _since(state: Gathered, rows: Rows) -> Rows:
+    """Without windows that may have begun unseen, where streams meet."""
+    return rows if state.since is None else rows.where(rows.start > state.since)
+
+
+_READINGS: dict[str, Way] = {
+    "local": _local, "aligned": _aligned, "ordered": _ordered, "gaps": _gaps,
+}  # fmt: skip
+
+
+def as_complete(place: int, window: Marked, rows: Rows, names: list[str]) -> Complete:
+    """Windows put together, on their way to becoming results."""
+    made = Complete(
+        np.full(len(rows), place, np.int64), rows.key, rows.start, rows.end, rows.fields
+    )
+    if window.reading == "ordered":
+        made.index = rows.last
+    if window.reading == "local":
+        made.node = np.array(names, object)[rows.first]
+    return made
