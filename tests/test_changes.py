@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.functions import make
-from catchment.model.window import Counted, Gap, Periodic
+from catchment.model.window import Counted, Gap, Marked, Periodic
 from catchment.testing.compare import assert_same, rows_of, same
 from catchment.testing.oracle import oracle_run
 from catchment.testing.strategies import KINDS, UNITS, Scenario, queries, scenarios, to_table
@@ -78,6 +78,13 @@ def _counted_by_another(scenario: Scenario, query: ct.Query) -> bool:
     return any(query.window == other.window for other in scenario.queries)
 
 
+def _unnumbered(result: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    return {
+        name: [{c: row[c] for c in row if c != "window_index"} for row in rows]
+        for name, rows in result.items()
+    }
+
+
 def added(scenario: Scenario, query: ct.Query, at: int) -> None:
     """Adds the query before a step; what it answers is right, each once, and none is missed."""
     run = Run(scenario, query, from_start=False)
@@ -92,6 +99,10 @@ def added(scenario: Scenario, query: ct.Query, at: int) -> None:
         # Ranks start anew, unless the same windows are counted for another query already.
         again = oracle_run([query], later_than(scenario, newest), **scenario.settings)
         truths = [again, *(truths if _counted_by_another(scenario, query) else [])]
+    if isinstance(query.window, Marked) and query.window.reading == "ordered":
+        # Windows are numbered from the first that the query saw.
+        truths = [[_unnumbered(result) for result in truths[0]]]
+        run.rows = [(n, {c: row[c] for c in row if c != "window_index"}) for n, row in run.rows]
     lefts = [left_of(run.rows, truth, query.name) for truth in truths]
     truth, left = next(
         ((t, found) for t, found in zip(truths, lefts, strict=True) if found is not None),

@@ -16,7 +16,7 @@ from catchment.testing import oracle
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from trees import QUERIES, batches, charter, check, final
+from trees import QUERIES, READ, batches, charter, check, final
 
 DEEP: dict[str, str | None] = {
     "root": None, "m1": "root", "m2": "root", "a": "m1", "b": "m1", "c": "m2", "d": "root",
@@ -75,10 +75,11 @@ def test_faults_of_every_kind(seed: int) -> None:
     parents = shape(dice, dice.randint(1, 5))
     late = dice.choice(["drop", "update"])
     settings = {"late": late, "keep": HOUR, "timeout": 2 * 10**6} if late == "update" else {}
+    queries = QUERIES if late == "update" else QUERIES + READ
     events = events_of(parents, seed, 80)
-    world = World(charter(parents, **settings), events, seed, faults(dice), until=20)
+    world = World(charter(parents, queries, **settings), events, seed, faults(dice), until=20)
     ended(world, seed)
-    check(world.deliveries, events)
+    check(world.deliveries, events, queries)
 
 
 @pytest.mark.parametrize("part", range(8))
@@ -90,7 +91,8 @@ def test_thousands_of_schedules(part: int) -> None:
         late = dice.choice(["drop", "update"])
         settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
         events = events_of(parents, seed, 12, 4)
-        query = [dice.choice(FEW)]
+        by_stream = late == "drop" and dice.random() < 0.5
+        query = [dice.choice(READ), QUERIES[3]] if by_stream else [dice.choice(FEW)]
         world = World(charter(parents, query, **settings), events, seed, faults(dice), until=3)
         ended(world, seed)
         check(world.deliveries, events, query)

@@ -12,7 +12,7 @@ import catchment as ct
 from catchment.model.query import Query
 from catchment.sinks.base import Delivery
 from catchment.testing.compare import assert_same, rows_of
-from catchment.testing.oracle import oracle
+from catchment.testing.oracle import STREAM, oracle
 from catchment.tree.charter import Charter, Place
 
 SECOND = 1_000_000
@@ -30,6 +30,21 @@ QUERIES = [
     ct.Query("tens", ct.avg("v"), ct.last("v"), window=ct.count_tumbling(10)),
     ct.Query("fives", ct.sum("v"), by="k", window=ct.count_sliding(5, 2)),
 ]  # fmt: skip
+
+
+READ = [
+    ct.Query("mine", ct.sum("v"), ct.first("v"), by="k",
+             window=ct.cut("m = 'on'", reading="local")),
+    ct.Query("equal", ct.avg("v"), ct.count(), by="k",
+             window=ct.between("m = 'on'", "m = 'off'", reading="aligned")),
+    ct.Query("stages", ct.sum("v"), ct.max("v"), by="k",
+             window=ct.cut("m = 'off'", reading="ordered")),
+    ct.Query("turns", ct.count(), ct.last("v"),
+             window=ct.between("m = 'on'", "m = 'off'", reading="ordered")),
+    ct.Query("busy", ct.median("v"), ct.count(), by="k",
+             window=ct.between("m = 'on'", "m = 'off'", reading="gaps")),
+]  # fmt: skip
+"""Windows that each node has for itself, in every reading."""
 
 
 def charter(
@@ -87,11 +102,14 @@ def check(
     queries: Iterable[Query] = QUERIES,
 ) -> None:  # fmt: skip
     """Each window is there once, equal to brute force over all events, and nobody is missing."""
-    rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]
+    rows = [
+        row | {STREAM: id}
+        for id, tables in events.items() for table in tables for row in table.to_pylist()
+    ]  # fmt: skip
     for query in queries:
         wanted = oracle([query], rows)[query.name]
         got = final(deliveries, query.name)
         for row in got:
             assert row.pop("complete") is True and row.pop("missing") is None, (query.name, row)
         table = pa.Table.from_pylist(got) if got else pa.table({})
-        assert_same(wanted, table, query.name, keys=query.by)
+        assert_same(wanted, table, query.name, keys=query.keys)

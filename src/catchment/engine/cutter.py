@@ -181,8 +181,8 @@ class Cutter(Engine):
         return made
 
     def _release_owned(self, id: int, state: GroupState, frontier: int, seq: int) -> pa.Table:
-        """Slices of settled events, all of them: a window may end anywhere in a slice. Events
-        themselves leave only where nobody here sees the whole stream."""
+        """Slices of settled events: those in a window all of them, since it may end anywhere in a
+        slice. Events themselves leave only where nobody here sees the whole stream."""
         if self.whole and (cut := state.cut_streams(frontier)) is not None:
             self._owned.setdefault(id, []).append(cut)
         assert state.own is not None
@@ -192,7 +192,8 @@ class Cutter(Engine):
             waiting, state.waiting = _split(state.waiting, frontier)
             return partials.take(state, no_rows(state.operators), waiting, keys, self.node, seq)
         owned = concat_owned(parts, len(state.own.places), state.operators)
-        ripe = owned.rows.start < frontier
+        early = (owned.tags[:, 0] > 0) | bool(state.sessions)
+        ripe = np.where(early, owned.rows.start < frontier, owned.rows.end <= frontier)
         if not ripe.all():
             self._owned[id] = [owned.where(~ripe)]
         return partials.take_owned(state, owned.where(ripe), keys, self.node, seq)

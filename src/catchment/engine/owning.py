@@ -155,6 +155,8 @@ class Owning:
             tables[f"{prefix}gathered {kind}"] = codec.rows_to_table(state.rows, self.operators)
             told = {"key": pa.array(state.key), "given": pa.array(state.given)}
             tables[f"{prefix}gathered {kind} given"] = pa.table(told)
+            heard = pa.table({"lane": pa.array(state.heard)})
+            tables[f"{prefix}gathered {kind} heard"] = heard
         return {
             "streams": self.streams.names[1:],
             "gathered": [[state.since, state.missed] for state in self.gathered],
@@ -170,4 +172,5 @@ class Owning:
             self.gathered[kind] = Gathered(
                 self.gathered[kind].window, rows, since, codec.ints(told, "key"),
                 codec.ints(told, "given"), missed,
+                codec.ints(tables[f"{prefix}gathered {kind} heard"], "lane"),
             )  # fmt: skip

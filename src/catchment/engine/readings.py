@@ -10,7 +10,7 @@ import numpy as np
 from catchment.engine.complete import Complete
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.engine.sessions import latest
-from catchment.engine.streams import OPEN, Owned
+from catchment.engine.streams import OPEN, Owned, lane
 from catchment.model.window import Marked
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
@@ -34,6 +34,8 @@ class Gathered(NamedTuple):
     given: Ints
     missed: int = 0
     """Slices that came too late for their window."""
+    heard: Ints = np.empty(0, np.int64)
+    """Lanes heard of since then: in others a window may be open that nobody saw begin."""
 
 
 def gathered(window: Marked, operators: Operators, since: int | None = None) -> Gathered:
@@ -53,6 +55,8 @@ def gather(
     rows = Rows(
         start[inside], end[inside], rows.key, owned.tags[inside, 0], number[inside], rows.fields
     )
+    if state.since is not None and state.window.reading == "gaps":
+        state = state._replace(heard=np.union1d(state.heard, lane(rows.first, rows.key)))
     late = _late(state, rows, frontier)
     rows = concat_rows([state.rows, rows.where(~late)], operators)
     rows = _merged(rows, (rows.key, rows.first, rows.last), operators)
@@ -206,9 +210,18 @@ def _gaps(
     piece = np.cumsum(new) - 1
     reach = np.full(int(new.sum()), EARLIEST)
     np.maximum.at(reach, piece, end)
-    past = reach[piece] < frontier
+    past = (reach[piece] < frontier) & _known(state, rows.key, awaited)
     left = concat_rows([gone, rows.where(~past)], operators)
     return state._replace(rows=left), _since(state, _joined(rows.where(past), new[past], operators))
+
+
+def _known(state: Gathered, keys: Ints, awaited: Awaited) -> Mask:
+    """Whether it is known of every stream which windows of a key are open."""
+    known = np.full(len(keys), not awaited.strangers or state.since is None)
+    if state.since is not None:
+        for stream in awaited.streams.tolist():
+            known &= np.isin(lane(stream, keys), state.heard)
+    return known
 
 
 def _since(state: Gathered, rows: Rows) -> Rows:

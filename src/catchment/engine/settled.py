@@ -127,7 +127,12 @@ def cut_rows(
 
 
 def slice_edges(group: Group) -> Edges:
-    """Edges known ahead; sessions are cut at the data's own gaps here, and need no grid."""
+    """Edges known ahead; sessions are cut at the data's own gaps here, and need no grid.
+
+    But slices that climb are merged with others: then none may be longer than a gap.
+    """
+    if group.slicing == "stream":
+        return edges_of(group.windows)
     return edges_of([window for window in group.windows if not isinstance(window, Gap)])
 
 

@@ -103,6 +103,8 @@ def _there(value: tuple[Any, ...] | None) -> tuple[Any, ...]:
 
 def step(spec: Spec, held: Held, move: Step) -> Results:
     """Takes a batch into a bucket's engine: the windows now complete."""
+    if held.plan < move.plan and move.sure is not None:  # in a tree, what the others had seen when they went over
+        held.engine.newest = max(held.engine.newest, move.newest)
     while held.plan < move.plan:
         held.plan += 1
         planned = spec.plan(held.plan)

@@ -173,6 +173,8 @@ class Root:
         assert self.engine is not None
         engine = self.engine
         engine.clock = lambda: note["now"]
+        if note["plan"] > self.plan:  # what the others had seen when they went over
+            engine.newest = max(engine.newest, note["newest"])
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
             engine.follow(planned.plan, planned.lineage)
