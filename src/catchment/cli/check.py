@@ -29,7 +29,7 @@ def connect(job: Job) -> pa.Schema:
     for sink in sinks:
         sink.check()
     schema = source.event_schema()
-    bind_types(plan(job.build()), schema, job.time)
+    bind_types(plan(job.build()), schema, job.time, job.late)
     return schema
 
 

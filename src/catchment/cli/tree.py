@@ -84,7 +84,7 @@ def up(path: Path, engine: str, quiet: bool) -> None:
         if node.source is not None:
             node.source.check()
             plan = charter.plans[charter.plan].plan
-            bind_types(plan, node.source.event_schema(), job.time)
+            bind_types(plan, node.source.event_schema(), job.time, job.late)
     started: dict[str, subprocess.Popen[bytes]] = {}
     for node in job.nodes:
         command = [sys.executable, "-m", "catchment.cli.main", "node", node.id, str(path)]

@@ -26,11 +26,14 @@ def columns_of(group: Group) -> set[str]:
     return read | set(group.by) | set(group.distinct_on)
 
 
-def bind_types(plan: Plan, schema: pa.Schema, time: str) -> tuple[pa.Schema, dict[int, Types]]:
+def bind_types(
+    plan: Plan, schema: pa.Schema, time: str, late: str = "drop"
+) -> tuple[pa.Schema, dict[int, Types]]:
     """The schema events are worked on in, and by group the types of aggregated expressions.
 
     Refuses what does not fit.
     """
+    refuse_updates(plan, late)
     _check_time(schema, time)
     schema = _plain_schema(plan, schema)
     return schema, {

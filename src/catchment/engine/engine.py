@@ -24,7 +24,7 @@ from catchment.engine.group import GroupState
 from catchment.engine.keys import Encoder
 from catchment.engine.partials import EVENTS, Partials, absorb
 from catchment.engine.results import Limit, NamesOf, Results, Shape
-from catchment.engine.stats import Stats
+from catchment.engine.stats import Stats, missed
 from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
 from catchment.errors import QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
@@ -270,13 +270,10 @@ class Engine:
             if state is None:
                 continue
             state.live = self.live
-            at = wall if group.measure == "processing" else frontier
-            horizon = (
-                at if closing or group.measure == "processing" else max(at - self.keep, EARLIEST)
-            )
-            for windows in state.advance(
-                at, horizon, wall if group.measure == "processing" else sure
-            ):
+            by_clock = group.measure == "processing"
+            at = wall if by_clock else frontier
+            horizon = at if closing or by_clock else max(at - self.keep, EARLIEST)
+            for windows in state.advance(at, horizon, wall if by_clock else sure):
                 self.counts["results"] += len(windows)
                 results.add(group.id, *to_block(windows, state.keys, state.operators))
             state.collect_keys()
@@ -384,6 +381,7 @@ class Engine:
             partials=sum(state.partials for state in states),
             operator_calls=sum(state.calls for state in states),
             state_bytes=sum(state.nbytes for state in states),
+            missed=missed(states),
         )
 
     def explain(self) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+
+from catchment.engine.group import GroupState
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,13 @@ class Stats:
     """Result rows, each once, however many queries share it."""
     state_bytes: int
     """Bytes of state now."""
+    missed: int = 0
+    """Slices of a node that was given up, too late for the windows that they are in."""
 
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
+
+
+def missed(states: Iterable[GroupState]) -> int:
+    """Slices that came too late for the windows that they are in."""
+    return sum(state.own.missed for state in states if state.own is not None)

@@ -113,6 +113,7 @@ class Steward:
                 for name in ("events", "late", "bad", "updates"):
                     counts[name] += held.get(name, 0)
             counts["duplicates"] += report["duplicates"]
+            counts["missed"] = counts.get("missed", 0) + report["missed"]
             counts["results"] += report["results"]
         counts["accepted"] = (
             counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]

@@ -172,7 +172,7 @@ class Handle:
 
     def check(self, query: Query) -> None:
         """Refuses a query that does not fit the events."""
-        bind_types(plan([query]), self.spec.schema, self.spec.time)
+        bind_types(plan([query]), self.spec.schema, self.spec.time, self.spec.late)
 
     def remove_query(self, name: str) -> None:
         """Removes a query with the next batch: its open windows give no results any more."""

@@ -153,7 +153,8 @@ class Queries:
 
     def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
         try:
-            bind_types(make_plan([query]), self.spec.schema, self.spec.time)
+            spec = self.spec
+            bind_types(make_plan([query]), spec.schema, spec.time, spec.late)
         except CatchmentError as error:
             rejected[query.name] = str(error)
             return False

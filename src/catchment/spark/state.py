@@ -21,6 +21,7 @@ from catchment.engine.engine import Engine
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.engine.results import Results
+from catchment.engine.stats import missed as missed_by
 from catchment.errors import StateError
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
@@ -103,7 +104,9 @@ def _there(value: tuple[Any, ...] | None) -> tuple[Any, ...]:
 
 def step(spec: Spec, held: Held, move: Step) -> Results:
     """Takes a batch into a bucket's engine: the windows now complete."""
-    if held.plan < move.plan and move.sure is not None:  # in a tree, what the others had seen when they went over
+    if (
+        held.plan < move.plan and move.sure is not None
+    ):  # in a tree, what the others had seen when they went over
         held.engine.newest = max(held.engine.newest, move.newest)
     while held.plan < move.plan:
         held.plan += 1
@@ -212,13 +215,14 @@ class Bucket(StatefulProcessor):
         )  # fmt: skip
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
-        repeats = held.engine.counts["duplicates"]
+        repeats, missed = held.engine.counts["duplicates"], _missed(held)
         results = step(self.spec, held, move)
         yield from deliver(self.spec, control, bucket, results)
         keeper.save(held, move, control.plan)
         report = {
             "bucket": bucket, "frontier": frontier.to_dict(), "results": results.rows(),
             "duplicates": held.engine.counts["duplicates"] - repeats,
+            "missed": _missed(held) - missed,
             "counts": [note["counts"] for _, note in slices if "counts" in note],
             "control": control.to_dict(),
         }  # fmt: skip
@@ -235,6 +239,10 @@ class Bucket(StatefulProcessor):
 
     def close(self) -> None:
         return None
+
+
+def _missed(held: Held) -> int:
+    return missed_by(held.engine.states.values())
 
 
 def _read(body: bytes) -> tuple[Partials, dict[str, Any] | None]:

@@ -55,7 +55,7 @@ def start(
     for sink in sinks:
         sink.check()
     schema = source.event_schema()
-    bind_types(make_plan(queries), schema, job.time)
+    bind_types(make_plan(queries), schema, job.time, job.late)
     spark = spark or session()
     ship(spark)
     for key, value in streaming().items():

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.engine.engine import Engine
+from catchment.engine.stats import missed
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
@@ -49,7 +50,7 @@ class Root:
         """Whether steps are carried out elsewhere."""
         self.deliver = deliver or _nowhere
         self.steps = disk.log("steps")
-        self.counts = dict.fromkeys((*_COUNTS, "results"), 0)
+        self.counts = dict.fromkeys((*_COUNTS, "results", "missed"), 0)
         self.last: dict[str, Any] = {}
         children = self._restored()
         self.inbox = Inbox(disk, children)
@@ -183,6 +184,7 @@ class Root:
         closing, engine.live = note["closing"], note.get("live")
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
+        self.counts["missed"] = missed(engine.states.values())
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
             tables = marked(results, note["sure"], note["missing"])
