@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -250,6 +251,36 @@ def test_a_node_that_leaves_is_not_waited_for() -> None:
     world.run()
     assert world.done
     check(world.deliveries, {"a": given["a"], "c": events("().")}, [between("ordered")])
+
+
+def test_events_out_of_order_within_the_lateness() -> None:
+    """A mark that comes late, but not too late, must not find its slice cut already."""
+    dice = random.Random(4)
+    given = {}
+    for n, id in enumerate("abc"):
+        rows = [row for table in batches(n, 150) for row in table.to_pylist()]
+        rows.sort(key=lambda row: row["ts"].timestamp() + dice.random() * 2)
+        given[id] = [pa.Table.from_pylist(rows[at : at + 5], SCHEMA) for at in range(0, 150, 5)]
+    queries = [*SHARING, READ[3]]
+    world = World(charter(DEEP, queries, lateness=2 * SECOND), given, until=0)
+    world.run()
+    assert world.done
+    check(world.deliveries, given, queries)
+
+
+def test_an_idle_node_does_not_cut_what_may_still_get_a_mark() -> None:
+    made = charter(ONE, [between("local")]).with_schema(SCHEMA)
+    cutter = made.cutter(0)
+    cutter.stream, cutter.frontier = "a", 5 * SECOND
+    rows = [table.to_pylist()[0] for table in events("(.......).")]
+    cutter.cut(pa.Table.from_pylist(rows[:5] + rows[6:], SCHEMA), 0)
+    early = cutter.take()[0]
+    assert sum(early.column("count(*).count").to_pylist()) == 5
+    rows[5]["m"] = "off"
+    cutter.cut(pa.Table.from_pylist(rows[5:6], SCHEMA), 9)
+    cutter.frontier = 20 * SECOND
+    rest = cutter.take()[0]
+    assert [end for end in rest.column("#closed 0").to_pylist() if end > 0] == [5 * SECOND]
 
 
 @pytest.mark.parametrize("query", READ, ids=lambda query: query.name)

@@ -120,7 +120,7 @@ def test_nodes_move_while_it_all_goes_wrong(seed: int) -> None:
     parents |= {f"l{n}": ["m0", "m1", "m2", "root", "m0", "m2"][n] for n in range(6)}
     late = dice.choice(["drop", "update"])
     settings = {"late": late, "keep": HOUR, "timeout": 4 * 10**6} if late == "update" else {}
-    query = [FEW[seed % 3], QUERIES[2]]
+    query = [FEW[seed % 3], QUERIES[2], *([READ[seed % 5]] if late == "drop" else [])]
     leaves = [id for id in parents if id.startswith("l")]
     events = {id: batches(seed * 100 + n, 60, 30, 3) for n, id in enumerate(leaves)}
     trouble = faults(dice) if seed % 4 else Faults()

@@ -183,7 +183,8 @@ class Cutter(Engine):
     def _release_owned(self, id: int, state: GroupState, frontier: int, seq: int) -> pa.Table:
         """Slices of settled events: those in a window all of them, since it may end anywhere in a
         slice. Events themselves leave only where nobody here sees the whole stream."""
-        if self.whole and (cut := state.cut_streams(frontier)) is not None:
+        # A node that is idle gives all slices, but what may still get a mark before it is not cut.
+        if self.whole and (cut := state.cut_streams(min(frontier, self.frontier))) is not None:
             self._owned.setdefault(id, []).append(cut)
         assert state.own is not None
         keys = dict(self._shapes[id].key_types)
@@ -212,14 +213,6 @@ class Cutter(Engine):
         if self._events:
             made[EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
         return made
-
-    def holding(self) -> set[str]:
-        """The streams of whose windows slices are held back."""
-        return {
-            state.own.streams.names[code]
-            for id, state in self.states.items() if state.own is not None
-            for part in self._owned.get(id, []) for code in np.unique(part.tags[:, 0]).tolist()
-        }  # fmt: skip
 
     def _held_owned(self, id: int, state: GroupState) -> Partials:
         keys = dict(self._shapes[id].key_types)

@@ -104,7 +104,7 @@ class Local:
                 self._keep(1 + self.flow.outbox.number, kind, rows)
         self._aside = {}
         value = LATEST if self.ended else self.frontier.value
-        self.flow.ended = {self.flow.id} if self.ended else set()
+        self.flow.ended = {self.flow.id: self.flow.cutter.newest} if self.ended else {}
         idle = not self.ended and self._idle(now)
         place = {
             "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,

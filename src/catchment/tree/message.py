@@ -39,8 +39,8 @@ class Head:
     """Events read, late, bad and so on since the message before."""
     landed: tuple[int, ...] = ()
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
-    ended: tuple[str, ...] = ()
-    """The streams that will bring no more."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """The nodes whose streams have ended, and the time of the last event of each."""
 
     def to_bytes(self) -> bytes:
         known = {name: getattr(self, name) for name in self.__slots__}
@@ -50,7 +50,7 @@ class Head:
     @classmethod
     def from_bytes(cls, data: bytes) -> Head:
         held = json.loads(data)
-        for names in ("missing", "landed", "ended"):
+        for names in ("missing", "landed"):
             held[names] = tuple(held.get(names, ()))
         return cls(**held)
 

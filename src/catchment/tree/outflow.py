@@ -39,8 +39,8 @@ class Outflow:
         self.cutter = self._restored(b"" if last is None else last.carry)
         self.counts: dict[str, int] = dict(self.note.get("counts", {}))
         """What happened since the last message."""
-        self.ended: set[str] = set(self.note.get("ends", ()))
-        """The streams below that will bring no more."""
+        self.ended: dict[str, int] = dict(self.note.get("ends", {}))
+        """The nodes below whose streams have ended, and the time of the last event of each."""
 
     def _restored(self, carry: bytes) -> Cutter:
         cutter = self.charter.cutter(self.plan)
@@ -73,10 +73,9 @@ class Outflow:
         # Nobody waits for an idle node: what it holds back would come too late.
         partials = self.cutter.release(LATEST if view.frontier is None else self.frontier)
         newest = self.cutter.newest
-        ended = sorted(self.ended - self.cutter.holding())
         told = (
             view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier,
-            list(view.landed), ended,
+            list(view.landed), sorted(self.ended),
         )  # fmt: skip
         some = any(table.num_rows for table in partials.values())
         message, stood = None, {"last": self.note.get("last", NOWHERE)}
@@ -84,7 +83,7 @@ class Outflow:
             frontier = None if view.frontier is None else self.frontier
             head = Head(
                 self.id, self.epoch, self.outbox.sent + 1, self.plan, frontier, self.sure,
-                view.missing, newest, self.counts, view.landed, tuple(ended),
+                view.missing, newest, self.counts, view.landed, dict(self.ended),
             )  # fmt: skip
             message = encode(head, partials, self.charter)
             self.counts, self._told = {}, told
@@ -94,7 +93,7 @@ class Outflow:
             }
         self.note = place | {
             "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
-            "told": list(self._told), "counts": dict(self.counts), "ends": sorted(self.ended),
+            "told": list(self._told), "counts": dict(self.counts), "ends": dict(self.ended),
             **stood,
         }  # fmt: skip
         self.outbox.append(self.note, message, pack_partials(self.cutter.held()))

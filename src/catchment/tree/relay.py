@@ -71,7 +71,7 @@ class Relay:
 
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)
-        self.flow.ended |= set(head.ended)
+        self.flow.ended |= head.ended
         self.inbox.take(id, head, end)
 
     def _finish(self, note: dict[str, Any]) -> None:

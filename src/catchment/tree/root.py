@@ -141,26 +141,31 @@ class Root:
         # who is missing may still come after the others have ended.
         furthest = newest + 1 + longest(charter.plans[plan].plan)
         reach = min(frontier, furthest) if newest > EARLIEST else frontier
-        ended = {*self.last.get("ended", ()), *(id for head in heads for id in head.ended)}
+        ended: dict[str, int] = dict(self.last.get("ended", {}))
+        for head in heads:
+            ended |= head.ended
         note = {
             "step": self.number + 1, "plan": plan, "now": now, "take": choice.upto,
             "frontier": frontier,
             "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
             "newest": newest, "too_late": reached - self._keep(plan), "told": told,
             "missing": list(view.missing), "charter": charter.version,
-            "ended": sorted(ended), "live": self._live(plan, ended),
+            "ended": ended, "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
         }  # fmt: skip
         self.steps.append(self.number + 1, note, b"")
         return note
 
-    def _live(self, plan: int, ended: set[str]) -> list[str] | None:
-        """The nodes that may still bring events, where some windows are read by stream."""
+    def _live(self, plan: int, ended: dict[str, int], reach: int) -> list[str] | None:
+        """The nodes that may still bring slices, where some windows are read by stream.
+
+        Until the frontier has passed its last event, those of one that has ended may be on the way.
+        """
         groups = self.charter.plans[plan].plan.groups
         if not any(group.slicing == "stream" for group in groups):
             return None
         places = self.charter.places.values()
-        return sorted(place.id for place in places if place.source and place.id not in ended)
+        return sorted(p.id for p in places if p.source and ended.get(p.id, reach) >= reach)
 
     def _keep(self, plan: int) -> int:
         """How long before the frontier results may still be corrected."""
