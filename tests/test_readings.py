@@ -15,7 +15,7 @@ from catchment.job import load_job
 from catchment.job.window import read_window
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
-from catchment.testing.compare import rows_of
+from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Place
 from catchment.tree.member import Member
 from catchment.tree.message import decode
@@ -184,9 +184,12 @@ def test_a_relay_merges_slices_that_are_in_no_window() -> None:
     assert partials == 10
 
 
-def test_a_query_with_a_reading_comes_while_the_tree_runs() -> None:
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
+    """Alone, or into a group whose streams are cut at marks already."""
     given = {id: batches(n, 300, 60, 4) for n, id in enumerate("abc")}
-    world = World(charter(DEEP, SHARING[:1]), given, until=0)
+    first = [SHARING[0], *READ[:there]]
+    world = World(charter(DEEP, first), given, until=0)
 
     def change() -> None:
         root = world.sites["root"].member
@@ -196,12 +199,12 @@ def test_a_query_with_a_reading_comes_while_the_tree_runs() -> None:
     world.after(1.5 * SECOND, change)
     world.run()
     assert world.done
-    check(world.deliveries, given, SHARING[:1])
+    check(world.deliveries, given, first)
     every = [
         row | {"#stream": id}
         for id, tables in given.items() for table in tables for row in table.to_pylist()
     ]  # fmt: skip
-    for query in READ:
+    for query in READ[there:]:
         rows = [trimmed(row) for row in final(world.deliveries, query.name)]
         true = [trimmed(row) for row in ct.testing.oracle([query], every)[query.name]]
         assert rows
@@ -233,6 +236,25 @@ def test_a_query_leaves_and_the_others_go_on() -> None:
     world.run()
     assert world.done
     check(world.deliveries, given, left)
+
+
+def test_slices_cut_by_an_older_plan_serve_a_newer_one() -> None:
+    first = charter(ONE, SHARING).with_schema(SCHEMA)
+    left = [SHARING[-1], SHARING[0]]
+    made = first.with_queries(left)
+    given = {"a": batches(5)}
+    cutter, later = made.cutter(0), made.cutter(0)
+    cutter.stream = "a"
+    cutter.cut(pa.concat_tables(given["a"]), 0)
+    cutter.frontier = 100 * SECOND
+    later.absorb(cutter.take())
+    later.follow(made.plans[1].plan, made.plans[1].lineage)
+    engine = made.engine(1)
+    engine.absorb(later.take())
+    out = engine.close()
+    rows = [row | {"#stream": "a"} for row in pa.concat_tables(given["a"]).to_pylist()]
+    for name, true in ct.testing.oracle(left, rows).items():
+        assert_same(true, out[name], name)
 
 
 def test_a_node_that_leaves_is_not_waited_for() -> None:
@@ -271,9 +293,10 @@ def test_events_out_of_order_within_the_lateness() -> None:
 def test_an_idle_node_does_not_cut_what_may_still_get_a_mark() -> None:
     made = charter(ONE, [between("local")]).with_schema(SCHEMA)
     cutter = made.cutter(0)
-    cutter.stream, cutter.frontier = "a", 5 * SECOND
+    cutter.stream = "a"
     rows = [table.to_pylist()[0] for table in events("(.......).")]
     cutter.cut(pa.Table.from_pylist(rows[:5] + rows[6:], SCHEMA), 0)
+    cutter.frontier = 5 * SECOND
     early = cutter.take()[0]
     assert sum(early.column("count(*).count").to_pylist()) == 5
     rows[5]["m"] = "off"

@@ -47,7 +47,7 @@ class Spec:
     """Whether this is a node of a tree: its plans come from the root, and partials say how many
     events they hold."""
     node: int = 0
-    """The number of its first stream, by which events rank."""
+    """The number of its first partition, by which events rank."""
     functions: dict[str, Monoid] = field(default_factory=defined)
 
     def to_text(self) -> str:

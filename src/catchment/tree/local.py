@@ -19,7 +19,7 @@ from catchment.tree.inbox import View
 from catchment.tree.outflow import Outflow
 
 PARTITIONS = 256
-"""Streams that one node may read: events rank by node, then stream, then arrival."""
+"""Partitions that one node may read: events rank by node, then partition, then arrival."""
 Keep = Callable[[int, str, pa.Table], None]
 """Keeps rows that were set aside: in which step, why, and the rows."""
 _COUNTED = ("events", "late", "bad", "updates")
@@ -91,7 +91,7 @@ class Local:
         self.finish(now, batch.number)
 
     def refresh(self, now: int) -> None:
-        """Lets the parent know when the streams have fallen silent, or speak again."""
+        """Lets the parent know when the partitions have fallen silent, or speak again."""
         if self.flow.note and not self.ended and self._idle(now) != self._was_idle:
             self.finish(now, self.flow.note.get("batch", -1))
 
@@ -117,13 +117,13 @@ class Local:
         return bool(self.flow.note.get("idle", False))
 
     def _idle(self, now: int) -> bool:
-        """Whether every stream has been silent for so long that nobody need wait for it."""
+        """Whether every partition has been silent for so long that nobody need wait for it."""
         idle = self.flow.charter.settings["idle"]
         seen = [at for _, at in self.frontier.partitions.values()]
         return idle is not None and bool(seen) and all(now - at > idle for at in seen)
 
     def _read(self, end: dict[str, Any], now: int) -> dict[str, int]:
-        """Cuts the events up to a position; the newest time of each stream."""
+        """Cuts the events up to a position; the newest time of each partition."""
         heard: dict[str, int] = {}
         assert self.at is not None
         splits = self.source.splits(self.at, end, 1)
