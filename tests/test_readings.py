@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
+from catchment.engine.cutter import Cutter
+from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import are_events
 from catchment.errors import QueryError
 from catchment.job import load_job
@@ -16,7 +18,7 @@ from catchment.job.window import read_window
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.testing.compare import assert_same, rows_of
-from catchment.tree.charter import Place
+from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
 from catchment.tree.message import decode
 from trees import READ, SCHEMA, batches, charter, check, final
@@ -236,6 +238,36 @@ def test_a_query_leaves_and_the_others_go_on() -> None:
     world.run()
     assert world.done
     check(world.deliveries, given, left)
+
+
+def restarted(cutter: Cutter, made: Charter) -> Cutter:
+    """As a node goes on after a crash: from what it wrote down."""
+    again = made.cutter(1)
+    again.stream, again.newest, again.frontier = cutter.stream, cutter.newest, cutter.frontier
+    again.absorb(unpack_partials(pack_partials(cutter.held()))[0])
+    return again
+
+
+@pytest.mark.parametrize("reading", ["local", "aligned", "gaps"])
+def test_a_query_that_joins_a_group_knows_not_what_was_open(reading: str) -> None:
+    """The second `(` is inside a window that began before the query did: it opens none."""
+    window = ct.between("m = 'on'", "m = 'off'", reading=reading)
+    late = ct.Query("late", ct.count().alias("n"), window=window)
+    there = ct.Query("there", ct.count(), window=ct.cut("v % 4 = 0", reading="local"))
+    made = charter(ONE, [there]).with_schema(SCHEMA).with_queries([there, late])
+    tables = events(".(..(.)..(..).")
+    cutter, engine = made.cutter(0), made.engine(0)
+    cutter.stream = "a"
+    for part, upto in ((tables[:3], 3), (tables[3:], 100)):
+        if upto == 100:
+            for one in (cutter, engine):
+                one.follow(made.plans[1].plan, made.plans[1].lineage)
+            cutter = restarted(cutter, made)
+        cutter.cut(pa.concat_tables(part), 0 if upto == 3 else 3)
+        cutter.frontier = upto * SECOND
+        engine.absorb(cutter.release(upto * SECOND), cutter.newest)
+    found = [(row["window_start"] // SECOND, row["n"]) for row in rows_of(engine.close()["late"])]
+    assert found == [(9, 4)]
 
 
 def test_slices_cut_by_an_older_plan_serve_a_newer_one() -> None:

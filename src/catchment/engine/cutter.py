@@ -124,6 +124,9 @@ class Cutter(Engine):
     def follow(self, plan: Plan, lineage: dict[int, int]) -> None:
         """Goes on by another plan; what is held becomes what that plan would have cut."""
         held, owned, before = self._rows, self._owned, self.states
+        for state in before.values():
+            if state.own is not None:  # what was there before a window type is unknown to it
+                state.newest = max(state.newest, self.newest)
         super().follow(plan, lineage)
         self._owned = {
             new: _refitted(before[old], self.states[new], owned.get(old, []))

@@ -107,7 +107,7 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
     if (
         held.plan < move.plan and move.sure is not None
     ):  # in a tree, what the others had seen when they went over
-        held.engine.newest = max(held.engine.newest, move.newest)
+        held.engine.absorb({}, move.newest)
     while held.plan < move.plan:
         held.plan += 1
         planned = spec.plan(held.plan)

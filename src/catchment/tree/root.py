@@ -180,7 +180,7 @@ class Root:
         engine = self.engine
         engine.clock = lambda: note["now"]
         if note["plan"] > self.plan:  # what the others had seen when they went over
-            engine.newest = max(engine.newest, note["newest"])
+            engine.absorb({}, note["newest"])
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
             engine.follow(planned.plan, planned.lineage)
