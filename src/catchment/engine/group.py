@@ -159,7 +159,7 @@ class GroupState:
     def take_in(self, owned: Owned) -> None:
         """Takes in slices that know their windows, cut here or elsewhere."""
         assert self.own is not None
-        self.own.gather(owned, self.frontier)
+        self.own.take_in(owned, self.frontier)
         self.absorb(owned.rows.where(~owned.ends))
 
     def tidy(self) -> None:

@@ -16,6 +16,7 @@ from catchment.engine.streams import OPEN, Course, Owned, Streams
 from catchment.model.plan import Group
 from catchment.model.window import Marked
 from catchment.operators.ragged import Ints
+from catchment.planner.edges import EARLIEST
 
 _COURSE = ("lane", "begun", "start", "unknown")
 _SINCE = -1
@@ -33,21 +34,32 @@ class Owning:
         marked = [w for w in group.windows if isinstance(w, Marked)]
         self.courses = [streams.course(window) for window in marked]
         self.gathered = [readings.gathered(window, operators) for window in marked]
+        self._fresh: list[Owned] = []
+        self._frontier = EARLIEST
 
     def cut(self, events: settled.Ordered) -> Owned:
         """Cuts settled events, and remembers which windows are open."""
         self.courses, owned = streams.cut(self.courses, events, self.group, self.operators)
         return owned
 
-    def gather(self, owned: Owned, frontier: int) -> None:
-        """Takes in slices."""
-        self.gathered = [
-            readings.gather(state, owned, kind, frontier, self.operators)
-            for kind, state in enumerate(self.gathered)
-        ]
+    def take_in(self, owned: Owned, frontier: int) -> None:
+        """Takes in slices that come while the frontier is there."""
+        self._fresh.append(owned)
+        self._frontier = frontier
+
+    def gather(self) -> None:
+        """Merges what has come into the windows that it is in."""
+        fresh, self._fresh = self._fresh, []
+        if fresh:
+            owned = streams.concat_owned(fresh, len(self.places), self.operators)
+            self.gathered = [
+                readings.gather(state, owned, kind, self._frontier, self.operators)
+                for kind, state in enumerate(self.gathered)
+            ]
 
     def complete(self, frontier: int, live: Collection[str] | None) -> list[Complete]:
         """The windows that nothing can change any more; `live` are the streams that go on."""
+        self.gather()
         awaited = self._awaited(live)
         out = []
         for kind, place in enumerate(self.places):
@@ -70,6 +82,7 @@ class Owning:
 
     def waits(self, place: int, until: int) -> bool:
         """Whether a window of a type that began by a time is still to come."""
+        self.gather()
         kind = self.places.index(place)
         start = self.courses[kind].start
         open_ = ((start != OPEN) & (start <= until)).any()
@@ -82,6 +95,7 @@ class Owning:
 
     def move(self, old: Owning, since: int | None, fit: Any) -> None:
         """Goes on from the state of a group that this one continues."""
+        old.gather()
         self.streams = old.streams
         was = {state.window: kind for kind, state in enumerate(old.courses)}
         for kind, state in enumerate(self.courses):
@@ -110,6 +124,7 @@ class Owning:
 
     @property
     def tables(self) -> list[Rows]:
+        self.gather()
         return [state.rows for state in self.gathered]
 
     @property
@@ -150,6 +165,7 @@ class Owning:
 
     def save(self, prefix: str, tables: dict[str, pa.Table]) -> dict[str, Any]:
         """Puts tables beside those of a snapshot; gives what is no table."""
+        self.gather()
         tables[f"{prefix}courses"] = self.courses_table()
         for kind, state in enumerate(self.gathered):
             tables[f"{prefix}gathered {kind}"] = codec.rows_to_table(state.rows, self.operators)
