@@ -74,17 +74,6 @@ def left_of(rows: list[tuple[int, Row]], truth: list[Any], name: str) -> list[Ro
     return left
 
 
-def _counted_by_another(scenario: Scenario, query: ct.Query) -> bool:
-    return any(query.window == other.window for other in scenario.queries)
-
-
-def _unnumbered(result: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    return {
-        name: [{c: row[c] for c in row if c != "window_index"} for row in rows]
-        for name, rows in result.items()
-    }
-
-
 def added(scenario: Scenario, query: ct.Query, at: int) -> None:
     """Adds the query before a step; what it answers is right, each once, and none is missed."""
     run = Run(scenario, query, from_start=False)
@@ -97,12 +86,12 @@ def added(scenario: Scenario, query: ct.Query, at: int) -> None:
     truths = [oracle_run([query], scenario.steps, **scenario.settings)]
     if isinstance(query.window, Counted) and newest > NEVER:
         # Ranks start anew, unless the same windows are counted for another query already.
+        shared = [other.window for other in scenario.queries]
         again = oracle_run([query], later_than(scenario, newest), **scenario.settings)
-        truths = [again, *(truths if _counted_by_another(scenario, query) else [])]
+        truths = [again, *(truths if query.window in shared else [])]
     if isinstance(query.window, Marked) and query.window.reading == "ordered":
-        # Windows are numbered from the first that the query saw.
-        truths = [[_unnumbered(result) for result in truths[0]]]
-        run.rows = [(n, {c: row[c] for c in row if c != "window_index"}) for n, row in run.rows]
+        for _, row in [*run.rows, *((0, r) for step in truths[0] for r in step[query.name])]:
+            del row["window_index"]  # windows are numbered from the first that the query saw
     lefts = [left_of(run.rows, truth, query.name) for truth in truths]
     truth, left = next(
         ((t, found) for t, found in zip(truths, lefts, strict=True) if found is not None),
