@@ -10,12 +10,29 @@ _PATIENCE = 4.0
 """Measurements after which an older one counts a third."""
 
 
+_ASK = 1 / 16
+"""The share of a slice after which a link that matters is asked again what it carries..."""
+_BIT = 1 / 256
+"""...by sending this share of what is held."""
+_MATTERS = 0.01
+"""Of a slice: a link that takes all that is held in less time need not be asked."""
+
+
+def probe(held: float, rate: float, silent: float, length: float) -> float:
+    """Bytes to send early just to see how long they take; mostly none.
+
+    Whoever waits until the last moment learns only then that a link has become slower.
+    """
+    if math.isinf(rate) or held < _MATTERS * rate * length or silent < _ASK * length:
+        return 0.0
+    return _BIT * held
+
+
 @dataclass
 class Estimate:
     """Bytes a second, and by how much measurements differ from it.
 
-    Only a busy link tells what it carries: bytes that went out and came to an acknowledgement
-    while more was waiting. A link that was never busy is taken to carry whatever is asked.
+    A link that has never taken its time is taken to carry whatever is asked.
     """
 
     rate: float = math.inf
@@ -29,7 +46,7 @@ class Estimate:
         return cls() if given is None else cls(given, math.inf, 0)
 
     def measured(self, count: float, seconds: float) -> None:
-        """So many bytes were acknowledged in a stretch of time in which the link was busy."""
+        """So many bytes went out together, and took that long once the link was free for them."""
         if seconds <= 0 or count <= 0:
             return
         found = count / seconds

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from catchment.errors import JobError, did_you_mean
 
 EAGER = ("uniform", "nonuniform", "empirical")
-LAZY = ("pessimistic", "optimistic", "empirical")
+LAZY = ("pessimistic", "optimistic", "empirical", "bounded")
 _SHAPE = re.compile(r"\s*([a-z]+)\s*(?:\(\s*(.*?)\s*\))?\s*$")
 _EXAMPLES = "try auto, batching, streaming, hybrid(0.25), eager(uniform) or lazy(pessimistic)"
 _KNOWN = ("auto", "batching", "streaming", "hybrid", "eager", "lazy", *EAGER, *LAZY)
@@ -79,7 +79,7 @@ def _plain(name: str, words: list[str]) -> Policy:
             "this flush policy takes nothing", given=f"{name}({', '.join(words)})",
             hint=f"write {name}",
         )  # fmt: skip
-    return Policy(name)
+    return Policy(name, lazy="bounded") if name == "auto" else Policy(name)
 
 
 def _pure(side: str, words: list[str]) -> Policy:

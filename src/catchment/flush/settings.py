@@ -25,8 +25,8 @@ _KEYS = (
 class Flush:
     """How the nodes of a tree decide what to send when."""
 
-    policy: Policy = Policy("auto")
-    eviction: str = "lfu"
+    policy: Policy = parse("auto")
+    eviction: str = "likely"
     weight: float = WEIGHT
     staleness: int | None = None
     """A target, in microseconds: as little traffic as meets it."""
@@ -78,7 +78,7 @@ def read(given: object) -> Flush:
     if len(goals) > 1:
         raise JobError("flush has one goal", given=" and ".join(goals), hint="leave out the others")
     return Flush(
-        policy, _word(given, "eviction", tuple(EVICTIONS), "lfu"), _weight(given),
+        policy, _word(given, "eviction", tuple(EVICTIONS), "likely"), _weight(given),
         _duration(given), _rate(given, "budget"), _rate(given, "meter"), _rate(given, "bandwidth"),
         _priorities(given.get("priorities") or {}), _word(given, "compress", COMPRESS, "auto"),
     )  # fmt: skip

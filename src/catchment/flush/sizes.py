@@ -108,9 +108,25 @@ def optimistic(now: Moment) -> float:
 
 
 def _sendable(now: Moment, misses: float) -> float:
+    return _room(now, misses * now.rate * now.left)
+
+
+def _room(now: Moment, misses: float) -> float:
     if math.isinf(now.bandwidth):
         return math.inf
-    return max((now.bandwidth - misses * now.rate * now.each) * now.left, 0.0)
+    return max(now.bandwidth * now.left - misses * now.each, 0.0)
+
+
+def bounded(now: Moment) -> float:
+    """As `optimistic`; but no more keys can be new than keys are likely to come at all.
+
+    Where the link carries less than all arrivals, the others see nothing but misses, keep nothing
+    back, and so make them come true. The bound is what the slice before tells of the rest of it.
+    """
+    misses = now.misses * now.rate * now.left
+    if now.past is not None:
+        misses = min(misses, float(((1.0 - now.done**now.past.often) * now.past.many).sum()))
+    return _room(now, misses)
 
 
 def lazy_empirical(now: Moment) -> float:
@@ -125,6 +141,7 @@ EAGER: dict[str, Callable[[Moment, Past], float]] = {
 }  # fmt: skip
 LAZY: dict[str, Callable[[Moment], float]] = {
     "pessimistic": pessimistic, "optimistic": optimistic, "empirical": lazy_empirical,
+    "bounded": bounded,
 }  # fmt: skip
 
 

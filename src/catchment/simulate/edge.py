@@ -6,16 +6,19 @@ stay, and the rest goes to the link. The decisions are those of `catchment.flush
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 
-from catchment.flush.evictions import EVICTIONS, Floats, Ints, first_out
+from catchment.flush.bandwidth import Estimate, probe
+from catchment.flush.evictions import EVICTIONS, Floats, Held, Ints, Memory, first_out
 from catchment.flush.line import Line
 from catchment.flush.optimal import eager_optimal
 from catchment.flush.policy import Policy
+from catchment.flush.settings import Flush
 from catchment.flush.sizes import Past, size
+from catchment.flush.tuner import Cost, Spent, Tuner, cost_of
 from catchment.flush.watch import Watch
 from catchment.simulate.arrivals import Arrivals
 
@@ -23,10 +26,6 @@ TICKS = 400
 """Of a window; the last of them are cut finer, since staleness is decided there."""
 _FINE = 16
 _FINER = 12
-
-Tune = Callable[[int, float, float, float], float]
-"""Told a window's number, traffic over the least, staleness over its length, and bytes a second
-that went: the next alpha."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +64,28 @@ class Edge:
     """Runs one policy over one edge's arrivals."""
 
     def __init__(
-        self, arrivals: Arrivals, line: Line, policy: Policy, eviction: str = "lfu", *,
-        believed: Callable[[float], float] | float = 1.0, paced: bool = False,
-        count: int = TICKS, tune: Tune | None = None,
+        self, arrivals: Arrivals, line: Line, policy: Policy, eviction: str = "likely", *,
+        believed: float | Estimate = 1.0, paced: bool = False, count: int = TICKS,
+        tuner: Tuner | None = None, cost: Cost | None = None,
     ) -> None:  # fmt: skip
         self.arrivals, self.line, self.policy = arrivals, line, policy
         self.order = EVICTIONS[eviction]
         self.believed = believed
-        """The bandwidth by time; or how much it is over-estimated."""
+        """Of the bandwidth: how much it is over-estimated; or what is learnt on the way."""
         self.paced = paced
         """Whether the edge keeps what the link cannot take yet; the paper's edges do not."""
-        self.tune, self.alpha = tune, policy.alpha
+        self.tuner, self.cost = tuner, cost or cost_of(Flush())
+        self.alphas: list[float] = []
+        """What each window was run with."""
         self.ticks = ticks(arrivals.length, count)
         self._past: Past | None = None
+        self._memory = Memory()
         self._departed: list[tuple[float, Ints, int]] = []
         self._queued = 0.0
         """When the link will have sent what it has, in the measure of its work."""
+        self._work = self._sent = self._before = self._heard = 0.0
+        self._pending: deque[tuple[float, float, float]] = deque()
+        """What is on its way: when it began, when it will have arrived, and how much it is."""
         self._cache = np.zeros((arrivals.windows, len(self.ticks)))
 
     def run(self) -> Outcome:
@@ -99,8 +104,8 @@ class Edge:
         return self._outcome(least)
 
     def _bandwidth(self, now: float, end: float) -> float:
-        if callable(self.believed):
-            return self.believed(now)
+        if isinstance(self.believed, Estimate):
+            return self.believed.rate
         return self.believed * self.line.average(now, max(end, now + 1e-3 * self.arrivals.length))
 
     def _window(self, window: int, low: int, high: int, bounds: Ints) -> float:
@@ -110,12 +115,14 @@ class Edge:
         own = arrivals.of[low:high] == window
         keys, code = np.unique(arrivals.keys[low:high], return_inverse=True)
         times = arrivals.times[low:high]
-        cell = _Cell(arrivals.size_of(keys))
+        cell = _Cell(arrivals.size_of(keys), keys, self._memory.recall(keys))
         watch = Watch(begin, end, self._past)
-        policy = self.policy.at(self.alpha)
+        policy = self.policy if self.tuner is None else self.policy.at(self.tuner.alpha)
+        self.alphas.append(policy.alpha)
         at = 0
         for tick, (offset, upto) in enumerate(zip(self.ticks, bounds.tolist(), strict=True)):
             now, some = begin + float(offset), code[at:upto]
+            self._pass(now)
             if not own[at:upto].all():
                 self._late(now, arrivals, keys, code, own, low, at, upto)
                 some = some[own[at:upto]]
@@ -132,6 +139,16 @@ class Edge:
             self._late(end, arrivals, keys, code, own, low, at, len(code))
         return self._close(window, cell, begin, end)
 
+    def _pass(self, now: float) -> None:
+        """Time goes by, and with it what the link has sent."""
+        work = float(self.line.work(np.array([now]))[0])
+        while self._pending and self._pending[0][1] <= now:
+            began, ended, total = self._pending.popleft()
+            if isinstance(self.believed, Estimate):
+                self.believed.measured(total, ended - began)
+            self._heard = ended
+        self._work = work
+
     def _evict(
         self, cell: _Cell, watch: Watch, policy: Policy, now: float, end: float, gap: float,
         last: bool,
@@ -141,12 +158,17 @@ class Edge:
         bandwidth = self._bandwidth(now, end)
         surplus = cell.total - size(policy, watch.moment(now, bandwidth, cell.each))
         if self.paced:
-            backlog = max(self._queued - float(self.line.work(np.array([now]))[0]), 0.0)
-            surplus = min(surplus, bandwidth * gap - backlog)
+            surplus = min(surplus, bandwidth * gap - max(self._queued - self._work, 0.0))
+        if self.policy.kind == "auto" and not self._pending:
+            surplus = max(surplus, probe(cell.total, bandwidth, now - self._heard, end - watch.begin))
         if surplus <= 0 or not cell.total:
             return np.empty(0, np.int64)
         there = np.flatnonzero(cell.held)
-        order = self.order(cell.last[there], cell.count[there])
+        held = Held(
+            cell.last[there] - watch.begin, cell.count[there], cell.before[there],
+            now - watch.begin, self.arrivals.length,
+        )  # fmt: skip
+        order = self.order(held)
         return cell.leave(there[first_out(order, cell.sizes[there], surplus)])
 
     def _late(
@@ -163,24 +185,27 @@ class Edge:
 
     def _send(self, now: float, keys: Ints, total: float, window: int) -> None:
         self._departed.append((now, keys, window))
-        self._queued = max(self._queued, float(self.line.work(np.array([now]))[0])) + total
+        self._sent += total
+        free = max(self._queued, self._work)
+        self._queued = free + total
+        began, ended = self.line.when(np.array([free, self._queued])).tolist()
+        self._pending.append((max(began, now), ended, total))
 
     def _close(self, window: int, cell: _Cell, begin: float, end: float) -> float:
         seen = cell.count > 0
+        self._memory.learn(cell.keys[seen], cell.count[seen])
         length = self.arrivals.length
         self._past = Past.of(
             cell.first[seen] - begin, cell.last[seen] - begin, cell.count[seen], cell.sizes[seen],
             length, self._bandwidth(begin, end),
         )  # fmt: skip
         least = float(cell.sizes[seen].sum())
-        if self.tune is not None:
-            sent = sum(
-                float(self.arrivals.size_of(keys).sum())
-                for _, keys, of in self._departed if of == window
-            )  # fmt: skip
-            stale = float(self.line.when(np.array([self._queued]))[0]) - end
-            self.alpha = self.tune(window, sent / max(least, 1e-12), max(stale, 0.0) / length,
-                                   sent / length)  # fmt: skip
+        if self.tuner is not None:
+            sent = self._sent - self._before
+            stale = max(float(self.line.when(np.array([self._queued]))[0]) - end, 0.0)
+            spent = Spent(sent / max(least, 1e-12), stale, length, sent / length)
+            self.tuner.spent(self.cost(spent))
+        self._before = self._sent
         return least
 
     def _outcome(self, least: Floats) -> Outcome:
@@ -204,9 +229,9 @@ class Edge:
 class _Cell:
     """The cache of one window: what is held of each of its keys."""
 
-    def __init__(self, sizes: Floats) -> None:
+    def __init__(self, sizes: Floats, keys: Ints, before: Floats) -> None:
         n = len(sizes)
-        self.sizes = sizes
+        self.sizes, self.keys, self.before = sizes, keys, before
         self.held = np.zeros(n, np.bool_)
         self.first, self.last = np.full(n, np.inf), np.zeros(n)
         self.count = np.zeros(n)
