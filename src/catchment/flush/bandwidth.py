@@ -57,7 +57,8 @@ class Estimate:
         off = abs(self.rate / found - 1)
         share = 1 - math.exp(-1 / min(self.seen, _PATIENCE))
         self.error = off if math.isinf(self.error) else self.error + share * (off - self.error)
-        self.rate += share * (found - self.rate)
+        # Seconds a byte are averaged, not bytes a second: a link that fails is noticed at once.
+        self.rate = 1 / (1 / self.rate + share * (1 / found - 1 / self.rate))
         self.seen += 1
 
     def to_dict(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Memory:
         both = np.concatenate([self._keys, keys])
         known, place = np.unique(both, return_inverse=True)
         faded = np.concatenate([_MEMORY * self._counts, counts])
-        total = np.bincount(place, faded, len(known))
+        total: Floats = np.bincount(place, faded, len(known)).astype(float)
         kept = total > _FAINT
         self._keys, self._counts = known[kept], total[kept]
 

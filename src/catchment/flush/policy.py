@@ -35,12 +35,12 @@ class Policy:
     def __str__(self) -> str:
         if self.kind != "hybrid":
             return self.kind
-        if self == Policy("hybrid", self.alpha):
-            return f"hybrid({self.alpha:g})"
         if self == Policy("hybrid", 0.0, eager=self.eager):
             return f"eager({self.eager})"
         if self == Policy("hybrid", 1.0, lazy=self.lazy):
             return f"lazy({self.lazy})"
+        if self == Policy("hybrid", self.alpha):
+            return f"hybrid({self.alpha:g})"
         return f"hybrid({self.alpha:g}, {self.eager}, {self.lazy})"
 
     def at(self, alpha: float) -> Policy:
