@@ -52,6 +52,7 @@ bench: $(READY) ## measure every figure the README states (QUICK=1 for a short r
 	@$(BIN)/catchment bench engine $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench spark $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench tree $(if $(QUICK),--quick) $(ARGS)
+	@$(BIN)/catchment bench flush $(if $(QUICK),--quick) $(ARGS)
 
 lint: $(READY) ## ruff, formatting, mypy
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ SUITES = {
     "engine": "catchment.bench.engine",
     "spark": "catchment.bench.spark",
     "tree": "catchment.bench.tree",
+    "flush": "catchment.bench.flush",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 

@@ -48,6 +48,7 @@ class Suite(StrEnum):
     engine = "engine"
     spark = "spark"
     tree = "tree"
+    flush = "flush"
 
 
 class NodeEngine(StrEnum):

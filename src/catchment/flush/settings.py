@@ -14,6 +14,7 @@ from catchment.model.duration import micros
 
 WEIGHT = 10.0
 """What `auto` trades by: a result late by a tenth of its window is as bad as sending all twice."""
+AUTO = parse("auto")
 COMPRESS = ("auto", "on", "off")
 _KEYS = (
     "policy", "eviction", "weight", "staleness", "budget", "meter", "bandwidth", "priorities",
@@ -25,7 +26,7 @@ _KEYS = (
 class Flush:
     """How the nodes of a tree decide what to send when."""
 
-    policy: Policy = parse("auto")
+    policy: Policy = AUTO
     eviction: str = "likely"
     weight: float = WEIGHT
     staleness: int | None = None
@@ -72,8 +73,8 @@ def read(given: object) -> Flush:
     goals = [key for key in ("weight", "staleness", "budget") if given.get(key) is not None]
     if goals and policy.kind != "auto":
         raise JobError(
-            "only auto has a goal: another policy does what it says", given=f"{policy} and {goals[0]}",
-            hint=f"write policy: auto, or leave out {goals[0]}",
+            "only auto has a goal: another policy does what it says",
+            given=f"{policy} and {goals[0]}", hint=f"write policy: auto, or leave out {goals[0]}",
         )  # fmt: skip
     if len(goals) > 1:
         raise JobError("flush has one goal", given=" and ".join(goals), hint="leave out the others")
