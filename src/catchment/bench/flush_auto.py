@@ -73,14 +73,13 @@ def targets(windows: int) -> Iterator[Figure]:
         1.0, f"second half of {windows} windows of an hour; traffic {made.ratio(windows // 2):.3f} "
         f"of optimal; batching is {batching.stale() * _HOUR:.0f} s late",
     )  # fmt: skip
-    least = float(given.distinct().mean())
-    budget = 1.1 * least / _HOUR
+    budget = 1.1 * float(given.distinct().max()) / _HOUR
     held = auto(load, {"budget": f"{budget:.6f} B/s"})[1]
-    spent = float(held.traffic[windows // 2 :].sum()) / (windows - windows // 2) / least
+    most = float(held.traffic[windows // 2 :].max()) / _HOUR
     yield below(
-        "traffic under a budget of 1.1 times the least", spent / 1.1, "of the budget", 1.05,
-        f"second half of {windows} windows, whose rates swing by half around the average; "
-        f"staleness {held.stale(windows // 2) * _HOUR:.1f} s",
+        "traffic under a budget, in the busiest window", most / budget, "of the budget", 1.02,
+        f"second half of {windows} windows; the budget is 1.1 times the least that the busiest "
+        f"needs; staleness {held.stale(windows // 2) * _HOUR:.1f} s",
     )  # fmt: skip
 
 
@@ -89,7 +88,9 @@ def levels(windows: int) -> Iterator[Figure]:
     found = {}
     for policy in ("auto", "batching"):
         below_ = [
-            done(edge("large", windows, seed=n), Line.steady(2 * edge("large", windows).rate), policy)
+            done(
+                edge("large", windows, seed=n), Line.steady(2 * edge("large", windows).rate), policy
+            )
             for n in range(3)
         ]
         above = merged(below_)

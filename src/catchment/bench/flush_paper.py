@@ -64,7 +64,8 @@ def eager_and_lazy(windows: int) -> Iterator[Figure]:
         ours = {policy: found[policy, "likely"] for policy in policies}
         chosen = min(ours.values()) if kind == "best eager" else max(ours.values())
         each = "; ".join(
-            f"{policy} " + ", ".join(f"{e} {found[policy, e]:.3f}" for e in ("lru", "lfu", "likely"))
+            f"{policy} "
+            + ", ".join(f"{e} {found[policy, e]:.3f}" for e in ("lru", "lfu", "likely"))
             for policy in policies
         )
         yield below(
