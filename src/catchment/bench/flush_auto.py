@@ -21,7 +21,7 @@ _HOUR = 3600.0
 def figures(quick: bool = False) -> Iterator[Figure]:
     windows = 8 if quick else 24
     weights = (WEIGHT,) if quick else (1.0, WEIGHT, 100.0)
-    yield from against_all(windows, weights, quick)
+    yield from against_all(windows, weights)
     yield from targets(windows)
     yield from levels(4 if quick else 10)
     yield from groups(4 if quick else 10)
@@ -34,7 +34,7 @@ def auto(load: Load, section: object) -> tuple[Edge, Outcome]:
     return edge, edge.run()
 
 
-def against_all(windows: int, weights: tuple[float, ...], quick: bool) -> Iterator[Figure]:
+def against_all(windows: int, weights: tuple[float, ...]) -> Iterator[Figure]:
     """In the weighted cost, on every workload."""
     worst: dict[float, tuple[float, str]] = dict.fromkeys(weights, (0.0, ""))
     for load in loads(windows):

@@ -72,7 +72,7 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_ylabel(y)
 
 
-def workloads(axes: Any, windows: int) -> None:
+def workloads(axes: Any, _: int) -> None:
     """Figure 2: how often keys come, how many an hour, how burstily."""
     for name, shape in SHAPES.items():
         given = arrivals(shape, 24, first=0)
@@ -115,7 +115,7 @@ def _sides(policies: tuple[str, ...]) -> Callable[[Any, int], None]:
     return fill
 
 
-def caches(axes: Any, windows: int) -> None:
+def caches(axes: Any, _: int) -> None:
     """Figures 3(a), 4(a) and 5: what caches hold over three windows."""
     given = edge("large", 4)
     line = Line.steady(AMPLE * given.rate)

@@ -94,7 +94,7 @@ def capacities() -> list[float]:
     """From 1.2 times what the optimum needs to 5 times what streaming does."""
     given = edge("large", 4)
     top = AMPLE * given.rate / (float(given.distinct().max()) / given.length)
-    return np.geomspace(1.2, top, 7).tolist()
+    return [float(times) for times in np.geomspace(1.2, top, 7)]
 
 
 @cache
@@ -125,8 +125,8 @@ def loads(windows: int) -> list[Load]:
     rate, middle = large.rate, windows // 2 * large.length
     small, half = edge("small", windows // 2), edge("large", windows // 2)
     made += [
-        Load("link seven times narrower half-way", large, Line([0, middle], [5 * rate, 0.7 * rate])),
-        Load("link seven times wider half-way", large, Line([0, middle], [0.7 * rate, 5 * rate])),
+        Load("link seven times narrower half-way", large, _step(middle, 5 * rate, 0.7 * rate)),
+        Load("link seven times wider half-way", large, _step(middle, 0.7 * rate, 5 * rate)),
         Load("small, then large query", after(small, half), Line.steady(2 * rate)),
         Load("large, then small query", after(half, small), Line.steady(2 * rate)),
         Load(
@@ -136,6 +136,10 @@ def loads(windows: int) -> list[Load]:
         ),
     ]  # fmt: skip
     return made + web_log()
+
+
+def _step(at: float, before: float, since: float) -> Line:
+    return Line([0.0, at], [before, since])
 
 
 def _link(shape: str, windows: int, times: float) -> Line:
