@@ -1,13 +1,13 @@
-"""The suite of flushing: the paper's figures in simulation, `auto`, and what it costs."""
+"""The suite of flushing: the paper's figures in simulation, `auto`, its cost, real nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catchment.bench import flush_auto, flush_paper
+from catchment.bench import flush_auto, flush_cost, flush_nodes, flush_paper
 from catchment.bench.figure import Figure
 
-SUITES = (flush_paper, flush_auto)
+SUITES = (flush_paper, flush_auto, flush_cost, flush_nodes)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:

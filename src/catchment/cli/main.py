@@ -275,6 +275,24 @@ def bench(
         raise typer.Exit(1)
 
 
+@app.command()
+def advise(
+    job: JobFile,
+    events: Annotated[Path, typer.Option(help="A sample: a file or folder of events.")],
+    bandwidth: Annotated[
+        str | None, typer.Option(help="Of the link, as in '200 kB/s'; by default three are tried.")
+    ] = None,
+    as_json: AsJson = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture into this file too.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Replay a sample, and show what each flush policy would cost on your own events."""
+    from catchment.cli import advise as advising
+
+    advising.run(job, events, bandwidth, as_json, plot)
+
+
 app.add_typer(query_commands.app, name="queries")
 app.add_typer(tree_commands.nodes, name="nodes")
 

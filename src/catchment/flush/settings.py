@@ -131,3 +131,19 @@ def _priorities(given: object) -> dict[str, float]:
         str(name): _number(value, f"the priority of {name}", "2 gets twice the share of 1")
         for name, value in given.items()
     }
+
+
+def flush_schema() -> dict[str, Any]:
+    """What the JSON schema of job files says of the section."""
+    number, text = {"type": "number", "exclusiveMinimum": 0}, {"type": "string"}
+    keys: dict[str, Any] = {
+        "policy": {**text, "examples": ["auto", "hybrid(0.25)"]},
+        "eviction": {"enum": list(EVICTIONS)}, "weight": number,
+        "staleness": {**text, "examples": ["2s"]}, "budget": {**text, "examples": ["1 MB/h"]},
+        "meter": {**text, "examples": ["500 MB/day"]},
+        "bandwidth": {**text, "examples": ["1 MB/s"]},
+        "priorities": {"type": "object", "additionalProperties": number},
+        "compress": {"enum": [*COMPRESS, True, False]},
+    }  # fmt: skip
+    mapping = {"type": "object", "properties": keys, "additionalProperties": False}
+    return {"anyOf": [{"type": "null"}, keys["policy"], mapping]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class Meter:
 
     def allowance(self, now: float) -> float:
         """Bytes that may go now; below zero when more has gone than should have."""
-        if now > self.at:  # clocks may step back; nobody gets bytes for that
+        if now > self.at > -inf:  # clocks may step back; nobody gets bytes for that
             self.left = min(self.left + (now - self.at) * self.rate, self.rate * DAY)
         self.at = now
         return self.left

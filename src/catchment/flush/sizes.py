@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,6 +73,10 @@ class Moment:
     """Bytes of an update."""
     past: Past | None
     """The slice before; None: this is the first."""
+
+    def over(self, left: float) -> Moment:
+        """With another time to go: a slice may be waited for after the last event of it."""
+        return replace(self, left=left)
 
 
 def uniform(now: Moment, past: Past) -> float:
