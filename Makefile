@@ -46,12 +46,13 @@ soak: $(READY) java ## many more examples of the property tests, and many kills 
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
-	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py --timeout=0
+	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py tests/test_flush_nodes.py --timeout=0
 
 bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)
 	@$(BIN)/catchment bench engine $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench spark $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench tree $(if $(QUICK),--quick) $(ARGS)
+	@$(BIN)/catchment bench flush $(if $(QUICK),--quick) $(ARGS)
 
 lint: $(READY) ## ruff, formatting, mypy
 	$(BIN)/ruff check .

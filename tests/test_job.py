@@ -194,7 +194,7 @@ def test_the_schema_names_every_key() -> None:
     schema = job_schema()
     assert set(schema["properties"]) == {
         "name", "time", "lateness", "late", "keep", "queries", "source", "sinks", "checkpoint",
-        "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics", "nodes",
+        "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics", "nodes", "flush",
         "timeout", "security",
     }  # fmt: skip
     kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import catchment as ct
 from catchment.errors import StateError
+from catchment.flush import read
 from catchment.simulate import Faults, World
 from catchment.testing import oracle
 from catchment.tree.charter import Charter
@@ -57,6 +59,24 @@ def faults(dice: random.Random) -> Faults:
     )  # fmt: skip
 
 
+POLICIES: list[Any] = [
+    "auto", "batching", "streaming", "eager(uniform)", "eager(nonuniform)", "eager(empirical)",
+    {"policy": "hybrid(0.25)", "bandwidth": "200 B/s"},
+    {"policy": "lazy(pessimistic)", "bandwidth": "50 B/s", "eviction": "lru"},
+    {"policy": "hybrid(0.5, uniform, bounded)", "bandwidth": "1 kB/s", "eviction": "lfu"},
+    {"policy": "lazy(empirical)", "bandwidth": "100 B/s", "compress": "off"},
+    {"staleness": "100ms", "bandwidth": "1 MB/s"}, {"budget": "100 B/s", "bandwidth": "100 B/s"},
+    {"meter": "1 kB/s", "bandwidth": "20 B/s", "weight": 100},
+]  # fmt: skip
+
+
+def flushing(seed: int, links: Faults) -> tuple[dict[str, Any], Faults]:
+    """A random flush policy, on links that may be narrow."""
+    dice = random.Random(-1 - seed)
+    narrow = dice.choice([0, 0, 500, 5000])
+    return {"flush": read(dice.choice(POLICIES)).to_dict()}, replace(links, narrow=narrow)
+
+
 def ended(world: World, seed: int) -> None:
     world.run()
     assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
@@ -77,7 +97,9 @@ def test_faults_of_every_kind(seed: int) -> None:
     settings = {"late": late, "keep": HOUR, "timeout": 2 * 10**6} if late == "update" else {}
     queries = QUERIES if late == "update" else QUERIES + READ
     events = events_of(parents, seed, 80)
-    world = World(charter(parents, queries, **settings), events, seed, faults(dice), until=20)
+    flush, trouble = flushing(seed, faults(dice))
+    ruled = charter(parents, queries, **settings, **flush)
+    world = World(ruled, events, seed, trouble, until=20)
     ended(world, seed)
     check(world.deliveries, events, queries)
 
@@ -93,7 +115,8 @@ def test_thousands_of_schedules(part: int) -> None:
         events = events_of(parents, seed, 12, 4)
         by_stream = late == "drop" and dice.random() < 0.5
         query = [dice.choice(READ), QUERIES[3]] if by_stream else [dice.choice(FEW)]
-        world = World(charter(parents, query, **settings), events, seed, faults(dice), until=3)
+        flush, trouble = flushing(seed, faults(dice))
+        world = World(charter(parents, query, **settings, **flush), events, seed, trouble, until=3)
         ended(world, seed)
         check(world.deliveries, events, query)
         total += world.faulted

@@ -72,7 +72,7 @@ def a_message() -> tuple[Charter, bytes]:
     member.adopt(made, 5)
     while member.step(5):
         pass
-    return made, list(member.outgoing())[-1]
+    return made, list(member.outgoing(5))[-1]
 
 
 def test_a_message_that_is_not_whole_is_refused() -> None:
@@ -117,7 +117,7 @@ def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
     member.adopt(made, 5)
     member.step(5)
-    for body in member.outgoing():
+    for body in member.outgoing(5):
         root.on_message("a", body, 5)
     with pytest.raises(RefusedError, match="has lost its folder"):
         root.on_hello(hello(epoch=9), 9)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 from catchment.bench.figure import Figure
 from catchment.errors import QueryError, did_you_mean
 
-__all__ = ["Figure", "SUITES", "run"]
+__all__ = ["Figure", "SUITES", "draw", "run"]
 
 SUITES = {
     "engine": "catchment.bench.engine",
     "spark": "catchment.bench.spark",
     "tree": "catchment.bench.tree",
+    "flush": "catchment.bench.flush",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 
@@ -23,3 +25,14 @@ def run(suite: str, quick: bool = False) -> Iterator[Figure]:
     if suite not in SUITES:
         raise QueryError("no such suite", given=suite, hint=did_you_mean(suite, SUITES))
     yield from import_module(SUITES[suite]).figures(quick)
+
+
+PLOTS = {"flush": "catchment.bench.flush_plots"}
+"""Suite to the module whose `draw(folder, quick)` draws its plots."""
+
+
+def draw(suite: str, folder: Path, quick: bool = False) -> Iterator[Path]:
+    """The plots of a suite, one by one as they are drawn into a folder."""
+    if suite not in PLOTS:
+        raise QueryError("this suite has no plots", given=suite, hint=did_you_mean(suite, PLOTS))
+    yield from import_module(PLOTS[suite]).draw(folder, quick)

@@ -48,6 +48,7 @@ class Suite(StrEnum):
     engine = "engine"
     spark = "spark"
     tree = "tree"
+    flush = "flush"
 
 
 class NodeEngine(StrEnum):
@@ -254,17 +255,42 @@ def bench(
     suite: Annotated[Suite, typer.Argument(help="What to measure.")] = Suite.engine,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer events and runs.")] = False,
     as_json: AsJson = False,
+    plots: Annotated[
+        Path | None, typer.Option(help="Draw the suite's plots there instead.", metavar="DIR")
+    ] = None,
 ) -> None:
     """Measure speed and size; exit code 1 when a figure misses its bar."""
     from catchment import bench as measure
     from catchment.cli import show
 
+    if plots is not None:
+        for path in measure.draw(suite.value, plots, quick):
+            typer.echo(f"drew {path}")
+        return
     missed = False
     for figure in measure.run(suite.value, quick):
         typer.echo(json.dumps(show.as_dict(figure)) if as_json else show.figure(figure))
         missed = missed or figure.ok is False
     if missed:
         raise typer.Exit(1)
+
+
+@app.command()
+def advise(
+    job: JobFile,
+    events: Annotated[Path, typer.Option(help="A sample: a file or folder of events.")],
+    bandwidth: Annotated[
+        str | None, typer.Option(help="Of the link, as in '200 kB/s'; by default three are tried.")
+    ] = None,
+    as_json: AsJson = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture into this file too.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Replay a sample, and show what each flush policy would cost on your own events."""
+    from catchment.cli import advise as advising
+
+    advising.run(job, events, bandwidth, as_json, plot)
 
 
 app.add_typer(query_commands.app, name="queries")

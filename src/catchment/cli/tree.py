@@ -182,12 +182,24 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo(f"job {found['job']}  plan {found.get('plan')}  charter {found['charter']}")
     typer.echo(f"frontier {_when(found.get('frontier'))}  sure {_when(found.get('sure'))}")
     typer.echo("  ".join(f"{name} {count:,}" for name, count in counts.items()))
+    typer.echo(f"flush: {found.get('flush')}")
     typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")
     for id, child in found.get("children", {}).items():
         here = "connected" if child["connected"] else f"silent {child['silent seconds']} s"
         typer.echo(
             f"  {id}: {here}, frontier {_when(child['frontier'])}, {child['received']} messages"
+            f"{_carries(child.get('link'))}"
         )
+
+
+def _carries(link: dict[str, Any] | None) -> str:
+    """What a child has found its link to carry."""
+    if not link or not link["bandwidth"]:
+        return ""
+    from catchment.flush.units import shown
+
+    off = "" if link["error"] is None else f" (off by {100 * link['error']:.0f} % on average)"
+    return f", link {shown(link['bandwidth'])}{off}"
 
 
 def _when(value: Any) -> str:

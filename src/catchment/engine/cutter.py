@@ -27,6 +27,7 @@ from catchment.engine.partials import (
 from catchment.engine.rows import Rows, compact, concat_rows, no_rows
 from catchment.engine.streams import Owned, concat_owned
 from catchment.model.plan import Plan
+from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
 
 _NODE_BITS = 44
@@ -34,6 +35,12 @@ _NODE_BITS = 44
 
 _UNTIDY = 1 << 18
 """Rows of a group that may pile up before they are merged."""
+
+_KEYS = 1 << 20
+"""Keys that are remembered beyond what is held, while somebody watches how often they come."""
+
+Touch = tuple[Ints, Ints, Ints]
+"""Slices and keys that rows have come for: starts, ends, codes of keys."""
 
 
 class Cutter(Engine):
@@ -52,6 +59,9 @@ class Cutter(Engine):
         self._piled: dict[int, int] = {}
         self._events: list[pa.Table] = []
         self._first = 0
+        self.watched = False
+        """Whether it is noted which slices and keys rows come for."""
+        self._touched: dict[int, list[Touch]] = {}
         super().__init__([], plan=plan, schema=schema, **options)
 
     def cut(self, events: pa.Table, arrival: int) -> None:
@@ -143,6 +153,8 @@ class Cutter(Engine):
         parts = self._rows.setdefault(id, [])
         parts.append(rows)
         self._piled[id] = self._piled.get(id, 0) + len(rows)
+        if self.watched:
+            self._touched.setdefault(id, []).append((rows.start, rows.end, rows.key))
         if self._piled[id] > _UNTIDY + 2 * len(parts[0]):
             operators = self.states[id].operators
             self._rows[id] = [compact(concat_rows(parts, operators), operators)]
@@ -175,7 +187,7 @@ class Cutter(Engine):
             state.waiting = rest
             if not ripe.all():
                 self._rows[id] = [rows.where(~ripe)]
-            elif not rest:
+            elif not rest and not (self.watched and len(state.keys.selections) < _KEYS):
                 state.keys = KeyIndex()
         ripe_events, self._events = _split(self._events, frontier)
         if ripe_events:
@@ -201,6 +213,30 @@ class Cutter(Engine):
         if not ripe.all():
             self._owned[id] = [owned.where(~ripe)]
         return partials.take_owned(state, owned.where(ripe), keys, self.node, seq)
+
+    # -- a part of what is held ------------------------------------------------------------------
+
+    def touched(self) -> dict[int, list[Touch]]:
+        """What rows have come for since the last call, by group."""
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def shelf(self, id: int) -> Rows:
+        """What is held back of a group: one row per slice and key, in order of both."""
+        operators = self.states[id].operators
+        rows = compact(concat_rows(self._rows.get(id, []), operators), operators)
+        self._rows[id] = [rows]
+        self._piled[id] = 0
+        return rows
+
+    def part(self, id: int, chosen: Ints, seq: int = 0) -> pa.Table:
+        """Some rows of the shelf as partials; they are held no longer."""
+        state, rows = self.states[id], self._rows[id][0]
+        stays = np.ones(len(rows), np.bool_)
+        stays[chosen] = False
+        self._rows[id] = [rows.where(stays)]
+        keys = dict(self._shapes[id].key_types)
+        return partials.take(state, rows.take(np.flatnonzero(~stays)), [], keys, self.node, seq)
 
     def held(self) -> Partials:
         """The partials of all that is held back; it stays."""

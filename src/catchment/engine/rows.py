@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from catchment.operators import Computed, Grouping, Input, Operator
 from catchment.operators.base import QUIET, is_float, value_type
-from catchment.operators.ragged import Array, Field, Fields, Ints, concat, nbytes, take
+from catchment.operators.ragged import Array, Field, Fields, Ints, Ragged, concat, nbytes, take
 
 Operators = Mapping[str, Operator]
 
@@ -59,6 +59,20 @@ class Rows:
 
     def columns(self) -> tuple[Ints, ...]:
         return self.start, self.end, self.key, self.first, self.last
+
+
+def row_bytes(rows: Rows) -> Array:
+    """How large each row is: bounds, key and fields, before they are packed."""
+    sizes = np.full(len(rows), 8.0 * len(rows.columns()))
+    for column in rows.fields.values():
+        if isinstance(column, Ragged):
+            sizes += column.lengths * float(column.values.itemsize)
+        elif column.dtype == object:
+            texts = (len(v) if isinstance(v, bytes | str) else 8 for v in column.tolist())
+            sizes += np.fromiter(texts, float, len(rows))
+        else:
+            sizes += column.itemsize
+    return sizes
 
 
 def no_rows(operators: Operators) -> Rows:

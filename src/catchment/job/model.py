@@ -20,7 +20,9 @@ from pydantic import (
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
-from catchment.errors import JobError, QueryError
+from catchment.errors import JobError, QueryError, did_you_mean
+from catchment.flush import read as read_flush
+from catchment.flush.settings import flush_schema
 from catchment.job.reading import explained, read
 from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
@@ -47,6 +49,7 @@ Text = Annotated[Any, Shown({"type": ["string", "null"]})]
 Names = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
 WindowForm = Annotated[Any, Shown(window_schema())]
 MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
+FlushForm = Annotated[Any, Shown(flush_schema())]
 LateWord = Annotated[Any, Shown({"enum": list(LATE)})]
 
 
@@ -145,6 +148,9 @@ class Job(Section):
     timeout: Duration = Field(
         "1m", description="after which results no longer wait for a silent node"
     )
+    flush: FlushForm = Field(
+        "auto", description="when nodes send what: auto, batching, hybrid(0.25), or a mapping"
+    )
     security: Security | None = Field(None, description="certificates and tokens of the nodes")
 
     def build(self) -> list[Query]:
@@ -196,7 +202,7 @@ def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
         job = kind.model_validate(data)
     except ValidationError as error:
         raise explained(error, Job) from error
-    each_its_name(job.build())
+    names = [query.name for query in each_its_name(job.build())]
     column_name(job.time, "time column")
     not_negative(job.lateness, "lateness")
     one_of(job.late, LATE, "late")
@@ -210,6 +216,12 @@ def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
         not_negative(job.timeout, "timeout")
     if job.trigger not in TRIGGERS:
         period(job.trigger)
+    unknown = [name for name in read_flush(job.flush).priorities if name not in names]
+    if unknown:
+        raise JobError(
+            "flush has a priority for a query that is not there", given=unknown[0],
+            hint=did_you_mean(unknown[0], names),
+        )  # fmt: skip
     if job.nodes and job.source is not None:
         raise JobError("the job has both source and nodes", hint="give the source to a node")
     return job

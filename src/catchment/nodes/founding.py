@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catchment.errors import JobError, did_you_mean
+from catchment.flush import read as read_flush
 from catchment.job import Job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model.duration import micros
@@ -49,6 +50,7 @@ def founded(job: Job) -> Charter:
         "idle": None if job.idle_timeout is None else micros(job.idle_timeout),
         "ahead": None if job.max_ahead is None else micros(job.max_ahead),
         "timeout": None if job.timeout is None else micros(job.timeout),
+        "flush": read_flush(job.flush).to_dict(),
     }  # fmt: skip
     places = {
         node.id: Place(node.id, number, node.parent, node.source is not None, node.listen)

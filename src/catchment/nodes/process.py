@@ -32,6 +32,7 @@ BEAT = 1.0
 _REST = 0.02
 _SILENCE = 10.0
 """Seconds that an answer may take; a line may be dead without anybody being told."""
+_LONGEST_SILENCE = 600.0
 _PATIENT = 3
 _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between attempts to reach the parent, and how many may fail before it is said."""
@@ -60,6 +61,7 @@ class NodeProcess:
         self._goes = False
         """Whether it has another parent than the one it is linked with."""
         self._failed = 0
+        self._patience = _SILENCE
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
 
@@ -185,12 +187,14 @@ class NodeProcess:
                 self._connect()
             link = self.link
             assert link is not None
-            if self._waits_since and time.monotonic() - self._waits_since > _SILENCE:
+            if self._waits_since and time.monotonic() - self._waits_since > self._patience:
+                # A message may be large and the line slow: it will be given more time.
+                self._patience = min(2 * self._patience, _LONGEST_SILENCE)
                 raise UnreachableError("the parent does not answer", given=self.given.parent)
             if time.monotonic() < self._quiet_until:
                 return
             with self.lock:
-                bodies = list(self.member.outgoing())
+                bodies = list(self.member.outgoing(now()))
             for body in bodies:
                 link.send(body)
             if bodies:
@@ -249,6 +253,9 @@ class NodeProcess:
 
     def _heard(self, reply: dict[str, Any]) -> None:
         """From the parent, on the link's own thread."""
+        waited = time.monotonic() - self._waits_since if self._waits_since else 0.0
+        if reply.get("ack", 0) > self.member.acked:
+            self._patience = max(_SILENCE, 3 * waited)
         self._waits_since = 0.0
         with self.lock:
             try:

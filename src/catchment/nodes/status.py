@@ -19,6 +19,7 @@ def status(member: Member, links: set[str]) -> dict[str, Any]:
         "charter": charter.version if charter else None,
     }  # fmt: skip
     if charter is not None:
+        found["flush"] = str(charter.flush)
         found["places"] = [
             {"id": p.id, "parent": p.parent, "listen": p.listen}
             | ({} if p.was is None else {"moves from": p.was})
@@ -36,9 +37,10 @@ def status(member: Member, links: set[str]) -> dict[str, Any]:
             "frontier": _time(flow.frontier), "sure": _time(flow.sure), "plan": flow.plan,
             "missing": flow.note.get("missing", []), "sent": flow.outbox.sent,
             "acknowledged": member.acked, "waiting bytes": flow.outbox.nbytes,
+            "link": flow.link.shown() | flow.easing.shown(),
         }  # fmt: skip
     if member.inbox is not None:
-        found["children"] = _children(member.inbox, links)
+        found["children"] = _children(member.inbox, links, member.links)
     return found
 
 
@@ -48,14 +50,14 @@ def _role(member: Member) -> str:
     return "local" if member.source is not None else "intermediate"
 
 
-def _children(inbox: Inbox, links: set[str]) -> dict[str, Any]:
+def _children(inbox: Inbox, links: set[str], carried: dict[str, dict[str, Any]]) -> dict[str, Any]:
     at = now()
     return {
         id: {
             "connected": id in links,
             "silent seconds": round((at - inbox.heard.get(id, at)) / 1e6, 1),
             "frontier": _time(child.frontier), "received": inbox.received(id),
-            "taken": child.taken, "missing": list(child.missing),
+            "taken": child.taken, "missing": list(child.missing), "link": carried.get(id),
         }
         for id, child in inbox.children.items()
     }  # fmt: skip

@@ -38,6 +38,8 @@ class Faults:
     """How long a crash, a cut or a full disk lasts, in seconds, on average."""
     skew: float = 0.0
     """How wrong clocks are, in seconds."""
+    narrow: float = 0.0
+    """Bytes a second that a link carries upwards; 0: as many as there are."""
 
 
 NONE = Faults()
@@ -54,7 +56,7 @@ class Site:
         self.linked = False
         self.greeted = -_BEAT
         self.cut_until = self.down_until = 0
-        self.skew = 0
+        self.skew = self.busy_until = 0
         self.beaten = 0
 
 
@@ -203,7 +205,7 @@ class World:
                 site.greeted = self.now
                 self._send(site, "hello", member.hello())
             return
-        for body in member.outgoing():
+        for body in member.outgoing(self._clock(site)):
             self.bytes[site.id] = self.bytes.get(site.id, 0) + len(body)
             self._send(site, "message", body)
         if self.now - site.beaten > _BEAT:
@@ -215,7 +217,16 @@ class World:
     def _send(self, site: Site, kind: str, what: Any) -> None:
         member, parent = site.member, self.sites[self._above(site)]
         for _ in range(self._copies()):
-            self.after(self._delay(), lambda: self._arrive(site, member, parent, kind, what))
+            wait = self._queue_up(site, what) if kind == "message" else 0.0
+            self.after(wait + self._delay(), lambda: self._arrive(site, member, parent, kind, what))
+
+    def _queue_up(self, site: Site, body: bytes) -> float:
+        """How long a message takes on a link that is narrow, behind those before it."""
+        if not self.faults.narrow:
+            return 0.0
+        begin = max(site.busy_until, self.now)
+        site.busy_until = begin + int(len(body) / self.faults.narrow * SECOND)
+        return float(site.busy_until - self.now)
 
     def _copies(self) -> int:
         if self.now <= self.calm:

@@ -14,6 +14,7 @@ from catchment.engine.binding import refuse_updates
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
+from catchment.flush.settings import Flush
 from catchment.model import packed
 from catchment.model.plan import Plan
 from catchment.model.query import Query
@@ -49,7 +50,7 @@ class Charter:
     version: int
     settings: Mapping[str, Any]
     """`time`, `late`, `keep`, `rate`: as for an engine; `lateness`, `idle`, `ahead`, `timeout`: in
-    microseconds, or null."""
+    microseconds, or null; `flush`: as `Flush.to_dict` has it."""
     places: Mapping[str, Place]
     schema: pa.Schema | None = None
     """Of the events; unknown until the first node that reads some has told."""
@@ -82,6 +83,12 @@ class Charter:
     def timeout(self) -> int | None:
         value: int | None = self.settings["timeout"]
         return value
+
+    @property
+    def flush(self) -> Flush:
+        """When nodes send what."""
+        known = self.settings.get("flush")
+        return Flush() if known is None else Flush.from_dict(known)
 
     def options(self) -> dict[str, Any]:
         """How events are treated, for engines."""

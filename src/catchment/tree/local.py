@@ -110,7 +110,7 @@ class Local:
             "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,
             "batch": batch,
         }  # fmt: skip
-        self.flow.step(View(None if idle else value, value, ()), place)
+        self.flow.step(View(None if idle else value, value, ()), place, now)
 
     @property
     def _was_idle(self) -> bool:

@@ -46,6 +46,8 @@ class Member:
         self.machine: Machine | None = None
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
+        self.links: dict[str, Note] = {}
+        """What children say that the links to here carry."""
         self._schema: pa.Schema | None = None
         self._came: dict[str, Note] = {}
         """Children that said hello after a move: what the inbox must know of it."""
@@ -124,7 +126,12 @@ class Member:
         if self.machine is None or self.full:
             return False
         self.tend(now)
-        return self.machine.step(now)
+        return self.machine.step(now) or self.ease(now)
+
+    def ease(self, now: int) -> bool:
+        """Passes some of what is held back up early, if that makes results earlier."""
+        flow = getattr(self.machine, "flow", None)
+        return flow is not None and not self.full and flow.ease(now)
 
     def tend(self, now: int) -> None:
         """Lets everybody know of moves that are over, at the root."""
@@ -154,7 +161,12 @@ class Member:
     def beat(self) -> Note:
         """What a node says when it has nothing else to say."""
         known = -1 if self.charter is None else self.charter.version
-        return {"charter": known, **self._told_schema()}
+        flow = getattr(self.machine, "flow", None)
+        seen = flow is not None and flow.link.estimate.seen
+        told = (
+            {"link": flow.link.shown() | flow.easing.shown()} if flow is not None and seen else {}
+        )
+        return {"charter": known, **self._told_schema(), **told}
 
     def _told_schema(self) -> Note:
         """What events look like, until the root knows."""
@@ -177,6 +189,8 @@ class Member:
             return
         if reply.get("again"):
             self.sent = reply["ack"]
+        if reply["ack"] > self.acked:
+            self.machine.flow.arrived(reply["ack"], now)
         self.acked = max(self.acked, reply["ack"])
         self.sent = max(self.sent, self.acked)
         self._settle(reply["ack"], reply["settled"])
@@ -199,20 +213,24 @@ class Member:
         self.acked = self.sent = farewell["from"]
         self._settle(farewell["from"], farewell["from"])
 
-    def outgoing(self) -> Iterator[bytes]:
+    def outgoing(self, now: int) -> Iterator[bytes]:
         """Messages to hand to the link now."""
         flow = getattr(self.machine, "flow", None)
         if flow is None:
             return
         for seq, body in flow.outbox.after(self.sent):
-            if seq > self.acked + WINDOW:
+            if seq > self.acked + WINDOW or not flow.link.open(now / 1e6):
                 return
             self.sent = seq
+            flow.link.sent(seq, len(body), now / 1e6)
             yield body
 
     def lost(self) -> None:
         """The link is gone: what was not acknowledged goes out again."""
         self.sent = self.acked
+        flow = getattr(self.machine, "flow", None)
+        if flow is not None:
+            flow.link.lost()
 
     # -- as a parent ------------------------------------------------------------------------------
 
@@ -293,6 +311,8 @@ class Member:
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
         if inbox is not None:
             inbox.heard[id] = now
+        if "link" in note:
+            self.links[id] = note["link"]
         self._learn(note)
         return self._reply(id, note["charter"])
 

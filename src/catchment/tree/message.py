@@ -55,10 +55,11 @@ class Head:
         return cls(**held)
 
 
-def encode(head: Head, partials: Partials, charter: Charter) -> bytes:
+def encode(head: Head, partials: Partials, charter: Charter, compress: bool = True) -> bytes:
     """A message as bytes: a checksum, the head, and a record batch for each group.
 
-    The schema does not travel: it follows from the charter.
+    The schema does not travel: it follows from the charter. What compression would not make
+    smaller travels as it is, which its length tells.
     """
     parts: list[bytes] = []
     sizes: list[list[int]] = []
@@ -71,7 +72,8 @@ def encode(head: Head, partials: Partials, charter: Charter) -> bytes:
     text = head.to_bytes()
     index = json.dumps(sizes, separators=(",", ":")).encode() if sizes else b""
     rest = index + b"".join(parts)
-    packed = pa.Codec("zstd").compress(rest, asbytes=True) if rest else b""
+    packed = pa.Codec("zstd").compress(rest, asbytes=True) if rest and compress else rest
+    packed = packed if len(packed) < len(rest) else rest
     whole = struct.pack(">III", len(text), len(index), len(rest)) + text + packed
     return _HEAD.pack(_MAGIC, zlib.crc32(whole)) + whole
 
@@ -81,13 +83,21 @@ def head_of(data: bytes) -> Head:
     return _opened(data)[0]
 
 
+def weight_of(data: bytes) -> tuple[int, int]:
+    """How many bytes the partials of a message were before they were packed, and are now."""
+    text, _, length = _SIZES.unpack_from(data, _HEAD.size)
+    return length, len(data) - _HEAD.size - _SIZES.size - text
+
+
 def decode(data: bytes, charter: Charter) -> tuple[Head, Partials]:
     """The inverse of `encode`; refuses bytes that are not whole."""
     head, index, length, packed = _opened(data)
     partials: Partials = {}
     if not length:
         return head, partials
-    rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
+    rest = packed
+    if len(packed) < length:
+        rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
     at = index
     for id, rows, size in json.loads(rest[:at]):
         partials[id] = _table(rest[at : at + size], rows, id, charter, head)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from catchment.tree.disk import Disk
-
-_SIZE = struct.Struct(">Q")
 
 
 @dataclass(frozen=True)
@@ -18,7 +15,8 @@ class Record:
 
     number: int
     note: dict[str, Any]
-    message: bytes | None
+    messages: tuple[bytes, ...]
+    """Together they say what the step did; none may go without the others."""
     carry: bytes
 
 
@@ -32,38 +30,47 @@ class Outbox:
         """Where the messages are that are not settled: number of the message to its record."""
         for number, note, body in self._log.entries():
             self.last = _record(number, note, body)
-            if self.last.message is not None:
-                self._messages[note["seq"]] = number
+            self._place(self.last)
         self.sent = self.last.note["seq"] if self.last else 0
         """The number of the last message."""
 
-    def append(self, note: dict[str, Any], message: bytes | None, carry: bytes) -> None:
-        """Writes a step down; a message in it may go out from now on."""
+    def append(self, note: dict[str, Any], messages: Sequence[bytes], carry: bytes) -> None:
+        """Writes a step down; messages in it may go out from now on, one after the other."""
         number = 1 + (self._log.last or 0)
-        sent = self.sent + (message is not None)
-        record = Record(number, note | {"seq": sent}, message, carry)
-        size = _SIZE.pack(len(message) if message is not None else 0)
-        self._log.append(number, record.note | {"has": message is not None},
-                         size + (message or b"") + carry)  # fmt: skip
+        sent = self.sent + len(messages)
+        noted = note | {"seq": sent, "sizes": [len(message) for message in messages]}
+        record = Record(number, noted, tuple(messages), carry)
+        self._log.append(number, noted, b"".join((*messages, carry)))
         self.last, self.sent = record, sent
-        if message is not None:
-            self._messages[sent] = number
-        elif not self._messages:
+        self._place(record)
+        if not self._messages:
             self._log.trim(number - 1)
+
+    def _place(self, record: Record) -> None:
+        first = record.note["seq"] - len(record.messages) + 1
+        for seq in range(first, record.note["seq"] + 1):
+            self._messages[seq] = record.number
 
     def after(self, seq: int) -> Iterator[tuple[int, bytes]]:
         """The messages after one, in order."""
+        record: Record | None = None
         for number in range(seq + 1, self.sent + 1):
-            if number in self._messages:
-                note, body = self._log.read(self._messages[number])
-                message = _record(self._messages[number], note, body).message
-                assert message is not None
-                yield number, message
+            place = self._messages.get(number)
+            if place is None:
+                continue
+            if record is None or record.number != place:
+                record = _record(place, *self._log.read(place))
+            yield number, record.messages[number - record.note["seq"] - 1]
 
     def note_of(self, seq: int) -> dict[str, Any] | None:
         """What was noted with a message, while it is kept."""
         place = self._messages.get(seq)
         return None if place is None else self._log.read(place)[0]
+
+    def ending(self, seq: int) -> dict[str, Any] | None:
+        """What was noted with a message, if all of its step has arrived with it."""
+        note = self.note_of(seq)
+        return note if note is not None and note["seq"] == seq else None
 
     def settle(self, seq: int) -> None:
         """Messages up to this one are safe with others; the last step stays."""
@@ -85,7 +92,8 @@ class Outbox:
 
 
 def _record(number: int, note: dict[str, Any], body: bytes) -> Record:
-    (size,) = _SIZE.unpack_from(body)
-    at = _SIZE.size + size
-    message = body[_SIZE.size : at] if note["has"] else None
-    return Record(number, note, message, body[at:])
+    messages, at = [], 0
+    for size in note["sizes"]:
+        messages.append(body[at : at + size])
+        at += size
+    return Record(number, note, tuple(messages), body[at:])

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from catchment.engine.cutter import Cutter
 from catchment.engine.parcels import pack_partials, unpack_partials
+from catchment.engine.partials import Partials
+from catchment.flush.compressing import Compressing
+from catchment.flush.link import Link
 from catchment.model.window import Periodic
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk
+from catchment.tree.easing import Easing, holds_back
 from catchment.tree.inbox import View
-from catchment.tree.message import Head, encode
+from catchment.tree.message import Head, encode, weight_of
 from catchment.tree.outbox import Outbox
 
 NOWHERE = [EARLIEST, EARLIEST, -1]
 """Frontier, what is sure of it, and plan of a node that has said nothing yet."""
+
+
+class Word(NamedTuple):
+    """What a message says besides its rows: as in its head."""
+
+    frontier: int | None
+    sure: int
+    missing: tuple[str, ...]
+    newest: int
+    counts: dict[str, int]
+    landed: tuple[int, ...]
+    ended: dict[str, int]
 
 
 class Outflow:
@@ -41,6 +59,10 @@ class Outflow:
         """What happened since the last message."""
         self.ended: dict[str, int] = dict(self.note.get("ends", {}))
         """The nodes below whose streams have ended, and the time of the last event of each."""
+        learnt = self.note.get("flush", {})
+        self.link = Link(charter.flush, learnt)
+        self.easing = Easing(charter.flush, self.link, learnt)
+        self.compressing = Compressing(charter.flush.compress)
 
     def _restored(self, carry: bytes) -> Cutter:
         cutter = self.charter.cutter(self.plan)
@@ -60,32 +82,35 @@ class Outflow:
             self.plan += 1
             planned = self.charter.plans[self.plan]
             self.cutter.follow(planned.plan, planned.lineage)
+            self.easing.forget()
 
     def count(self, counts: dict[str, int]) -> None:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
 
-    def step(self, view: View, place: dict[str, Any]) -> None:
+    def step(self, view: View, place: dict[str, Any], now: int) -> None:
         """Ends a step: passes up what is whole now, and notes how far the node has come."""
-        before = self.frontier
+        before = self._word()
+        low = self.frontier
         self._reach(view)
         self.cutter.frontier = self.frontier
         # Nobody waits for an idle node: what it holds back would come too late.
         partials = self.cutter.release(LATEST if view.frontier is None else self.frontier)
+        partials = self._eased(partials, now)
         newest = self.cutter.newest
         told = (
             view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier,
             list(view.landed), sorted(self.ended),
         )  # fmt: skip
-        some = any(table.num_rows for table in partials.values())
-        message, stood = None, {"last": self.note.get("last", NOWHERE)}
-        if some or told != self._told or self._edge_between(before, self.frontier):
+        messages: list[bytes] = []
+        stood = {"last": self.note.get("last", NOWHERE)}
+        if rows_in(partials) or told != self._told or self._edge_between(low, self.frontier):
             frontier = None if view.frontier is None else self.frontier
-            head = Head(
-                self.id, self.epoch, self.outbox.sent + 1, self.plan, frontier, self.sure,
-                view.missing, newest, self.counts, view.landed, dict(self.ended),
+            word = Word(
+                frontier, self.sure, view.missing, newest, self.counts, view.landed,
+                dict(self.ended),
             )  # fmt: skip
-            message = encode(head, partials, self.charter)
+            messages = self._messages(partials, word, before)
             self.counts, self._told = {}, told
             stood = {
                 "before": self.note.get("last", NOWHERE),
@@ -94,9 +119,72 @@ class Outflow:
         self.note = place | {
             "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
             "told": list(self._told), "counts": dict(self.counts), "ends": dict(self.ended),
-            **stood,
+            "flush": self.easing.to_dict(), **stood,
         }  # fmt: skip
-        self.outbox.append(self.note, message, pack_partials(self.cutter.held()))
+        self._append(messages)
+
+    def ease(self, now: int) -> bool:
+        """Between steps: passes up early what the link has room for; whether there was any."""
+        if not self.note or self.note["told"][0] or not self.easing.active:
+            return False
+        partials = self._eased({}, now)
+        if not rows_in(partials):
+            return False
+        messages = self._messages(partials, self._word(), self._word())
+        self.note |= {"before": self.note.get("last", NOWHERE)}  # it says nothing new
+        self._append(messages)
+        return True
+
+    def _eased(self, partials: Partials, now: int) -> Partials:
+        """Partials that leave, and those that leave early beside them."""
+        size = rows_in(partials) * self.easing.each
+        plan = self.charter.plans[self.plan].plan
+        seq = self.outbox.sent + 1
+        chosen = self.easing.choose(self.cutter, plan, self.frontier, now / 1e6, size, seq)
+        for id, rows in chosen.items():
+            if len(rows):
+                early = self.cutter.part(id, rows)
+                whole = partials.get(id)
+                partials[id] = early if whole is None else pa.concat_tables([whole, early])
+        return partials
+
+    def _word(self) -> Word:
+        """How far the node has said to be."""
+        if not self.note:
+            return Word(EARLIEST, EARLIEST, (), EARLIEST, {}, (), {})
+        frontier, sure, _ = self.note.get("last", NOWHERE)
+        _, _, missing, _, landed, ended = self.note["told"]
+        ends = {id: self.note["ends"][id] for id in ended}
+        return Word(frontier, sure, tuple(missing), self.note["newest"], {}, tuple(landed), ends)
+
+    def _messages(self, partials: Partials, word: Word, before: Word) -> list[bytes]:
+        """One message; or several, if one would take too long: only the last has news but rows."""
+        whole = self._encoded(partials, word, 1)
+        self.easing.wrote(rows_in(partials), len(whole))
+        count = -(-len(whole) // self.link.largest)
+        if count == 1:
+            return [whole]
+        plan = self.charter.plans[self.plan].plan
+        groups = {group.id for group in plan.groups if holds_back(group)}
+        shares = [share_of(partials, groups, part, count) for part in range(count)]
+        words = [before] * (count - 1) + [word]
+        return [
+            self._encoded(share, said, place)
+            for place, (share, said) in enumerate(zip(shares, words, strict=True), start=1)
+        ]
+
+    def _append(self, messages: list[bytes]) -> None:
+        self.outbox.append(self.note, messages, pack_partials(self.cutter.held()))
+        for place, message in enumerate(messages, start=1 - len(messages)):
+            self.link.wrote(self.outbox.sent + place, len(message))
+
+    def _encoded(self, partials: Partials, word: Word, place: int) -> bytes:
+        head = Head(self.id, self.epoch, self.outbox.sent + place, self.plan, *word)
+        tries = rows_in(partials) > 0 and self.compressing.wanted()
+        message = encode(head, partials, self.charter, tries)
+        if tries:
+            self.compressing.tried(*weight_of(message))
+        return message
 
     def _reach(self, view: View) -> None:
         """Moves the frontier on; only for a node that came from elsewhere does it go back."""
@@ -131,3 +219,24 @@ class Outflow:
     def acknowledged(self, settled: int) -> None:
         """The parent has messages, and does not need them from here again."""
         self.outbox.settle(settled)
+
+    def arrived(self, seq: int, now: int) -> None:
+        """The parent has messages up to this one."""
+        self.link.acknowledged(seq, now / 1e6)
+        self.easing.acknowledged(seq, now / 1e6)
+
+
+def rows_in(partials: Partials) -> int:
+    return sum(table.num_rows for table in partials.values())
+
+
+def share_of(partials: Partials, groups: set[int], part: int, count: int) -> Partials:
+    """One of so many equal shares of the rows of some groups; the last has all of the others."""
+    made: Partials = {}
+    for id, table in partials.items():
+        if id in groups:
+            low, high = table.num_rows * part // count, table.num_rows * (part + 1) // count
+            made[id] = table.slice(low, high - low)
+        elif part == count - 1:
+            made[id] = table
+    return made

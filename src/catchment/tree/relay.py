@@ -80,14 +80,15 @@ class Relay:
             "children": {id: child.to_dict() for id, child in self.inbox.children.items()},
             "missing": missing, "decided": note["decided"], "step": note["step"],
         }  # fmt: skip
-        self.flow.step(View(frontier, sure, tuple(missing), tuple(landed)), place)
+        view = View(frontier, sure, tuple(missing), tuple(landed))
+        self.flow.step(view, place, note["now"])
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
         self.inbox.forget(self.inbox.gone())
 
     def acknowledged(self, received: int, settled: int) -> None:
         """The parent has messages: what is in them need not be kept below either."""
-        note = self.flow.outbox.note_of(received)
+        note = self.flow.outbox.ending(received)
         if note is not None:
             reach = {id: child["taken"] for id, child in note["children"].items()}
             self.inbox.passed(reach, note["frontier"])

@@ -1,0 +1,154 @@
+"""What each flush policy would cost on a user's own events: a sample is sliced and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catchment.engine.cutter import Touch
+from catchment.errors import DataError
+from catchment.flush import parse
+from catchment.flush.bandwidth import Estimate
+from catchment.flush.evictions import Ints
+from catchment.flush.line import Line
+from catchment.model.plan import Group
+from catchment.model.query import Query
+from catchment.model.window import Periodic
+from catchment.simulate.arrivals import Arrivals
+from catchment.simulate.edge import Edge
+from catchment.simulate.outcome import optimal, streaming
+from catchment.simulate.wire import Wire
+from catchment.tree.charter import Charter
+from catchment.tree.easing import holds_back
+from catchment.tree.message import Head, encode
+
+POLICIES = (
+    "optimal", "auto", "hybrid(0.25)", "lazy(pessimistic)", "eager(uniform)", "batching",
+    "streaming",
+)  # fmt: skip
+_PIECES = 200
+"""Of a slice: an edge looks at what has come so often, and decides half as often."""
+_TICKS = 100
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What an edge that reads the sample would see of a group of queries."""
+
+    queries: tuple[str, ...]
+    arrivals: Arrivals
+    each: float
+    """Bytes of an update, packed."""
+
+    @property
+    def least(self) -> float:
+        """Bytes a second that cannot be avoided."""
+        per_slice = float(self.arrivals.distinct().mean())
+        return per_slice * self.each / self.arrivals.length
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy on a link: bytes an hour, and seconds that results are late, on average."""
+
+    policy: str
+    bandwidth: float
+    traffic: float
+    """Over the least possible."""
+    hourly: float
+    late: float
+    latest: float
+
+
+def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sample]:
+    """Slices a sample as a node would, and notes when each slice and key is touched."""
+    charter = Charter("advice", 0, _settings(time), {}).with_queries(queries)
+    charter = charter.with_schema(events.schema)
+    plan = charter.plans[charter.plan].plan
+    events = events.sort_by(time)
+    stamps = pc.cast(events.column(time), pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    if len(stamps) < 2 or stamps[0] == stamps[-1]:
+        raise DataError("the sample is too short to tell anything", given=f"{len(stamps)} events")
+    cutter = charter.cutter(charter.plan)
+    cutter.watched = True
+    seen: dict[int, list[tuple[float, Touch]]] = {}
+    packed = {group.id: [0, 0] for group in plan.groups}
+    for low, high in _pieces(stamps, _shortest([g for g in plan.groups if holds_back(g)])):
+        cutter.cut(events.slice(low, high - low), low)
+        for id, touches in cutter.touched().items():
+            seen.setdefault(id, []).extend((float(stamps[high - 1]), touch) for touch in touches)
+        for id, table in cutter.release(int(stamps[high - 1])).items():
+            if id in packed and table.num_rows:
+                head = Head("advice", 0, 0, charter.plan, 0, 0)
+                packed[id][0] += len(encode(head, {id: table}, charter))
+                packed[id][1] += table.num_rows
+    names: dict[int, list[str]] = {}
+    for name, (id, _) in plan.names.items():
+        names.setdefault(id, []).append(name)
+    return [
+        _sample(tuple(names.get(id, ())), touches, packed[id][0] / max(packed[id][1], 1))
+        for id, touches in seen.items()
+        if holds_back(plan.groups[id])
+    ]
+
+
+def _settings(time: str) -> dict[str, object]:
+    return {
+        "time": time, "late": "drop", "keep": None, "rate": 1000.0, "lateness": 0, "idle": None,
+        "ahead": None, "timeout": None,
+    }  # fmt: skip
+
+
+def _shortest(groups: Iterable[Group]) -> int:
+    windows = [window for group in groups for window in group.windows]
+    known = [window.slide for window in windows if isinstance(window, Periodic)]
+    if not known:
+        raise DataError(
+            "no query has windows in time whose slices could be held back",
+            hint="sessions, marks and counts are always passed on at once",
+        )
+    return min(known)
+
+
+def _pieces(stamps: Ints, slide: int) -> Iterator[tuple[int, int]]:
+    """Events that an edge sees together."""
+    ticks = (stamps - stamps[0]) // max(slide // _PIECES, 1)
+    bounds = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(stamps)]
+    yield from pairwise(bounds)
+
+
+def _sample(queries: tuple[str, ...], touches: list[tuple[float, Touch]], each: float) -> Sample:
+    """Slices of different lengths are stretched to one: a policy sees only the share passed."""
+    start = np.concatenate([touch[0] for _, touch in touches]).astype(float)
+    end = np.concatenate([touch[1] for _, touch in touches]).astype(float)
+    keys = np.concatenate([touch[2] for _, touch in touches])
+    now = np.repeat([at for at, _ in touches], [len(touch[0]) for _, touch in touches])
+    length = float(np.median(end - start)) / 1e6
+    starts, rank = np.unique(start, return_inverse=True)
+    passed = np.clip((now - start) / np.maximum(end - start, 1.0), 0.0, 1 - 1e-9)
+    made = Arrivals.at((rank + passed) * length, keys, length, len(starts), max(each, 1.0))
+    return Sample(queries, made, max(each, 1.0))
+
+
+def advise(sample: Sample, bandwidth: float) -> list[Row]:
+    """What each policy would cost on a link that carries so many bytes a second."""
+    given, line = sample.arrivals, Line.steady(bandwidth)
+    rows = []
+    for policy in POLICIES:
+        if policy == "streaming":
+            made = streaming(given, line)
+        elif policy == "optimal":
+            made = optimal(given, line)
+        else:
+            made = Edge(given, Wire(line, Estimate()), parse(policy), count=_TICKS).run()
+        total = float(made.traffic.sum())
+        late = made.staleness * given.length
+        hourly = 3600 * total / (given.windows * given.length)
+        mean, most = float(late.mean()), float(late.max())
+        rows.append(Row(policy, bandwidth, made.ratio(), hourly, mean, most))
+    return rows
