@@ -141,7 +141,7 @@ def climbing(queries: list[ct.Query]) -> tuple[list[dict[int, pa.Table]], Any]:
     member.adopt(made, 5)
     while member.step(5):
         pass
-    return [decode(body, made)[1] for body in member.outgoing()], made.plans[0].plan
+    return [decode(body, made)[1] for body in member.outgoing(5)], made.plans[0].plan
 
 
 def test_no_event_climbs_and_all_window_types_share_their_slices() -> None:
