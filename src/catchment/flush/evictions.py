@@ -11,6 +11,7 @@ import numpy as np
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
+# The constants were chosen by trying some on the arrivals of `simulate/workload.py`, large query.
 _MEMORY = 0.7
 """What a count of the slice before still counts."""
 _FAINT = 0.3
