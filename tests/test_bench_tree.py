@@ -131,11 +131,7 @@ def test_a_clock_gives_events_as_they_happen(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_watch_takes_the_first_word_on_each_window() -> None:
     watch = tree_latency.Watch()
     watch._seen = {end * SECOND: end * SECOND + 9000 for end in range(1, 5)}
-    assert watch.delays == [10.0, 10.0]
-
-
-def test_spark_nodes_have_no_figure_until_it_is_measured() -> None:
-    assert [*tree_latency.spark_latency(1)] == []
+    assert watch.delays == [10.0] * 4
 
 
 def test_a_bed_is_a_job_and_cleans_up() -> None:
