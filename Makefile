@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree test soak bench lint format docs lock clean java servers
+.PHONY: help setup demo demo-tree test soak bench plots lint format docs lock clean java servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -46,13 +46,17 @@ soak: $(READY) java ## many more examples of the property tests, and many kills 
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
-	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py tests/test_flush_nodes.py --timeout=0
+	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
 
 bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)
 	@$(BIN)/catchment bench engine $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench spark $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench tree $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench flush $(if $(QUICK),--quick) $(ARGS)
+	@$(BIN)/catchment bench count $(if $(QUICK),--quick) $(ARGS)
+
+plots: $(READY) ## draw what count windows cost, into docs/count
+	@$(BIN)/python -m catchment.bench.count_plots docs/count
 
 lint: $(READY) ## ruff, formatting, mypy
 	$(BIN)/ruff check .

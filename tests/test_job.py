@@ -195,7 +195,7 @@ def test_the_schema_names_every_key() -> None:
     assert set(schema["properties"]) == {
         "name", "time", "lateness", "late", "keep", "queries", "source", "sinks", "checkpoint",
         "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics", "nodes", "flush",
-        "timeout", "security",
+        "timeout", "count", "security",
     }  # fmt: skip
     kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]
     assert {"parquet", "csv", "jsonl", "arrow", "kafka", "mqtt", "generator"} == set(kinds)

@@ -21,7 +21,7 @@ LAYERS = (
     ("sqltext",),
     ("planner",),
     ("engine",),
-    ("count", "flush"),
+    ("counting", "flush"),
     ("folder", "generator", "testing"),
     ("sources", "sinks"),
     ("transport",),

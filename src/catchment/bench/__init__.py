@@ -12,6 +12,7 @@ from catchment.errors import QueryError, did_you_mean
 __all__ = ["Figure", "SUITES", "draw", "run"]
 
 SUITES = {
+    "count": "catchment.bench.count",
     "engine": "catchment.bench.engine",
     "spark": "catchment.bench.spark",
     "tree": "catchment.bench.tree",

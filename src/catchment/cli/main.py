@@ -49,6 +49,7 @@ class Suite(StrEnum):
     spark = "spark"
     tree = "tree"
     flush = "flush"
+    count_ = "count"
 
 
 class NodeEngine(StrEnum):

@@ -64,6 +64,8 @@ class GroupState:
         self.store = Store(group.store, self.operators)
         self.pending: list[Rows] = []
         self.fresh: list[Rows] = []
+        self.ready: list[Complete] = []
+        """Windows that were put together elsewhere."""
         self.waiting: list[pa.Table] = []
         self.late: list[Ints] = []
         self.repeats = (
@@ -179,7 +181,8 @@ class GroupState:
 
         What ended after `sure` may lack events that somebody has not sent yet.
         """
-        done = self._settle(horizon, keep=True)[0] if self.own is None else self._streams(frontier)
+        done, self.ready = self.ready, []
+        done += self._settle(horizon, keep=True)[0] if self.own is None else self._streams(frontier)
         fresh, self.fresh = concat_rows(self.fresh, self.operators), []
         done += self._sessions(fresh, horizon, keep=True)
         loose = no_rows(self.operators)

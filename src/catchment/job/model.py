@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import (
     BaseModel,
@@ -150,6 +150,11 @@ class Job(Section):
     )
     flush: FlushForm = Field(
         "auto", description="when nodes send what: auto, batching, hybrid(0.25), or a mapping"
+    )
+    count: Literal["central", "auto", "monitor"] = Field(
+        "central",
+        description="count windows of a tree: all events to the root, or edges found by asking; "
+        "auto asks where windows are large",
     )
     security: Security | None = Field(None, description="certificates and tokens of the nodes")
 

@@ -51,6 +51,7 @@ def founded(job: Job) -> Charter:
         "ahead": None if job.max_ahead is None else micros(job.max_ahead),
         "timeout": None if job.timeout is None else micros(job.timeout),
         "flush": read_flush(job.flush).to_dict(),
+        "count": job.count,
     }  # fmt: skip
     places = {
         node.id: Place(node.id, number, node.parent, node.source is not None, node.listen)

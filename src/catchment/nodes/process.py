@@ -29,6 +29,7 @@ log = logging.getLogger("catchment.node")
 
 BEAT = 1.0
 """Seconds after which a node that has nothing to say lets its parent know that it is alive."""
+_ASKED = 0.1
 _REST = 0.02
 _SILENCE = 10.0
 """Seconds that an answer may take; a line may be dead without anybody being told."""
@@ -146,7 +147,7 @@ class NodeProcess:
         if machine is None or self.member.acked < machine.flow.outbox.sent:
             return False
         if isinstance(machine, Local):
-            return machine.ended
+            return machine.ended and machine.flow.frontier >= LATEST
         return machine.flow.sure >= LATEST
 
     def _work(self) -> bool:
@@ -211,8 +212,11 @@ class NodeProcess:
 
     @property
     def _pace(self) -> float:
-        """Seconds between beats: until the tree knows what its events look like, many."""
-        return self.beat if self.member.machine is not None else min(self.beat, 0.1)
+        """Seconds between beats; fewer until the tree knows what its events look like, and where
+        the root asks for edges of count windows: orders come with answers."""
+        if self.member.machine is None:
+            return min(self.beat, 0.1)
+        return min(self.beat, _ASKED) if self.member.asked else self.beat
 
     def _parent(self) -> str:
         """Where the parent is: as it was given, until the node moves."""

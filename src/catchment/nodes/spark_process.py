@@ -8,12 +8,13 @@ from typing import Any
 
 from catchment.engine.engine import now
 from catchment.engine.partials import Partials
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, StateError
 from catchment.nodes.founding import Given
 from catchment.nodes.process import BEAT, NodeProcess
 from catchment.sources.base import Source
 from catchment.spark.stepping import read_step, write_charter, write_step
 from catchment.spark.tree_node import SparkWork
+from catchment.tree.counting import counted
 from catchment.tree.local import Batch, Local
 from catchment.tree.relay import Relay
 from catchment.tree.root import Root
@@ -116,6 +117,12 @@ class SparkProcess(NodeProcess):
     def _start(self) -> None:
         machine, charter = self.member.machine, self.member.charter
         assert charter is not None
+        if counted(charter):
+            raise StateError(
+                "edges of count windows are asked for by embedded nodes only",
+                given=f"{self.given.id}: count: {charter.settings['count']}",
+                hint="use --engine embedded, or count: central",
+            )
         if isinstance(machine, Local):
             assert self.given.source is not None
             self.work.read(charter, self.given.source, self._took_batch, self._keep)

@@ -31,6 +31,8 @@ def status(member: Member, links: set[str]) -> dict[str, Any]:
             "missing": machine.last.get("missing", []), "plan": machine.plan,
             "counts": dict(machine.counts), "step": machine.number,
         }  # fmt: skip
+        if machine.tally is not None:
+            found["count windows"] = machine.tally.status()
     elif machine is not None:
         flow = machine.flow
         found |= {

@@ -86,12 +86,17 @@ def plan(queries: Iterable[Query], *, rate: float = DEFAULT_RATE) -> Plan:
 
 
 def replan(
-    before: Plan, queries: Iterable[Query], rate: float = DEFAULT_RATE
+    before: Plan,
+    queries: Iterable[Query],
+    rate: float = DEFAULT_RATE,
+    *,
+    counts_apart: bool = False,
 ) -> tuple[Plan, dict[int, int]]:
     """The next plan, in which queries that stay keep their group, and which group became which.
 
     A new query joins a group that has its selection already, so that kept slices can serve it;
-    new selections open groups of their own.
+    new selections open groups of their own. Count windows may be kept apart from all others: where
+    they are put together elsewhere, these need not wait for them.
     """
     drafts = [_draft_of(group) for group in before.groups]
     sharing: dict[tuple[Any, ...], list[Draft]] = {}
@@ -104,7 +109,8 @@ def replan(
         place = placed.get(identity)
         if place is None:
             old = before.names.get(query.name)
-            draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts)
+            apart = counts_apart and isinstance(query.window, Counted)
+            draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts, apart)
             place = placed[identity] = (draft, draft.add(query))
         names[query.name] = place
     return _finish([draft for draft in drafts if draft.answers], names, rate, before.version + 1)
@@ -120,11 +126,11 @@ def _draft_of(group: Group) -> Draft:
 
 
 def _draft_for(
-    query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft]
+    query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft], apart: bool
 ) -> Draft:
     shared = (query.by, query.measure, query.distinct_on, query.distinct_within)
     _refuse_order(query)
-    candidates = sharing.setdefault(shared, [])
+    candidates = sharing.setdefault((*shared, "apart") if apart else shared, [])
     for draft in candidates:
         if draft.fits(query):
             return draft

@@ -14,6 +14,7 @@ from catchment.engine.binding import refuse_updates
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
+from catchment.errors import StateError
 from catchment.flush.settings import Flush
 from catchment.model import packed
 from catchment.model.plan import Plan
@@ -70,6 +71,13 @@ class Charter:
         found = [place for place in self.places.values() if place.parent == id]
         return [place.id for place in sorted(found, key=lambda place: place.number)]
 
+    def below(self, id: str, above: Iterable[str]) -> bool:
+        """Whether a node is one of some, or below one."""
+        at: str | None = id
+        while at is not None and at not in above:
+            at = self.places[at].parent
+        return at is not None
+
     def leaving(self, id: str) -> list[str]:
         """Former children that have not landed under their new parent yet."""
         return [place.id for place in self.places.values() if place.was == id]
@@ -123,9 +131,17 @@ class Charter:
 
     def with_queries(self, queries: Iterable[Query]) -> Charter:
         """With another set of queries: the plan gets a new version."""
+        asks = self.settings.get("count", "central") != "central"
+        if self.plans and self.schema is not None and asks:
+            raise StateError(
+                "queries cannot change where edges of count windows are asked for",
+                given=f"count: {self.settings['count']}", hint="use count: central, or a new job",
+            )  # fmt: skip
         given = {query.name: query for query in queries}
         before = self.plans[self.plan] if self.plans else None
-        plan, lineage = replan(before.plan if before else Plan(), given.values(), self._rate)
+        plan, lineage = replan(
+            before.plan if before else Plan(), given.values(), self._rate, counts_apart=asks
+        )
         refuse_updates(plan, str(self.settings["late"]))
         number = self.plan + 1 if before else 0
         plans = dict(sorted({**self.plans, number: Planned(plan, lineage, given)}.items())[-_KEPT:])

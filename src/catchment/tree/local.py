@@ -45,6 +45,7 @@ class Local:
         keep: Keep | None = None,
     ) -> None:  # fmt: skip
         self.flow = Outflow(id, epoch, disk, charter)
+        self.flow.count_windows(charter.places[id].number)
         self.source = source
         note = self.flow.note
         self.at: dict[str, Any] | None = note.get("at")
@@ -60,7 +61,8 @@ class Local:
     def step(self, now: int) -> bool:
         """Reads what there is, at most a batch; whether anything happened."""
         flow = self.flow
-        if self.ended and flow.plan == flow.charter.plan:
+        asked = flow.counting is not None and flow.counting.pending
+        if self.ended and flow.plan == flow.charter.plan and not asked:
             return False
         if self.at is None:
             self.at = self.source.start()
@@ -71,7 +73,7 @@ class Local:
         after = self.frontier.after({}, now, settings["lateness"], settings["idle"])
         news = end != self.at or ended != self.ended or flow.plan < flow.charter.plan
         older = after.value > self.frontier.value or self._idle(now) != self._was_idle
-        if not news and not older:
+        if not news and not older and not asked:
             return False
         flow.switch(flow.charter.plan)
         heard = self._read(end, now)
@@ -105,6 +107,11 @@ class Local:
         self._aside = {}
         value = LATEST if self.ended else self.frontier.value
         self.flow.ended = {self.flow.id: self.flow.cutter.newest} if self.ended else {}
+        counting = self.flow.counting
+        if counting is not None:
+            counting.feed(value, self.ended)
+            if self.ended and not counting.over:
+                value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = {
             "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,

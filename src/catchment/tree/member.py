@@ -17,6 +17,7 @@ from catchment.engine.binding import bind_types
 from catchment.errors import RefusedError, StateError, did_you_mean
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
+from catchment.tree.counting import Orders, counted
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Inbox
 from catchment.tree.local import Keep, Local
@@ -56,6 +57,9 @@ class Member:
             held = charter.data
             disk.put("charter", held)
         self.charter = Charter.from_bytes(held) if held else None
+        self._orders = Orders()
+        self._ordered: dict[str, int] = {}
+        """The last orders that each child has."""
         self.epoch = self._identity(now)
         moved = disk.get("moved")
         self.moved: Note | None = None if moved is None else json.loads(moved)
@@ -155,8 +159,14 @@ class Member:
             "node": self.id, "epoch": self.epoch, "job": None if known is None else known.job,
             "charter": -1 if known is None else known.version,
             "sent": 0 if flow is None else flow.outbox.sent, **self._told_schema(),
+            **self._told_orders(),
             **({} if self.moved is None else {"moved": self.moved}),
         }  # fmt: skip
+
+    @property
+    def asked(self) -> bool:
+        """Whether the root asks for edges of count windows."""
+        return self.charter is not None and bool(counted(self.charter))
 
     def beat(self) -> Note:
         """What a node says when it has nothing else to say."""
@@ -166,7 +176,20 @@ class Member:
         told = (
             {"link": flow.link.shown() | flow.easing.shown()} if flow is not None and seen else {}
         )
-        return {"charter": known, **self._told_schema(), **told}
+        return {"charter": known, **self._told_schema(), **told, **self._told_orders()}
+
+    def _told_orders(self) -> Note:
+        """The last orders of the root that are here, if there are any."""
+        counting = self.machine.flow.counting if isinstance(self.machine, Local) else None
+        number = self.orders.number if counting is None else counting.heard
+        return {"orders": number} if number else {}
+
+    @property
+    def orders(self) -> Orders:
+        """What the root has to say of count windows."""
+        if isinstance(self.machine, Root):
+            return self._orders if self.machine.tally is None else self.machine.tally.orders
+        return self._orders
 
     def _told_schema(self) -> Note:
         """What events look like, until the root knows."""
@@ -185,6 +208,8 @@ class Member:
         if "farewell" in reply:
             self._leave(reply["farewell"])
             return
+        if "orders" in reply:
+            self._obey(base64.b64decode(reply["orders"]))
         if self.machine is None or isinstance(self.machine, Root) or "ack" not in reply:
             return
         if reply.get("again"):
@@ -194,6 +219,12 @@ class Member:
         self.acked = max(self.acked, reply["ack"])
         self.sent = max(self.sent, self.acked)
         self._settle(reply["ack"], reply["settled"])
+
+    def _obey(self, orders: bytes) -> None:
+        if isinstance(self.machine, Local) and self.machine.flow.counting is not None:
+            self.machine.flow.counting.hear(orders)
+        elif isinstance(self.machine, Relay):
+            self._orders.take(orders)
 
     def _settle(self, received: int, settled: int) -> None:
         if isinstance(self.machine, Relay):
@@ -253,6 +284,7 @@ class Member:
         self._check_epoch(id, hello)
         if inbox is not None:
             inbox.heard[id] = now
+        self._ordered[id] = hello.get("orders", 0)
         self._learn(hello)
         return self._reply(id, hello["charter"]) | {"again": True}
 
@@ -313,6 +345,7 @@ class Member:
             inbox.heard[id] = now
         if "link" in note:
             self.links[id] = note["link"]
+        self._ordered[id] = note.get("orders", 0)
         self._learn(note)
         return self._reply(id, note["charter"])
 
@@ -323,6 +356,10 @@ class Member:
             safe = received if isinstance(self.machine, Root) else self.inbox.settled(id)
             reply = {"ack": received, "settled": safe}
         assert self.charter is not None
+        if self._ordered.get(id, 0) < self.orders.number:
+            orders = self.orders.since(self._ordered.get(id, 0))
+            reply["orders"] = base64.b64encode(orders).decode()
+            self._ordered[id] = self.orders.number
         if charter is not None and charter < self.charter.version:
             reply |= self.handed_down()
         return reply

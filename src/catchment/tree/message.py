@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catchment.engine.partials import EVENTS, NODE, SEQ, Partials
+from catchment.engine.partials import NODE, SEQ, Partials
 from catchment.errors import DataError
 from catchment.tree import columns
 from catchment.tree.charter import Charter
@@ -124,7 +124,7 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
 
 
 def _serialized(table: pa.Table, id: int, charter: Charter, plan: int) -> bytes:
-    if id == EVENTS:
+    if id < 0:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -134,7 +134,7 @@ def _serialized(table: pa.Table, id: int, charter: Charter, plan: int) -> bytes:
 
 
 def _table(body: bytes, rows: int, id: int, charter: Charter, head: Head) -> pa.Table:
-    if id == EVENTS:
+    if id < 0:
         return pa.ipc.open_stream(body).read_all()
     schema = charter.wire(head.plan)[id]
     table = columns.unpack(body, schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,12 +15,14 @@ from catchment.flush.link import Link
 from catchment.model.window import Periodic
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.charter import Charter
+from catchment.tree.counting import COUNTS, LocalCount, counted
 from catchment.tree.disk import Disk
 from catchment.tree.easing import Easing, holds_back
 from catchment.tree.inbox import View
 from catchment.tree.message import Head, encode, weight_of
 from catchment.tree.outbox import Outbox
 
+_SIZE = struct.Struct(">Q")
 NOWHERE = [EARLIEST, EARLIEST, -1]
 """Frontier, what is sure of it, and plan of a node that has said nothing yet."""
 
@@ -45,6 +48,7 @@ class Outflow:
     def __init__(self, id: str, epoch: int, disk: Disk, charter: Charter) -> None:
         self.id, self.epoch = id, epoch
         self.charter = charter
+        self._counted = b""
         self.outbox = Outbox(disk)
         last = self.outbox.last
         self.note: dict[str, Any] = {} if last is None else last.note
@@ -63,12 +67,23 @@ class Outflow:
         self.link = Link(charter.flush, learnt)
         self.easing = Easing(charter.flush, self.link, learnt)
         self.compressing = Compressing(charter.flush.compress)
+        self.notes: list[pa.Table] = []
+        """What is to be said of events that are counted."""
+        self.counting: LocalCount | None = None
+
+    def count_windows(self, number: int) -> None:
+        """At a node that reads events: keeps those whose count windows are found by asking."""
+        groups = counted(self.charter)
+        if groups:
+            self.counting = LocalCount(groups, number, self._counted, self.cutter)
 
     def _restored(self, carry: bytes) -> Cutter:
         cutter = self.charter.cutter(self.plan)
         cutter.frontier, cutter.stream = self.frontier, self.id
-        if carry:
-            cutter.absorb(unpack_partials(carry)[0])
+        (size,) = _SIZE.unpack_from(carry) if carry else (0,)
+        held, self._counted = carry[_SIZE.size : _SIZE.size + size], carry[_SIZE.size + size :]
+        if held:
+            cutter.absorb(unpack_partials(held)[0])
         cutter.newest = self.note.get("newest", EARLIEST)
         return cutter
 
@@ -94,9 +109,14 @@ class Outflow:
         low = self.frontier
         self._reach(view)
         self.cutter.frontier = self.frontier
+        if self.counting is not None:
+            said = self.counting.notes()
+            self.notes += [] if said is None else [said]
         # Nobody waits for an idle node: what it holds back would come too late.
         partials = self.cutter.release(LATEST if view.frontier is None else self.frontier)
         partials = self._eased(partials, now)
+        if self.notes:
+            partials[COUNTS], self.notes = pa.concat_tables(self.notes), []
         newest = self.cutter.newest
         told = (
             view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier,
@@ -174,7 +194,9 @@ class Outflow:
         ]
 
     def _append(self, messages: list[bytes]) -> None:
-        self.outbox.append(self.note, messages, pack_partials(self.cutter.held()))
+        held = pack_partials(self.cutter.held())
+        kept = b"" if self.counting is None else self.counting.to_bytes()
+        self.outbox.append(self.note, messages, _SIZE.pack(len(held)) + held + kept)
         for place, message in enumerate(messages, start=1 - len(messages)):
             self.link.wrote(self.outbox.sent + place, len(message))
 
@@ -207,7 +229,10 @@ class Outflow:
             return False
         if high >= LATEST or low <= EARLIEST:
             return True
+        asked = counted(self.charter)
         for group in self.charter.plans[self.plan].plan.groups:
+            if group.id in asked:
+                continue  # the root asks how far this node is
             periodic = [w for w in group.windows if isinstance(w, Periodic)]
             if len(periodic) < len(group.windows):
                 return True  # sessions, marks and counts end where the data says

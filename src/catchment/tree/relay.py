@@ -33,6 +33,7 @@ class Relay:
         for id, seq in self.inbox.chosen(note["take"]):
             found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
             self.flow.cutter.absorb(found.partials, found.head.newest)
+            self.flow.notes += [] if found.notes is None else [found.notes]
             self._took(id, found.head, found.end)
         self._finish(note)
         return True

@@ -16,9 +16,11 @@ from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
+from catchment.tree.counting import counted
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox
 from catchment.tree.taking import taken
+from catchment.tree.tally import Tally
 
 _SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
@@ -52,9 +54,12 @@ class Root:
         self.steps = disk.log("steps")
         self.counts = dict.fromkeys((*_COUNTS, "results", "missed"), 0)
         self.last: dict[str, Any] = {}
+        self.tally: Tally | None = None
         children = self._restored()
         self.inbox = Inbox(disk, children)
         self._replay()
+        if self.engine is not None and counted(charter):
+            self._tallied()
         self._expect(now)
 
     @property
@@ -153,6 +158,8 @@ class Root:
             "ended": ended, "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
         }  # fmt: skip
+        if counted(charter):
+            note |= self._readers(view.missing)
         self.steps.append(self.number + 1, note, b"")
         return note
 
@@ -166,6 +173,12 @@ class Root:
             return None
         places = self.charter.places.values()
         return sorted(p.id for p in places if p.source and ended.get(p.id, reach) >= reach)
+
+    def _readers(self, missing: tuple[str, ...]) -> dict[str, list[int]]:
+        """Who reads events, and who of them is missing, or below somebody who is."""
+        places = [place for place in self.charter.places.values() if place.source]
+        away = [place.number for place in places if self.charter.below(place.id, missing)]
+        return {"readers": sorted(place.number for place in places), "away": away}
 
     def _keep(self, plan: int) -> int:
         """How long before the frontier results may still be corrected."""
@@ -184,15 +197,21 @@ class Root:
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
             engine.follow(planned.plan, planned.lineage)
+        if "readers" in note:
+            self._tallied().follow(note["readers"])
         for id, seq in self.inbox.chosen(note["take"]):
             self._take(id, seq, note)
+        if "readers" in note:
+            tally = self._tallied()
+            tally.step(note["away"])
+            self.counts["late"] += tally.newly_late()
         closing, engine.live = note["closing"], note.get("live")
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
         self.counts["missed"] = missed(engine.states.values())
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
-            tables = marked(results, note["sure"], note["missing"])
+            tables = marked(results, note["sure"], note["missing"], self._lacking)
             keys = {n: q.keys for n, q in self.charter.plans[note["plan"]].queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
@@ -201,11 +220,34 @@ class Root:
         body = self.inbox.body(id, seq)
         found = taken(body, note["plan"], self.charter, note["too_late"])
         self.engine.absorb(found.partials, found.head.newest)
+        if found.notes is not None:
+            self._tallied().take(found.notes)
         self.counts["late"] += found.late
         for name in _COUNTS:
             self.counts[name] += found.head.counts.get(name, 0)
         self._log_bytes += len(body)
         self.inbox.take(id, found.head, EARLIEST)
+
+    def _tallied(self) -> Tally:
+        """The count windows that are found by asking."""
+        if self.tally is None:
+            assert self.engine is not None
+            self.tally = Tally(self.charter, self.engine, self.last.get("tally", ""))
+        return self.tally
+
+    def _lacking(self, name: str, table: pa.Table) -> list[str | None]:
+        """Of count windows: who was given up, and may have had events of them."""
+        tally = self.tally
+        if tally is None or not tally.lacking or "window_index" not in table.schema.names:
+            return [None] * table.num_rows
+        plan = self.charter.plans[self.plan]
+        ids = {place.number: place.id for place in self.charter.places.values()}
+        group = plan.plan.names[name][0]
+        columns = [table.column(c).to_pylist() for c in ("window_index", *plan.queries[name].by)]
+        found = [tally.lacking.get((group, *place)) for place in zip(*columns, strict=True)]
+        return [
+            None if who is None else ", ".join(ids.get(n, str(n)) for n in who) for who in found
+        ]
 
     def carried_out(self, note: dict[str, Any], counts: dict[str, int]) -> None:
         """A step was carried out elsewhere, where the state is kept too."""
@@ -229,6 +271,8 @@ class Root:
     def snapshot(self) -> None:
         """Writes the whole state down, and lets go of what led to it."""
         children = {id: child.to_dict() for id, child in self.inbox.children.items()}
+        tally = {} if self.tally is None else {"tally": self.tally.to_text()}
+        self.last |= tally
         head = json.dumps(self.last | {"children": children}).encode()
         state = b"" if self.engine is None else self.engine.snapshot()
         blob = _SIZE.pack(len(head)) + head + state
@@ -244,22 +288,29 @@ class Root:
         self._expect(now)
 
 
-def marked(results: Mapping[str, pa.Table], sure: int, missing: list[str]) -> dict[str, pa.Table]:
+def marked(
+    results: Mapping[str, pa.Table], sure: int, missing: list[str],
+    lacking: Callable[[str, pa.Table], list[str | None]] | None = None,
+) -> dict[str, pa.Table]:  # fmt: skip
     """Results with columns that say whether all nodes are in them, and who is not."""
     made: dict[int, tuple[pa.Table, pa.Table]] = {}
     found: dict[str, pa.Table] = {}
     for name, table in results.items():
         if id(table) not in made:  # queries that differ only in name have one table
-            made[id(table)] = (table, _marked(table, sure, missing))
+            short = None if lacking is None else lacking(name, table)
+            made[id(table)] = (table, _marked(table, sure, missing, short))
         found[name] = made[id(table)][1]
     return found
 
 
-def _marked(table: pa.Table, sure: int, missing: list[str]) -> pa.Table:
+def _marked(
+    table: pa.Table, sure: int, missing: list[str], short: list[str | None] | None
+) -> pa.Table:
     """With columns that say whether all nodes are in a result, and who is not."""
     ends = table.column("window_end").cast(pa.int64()).to_numpy()
-    complete = pa.array(ends <= sure)
-    names: pa.Array[Any] = pa.nulls(len(ends), pa.string())
-    if complete.false_count:
-        names = pc.if_else(complete, names, pa.scalar(", ".join(missing)))
+    names = pa.array(short or [None] * len(ends), pa.string())
+    late = pa.array(ends > sure)
+    if late.true_count:
+        names = pc.if_else(late, pc.coalesce(names, pa.scalar(", ".join(missing))), names)
+    complete = pc.invert(pc.or_(late, pc.is_valid(names)))
     return table.append_column("complete", complete).append_column("missing", names)

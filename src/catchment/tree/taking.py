@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from catchment.engine.partials import Partials, ends_of, events_in, split_at
 from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
+from catchment.tree.counting import COUNTS
 from catchment.tree.message import Head, decode
 
 
@@ -20,16 +23,19 @@ class Taken:
     """Events that come too late for any result."""
     end: int
     """When the last of its partials is past."""
+    notes: pa.Table | None = None
+    """What it says of events that are counted."""
 
 
 def taken(body: bytes, plan: int, charter: Charter, too_late: int = EARLIEST) -> Taken:
     """A message by a version of the plan; slices that end by `too_late` are only counted."""
     head, partials = decode(body, charter)
+    notes = partials.pop(COUNTS, None)
     late, rest = split_at(_upgraded(partials, head.plan, plan, charter), too_late)
     # Every group has the same events, but for those that its conditions leave out.
     held = [events_in(table) for table in late.values() if table.num_rows]
     ends = [int(ends_of(table).max()) for table in rest.values() if table.num_rows]
-    return Taken(head, rest, max(held, default=0), max(ends, default=EARLIEST))
+    return Taken(head, rest, max(held, default=0), max(ends, default=EARLIEST), notes)
 
 
 def _upgraded(partials: Partials, cut: int, plan: int, charter: Charter) -> Partials:

@@ -1,0 +1,53 @@
+"""What becomes of events between two cuts: a partial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from catchment.counting.message import Columns
+
+
+class Fold(Protocol):
+    """Events to a partial, partials to one."""
+
+    def lift(self, events: Columns) -> Columns: ...
+    def merge(self, partials: Sequence[Columns]) -> Columns: ...
+
+
+class Sums:
+    """The sum of a column. (How many events there are, positions tell.)
+
+    >>> Sums("v").lift({"v": np.array([1.5, 2.0])})
+    {'total': array([3.5])}
+    """
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def lift(self, events: Columns) -> Columns:
+        return {"total": np.array([events[self.column].sum()])}
+
+    def merge(self, partials: Sequence[Columns]) -> Columns:
+        return {"total": np.array([sum(float(p["total"][0]) for p in partials)])}
+
+
+class Runs:
+    """Sorted values of a column: what medians and other quantiles need. Merged, never sorted anew.
+
+    >>> Runs("v").merge([{"run": np.array([1, 5])}, {"run": np.array([2, 3])}])
+    {'run': array([1, 2, 3, 5])}
+    """
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def lift(self, events: Columns) -> Columns:
+        return {"run": np.sort(events[self.column])}
+
+    def merge(self, partials: Sequence[Columns]) -> Columns:
+        runs = [p["run"] for p in partials]
+        # A stable sort of sorted runs finds them, and merges.
+        return {"run": np.sort(np.concatenate(runs), kind="stable")}

@@ -1,0 +1,400 @@
+"""The root of count windows: finds where edges are, and puts slices together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from catchment.counting.edges import Edges
+from catchment.counting.fold import Fold
+from catchment.counting.forecast import Pace, Shares, doubtful, span
+from catchment.counting.message import Ask, Down, Forecast, Up, Zone
+from catchment.counting.place import Place, at
+from catchment.counting.scheme import WAITING, Auto, check, samples
+from catchment.counting.survey import Found, Survey
+from catchment.counting.track import EARLIEST, Track
+from catchment.counting.windows import Shelf, Slice, Window
+from catchment.model.window import Counted
+
+LATEST = 2**62
+_FEW = 8
+"""Events in doubt, per node, that are sent rather than asked for again."""
+
+
+class RootCounter:
+    """Asks, verifies, corrects. An edge is where exactly its rank of events is before it.
+
+    That is established from what nodes say of their events' times, whichever scheme is used: a
+    scheme only decides what nodes send before they are asked.
+    """
+
+    def __init__(
+        self, nodes: Iterable[int], windows: Sequence[Counted], fold: Fold, scheme: str = "auto",
+        predictor: str = "pace", timeout: int | None = None, patience: int | None = None,
+        zones: bool = True, returns: bool = True,
+    ) -> None:  # fmt: skip
+        self.edges, self.fold = Edges(windows), fold
+        self.scheme = check(scheme)
+        self.predictor, self.timeout, self.patience = predictor, timeout, patience
+        self.zones, self.returns = zones, returns
+        """Whether events may be sent, or only their places, until an edge is found; and whether a
+        node that was given up is back as soon as it is heard of, or when `back` says so."""
+        self.tracks = {node: Track(node) for node in nodes}
+        for track in self.tracks.values():
+            track.cuts[0] = 0
+        self.found: dict[int, tuple[int, Place]] = {0: (0, at(EARLIEST))}
+        """Edges from the last complete one on: rank and place."""
+        self.edge = self.complete = 0
+        """The last edge that was found, and the last up to which all pieces are here."""
+        self.shelf = Shelf(self.edges, fold)
+        self.pace, self.shares = Pace(self.edges.stride), Shares()
+        self.auto = Auto()
+        self.ask: Ask | None = None
+        self.zone: Zone | None = None
+        self.forecast: Forecast | None = None
+        self.orders = self.version = 0
+        self.corrections = self.rounds = 0
+        """Edges whose prediction was wrong; orders that were sent."""
+        self.full: list[Window] = []
+        self._ordered, self._corrected = 0, False
+        self._spent = self._doubtful = 0.0
+        self._news, self._changed, self._said = True, True, 0
+
+    # -- words in --------------------------------------------------------------------------------
+
+    def receive(self, up: Up, now: int = 0, nbytes: int = 0) -> None:
+        """Takes what a node says."""
+        track = self.tracks.get(up.node)
+        if track is None:
+            return
+        track.heard = max(track.heard, now)
+        if track.gone and self.returns:
+            self.back(up.node)
+        if not track.take(up):
+            self._changed |= not track.gone  # it does not know yet that it begins anew
+            return
+        self._answered(track, up)
+        if self.pace.time is None and up.settled:
+            self.pace.learn(0, float(up.frontier))
+        self._news = True
+        self._spent += nbytes
+        raw = sum(piece.high - piece.low for piece in up.pieces if piece.raw)
+        self.auto.saw(raw, nbytes)
+
+    def _answered(self, track: Track, up: Up) -> None:
+        """What an answer says of the places that were asked about."""
+        ask, zone = self.ask, self.zone
+        if ask is not None and up.ask == ask.number and up.samples.high >= up.samples.low:
+            track.counts |= {ask.low: up.samples.low, ask.high: up.samples.high}
+        if zone is not None and up.zone == zone.number and up.span is not None:
+            track.counts |= {zone.low: up.span[0], zone.high: up.span[1]}
+
+    def join(self, node: int, now: int = 0) -> None:
+        """One more node; its events count from the last edge on."""
+        if node in self.tracks:
+            return
+        time = self._horizon()
+        track = self.tracks[node] = Track(node, life=1, frontier=time)
+        track.cuts = dict.fromkeys(self.found, 0)
+        track.heard, track.passed = now, self.edge
+        self._changed = self._news = True
+
+    def leave(self, node: int) -> None:
+        """A node that will not come back; what it sent stays."""
+        self.tracks[node].left = True
+        if self.tracks[node].frontier < LATEST:
+            self.give_up(node)
+
+    def give_up(self, node: int) -> None:
+        """A node that is not waited for any more, until it is heard of."""
+        if node in self.tracks and not self.tracks[node].gone:
+            self._give_up(self.tracks[node])
+
+    def alive(self, node: int, now: int) -> None:
+        """A node is there, though it has nothing to say."""
+        self.tracks[node].heard = max(self.tracks[node].heard, now)
+
+    def _horizon(self) -> int:
+        """A time after all edges that were found."""
+        place = self.found[self.edge][1]
+        return EARLIEST if place[0] == EARLIEST else min(place[0] + 1, LATEST)
+
+    def _give_up(self, track: Track) -> None:
+        track.give_up(self.edge)
+        self._news = True
+
+    def back(self, node: int) -> None:
+        """A node that was given up: what it has from before the last edge is late."""
+        track = self.tracks[node]
+        if not track.gone or track.left:
+            return
+        track.begin(max(self._horizon(), track.newest + 1))
+        track.passed = self.edge
+        self._changed = self._news = True
+
+    # -- words out -------------------------------------------------------------------------------
+
+    def step(self, now: int = 0) -> Down | None:
+        """Does what can be done; what is to be said to all nodes, if anything."""
+        if self.timeout is not None:
+            for track in self.tracks.values():
+                if not track.gone and track.frontier < LATEST and now - track.heard > self.timeout:
+                    self._give_up(track)
+        if self._news:
+            self._news = False
+            self._work()
+        again = self.patience is not None and now - self._said > self.patience and not self.over
+        if not self._changed and not again:
+            return None
+        self._changed, self._said = False, now
+        self.version += 1
+        waits = self.scheme in WAITING
+        gone = [node for node, track in self.tracks.items() if track.gone]
+        down = Down(
+            self.version, self.using, self.complete, self._open_edges(), self.ask, self.zone,
+            self.forecast, self._lives(), gone, waits, again,
+        )  # fmt: skip
+        if self.scheme == "auto":
+            self._spent += len(down.to_bytes()) * len(self.tracks)
+        return down
+
+    @property
+    def using(self) -> str:
+        """The scheme in use."""
+        return self.auto.using if self.scheme == "auto" else self.scheme
+
+    @property
+    def over(self) -> bool:
+        """Whether everyone has ended and all edges were found that there are."""
+        if self.complete < self.edge or self._reached < LATEST:
+            return False
+        return self._settled < self.edges.after(self.found[self.edge][0])
+
+    def _open_edges(self) -> list[tuple[int, int, Place]]:
+        return [(n, rank, place) for n, (rank, place) in self.found.items() if n >= self.complete]
+
+    def _lives(self) -> dict[int, tuple[int, int, Place]]:
+        return {
+            node: (track.life, track.settled, at(track.frontier))
+            for node, track in self.tracks.items() if track.fresh
+        }  # fmt: skip
+
+    @property
+    def _reached(self) -> int:
+        """How far all nodes are that are waited for."""
+        return min((t.frontier for t in self.tracks.values() if not t.gone), default=LATEST)
+
+    @property
+    def _settled(self) -> int:
+        return sum(track.settled for track in self.tracks.values())
+
+    # -- finding edges ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while self._ready():
+            rank = self.edges.after(self.found[self.edge][0])
+            if self.scheme == "approx" and self.forecast is not None:
+                self._approximate(rank)
+                continue
+            edge, found = self.edge, self._search(rank)
+            if self.edge > edge:
+                self._order()
+                continue
+            if self._ordered != self.edge + 1:
+                self._order()
+            if self._ready():
+                self._pursue(rank, found)
+            break
+        self._collect()
+
+    def _search(self, rank: int) -> Found | None:
+        """Finds as many edges as can be found, and how much is known of the next."""
+        if self._settled < rank:
+            return None
+        place = self.found[self.edge][1]
+        survey = Survey({n: t.points(self.edge, place) for n, t in self.tracks.items()})
+        found = survey.find(rank)
+        while found.place is not None:
+            self._locate(rank, found.place, found.cuts)
+            rank = self.edges.after(rank)
+            found = survey.find(rank)
+        return found
+
+    def _ready(self) -> bool:
+        """Whether all that was asked for is here, as far as anybody is waited for."""
+        live = [track for track in self.tracks.values() if not track.gone]
+        if self._ordered == self.edge + 1:
+            if self.ask is not None:
+                return all(track.asked >= self.ask.number for track in live)
+            if self.zone is not None:
+                return all(track.zoned >= self.zone.number for track in live)
+            if self.forecast is not None:
+                return all(track.passed > self.edge for track in live)
+        return True
+
+    def _pursue(self, rank: int, found: Found | None) -> None:
+        """The edge is not where it was thought to be, or nothing was thought yet."""
+        ordered = self._ordered == self.edge + 1
+        if ordered and self._predicted() and not self._corrected:
+            self._corrected = True
+            self.corrections += 1
+        if found is None or found.high is None:
+            if ordered and (self.ask or self.zone or self.forecast):
+                self._further(rank, found)
+            return
+        low = found.low or self.found[self.edge][1]
+        if self.zones and found.loose <= _FEW * len(self.tracks):
+            self._give(None, Zone(self.orders + 1, self.edge + 1, low, found.high))
+        else:
+            most = samples(found.loose / len(self.tracks))
+            self._give(Ask(self.orders + 1, low, found.high, most), None)
+
+    def _predicted(self) -> bool:
+        """Whether the last order rested on a prediction alone."""
+        if self.using in ("sync", "async") and self.ask is None:
+            return self.forecast is not None or self.zone is not None
+        return False
+
+    def _further(self, rank: int, found: Found | None) -> None:
+        """The edge is still to come: asks again when it may have."""
+        reached = self._reached
+        known, place = self.found[self.edge]
+        ahead = self.pace.forecast(self.edge, known, float(place[0]))
+        if reached >= LATEST or ahead is None:
+            self._drop_orders()
+            return
+        lacking = max(rank - self._settled, 0.0) * ahead.pace
+        step = math.ceil(max(lacking * 1.05, 0.02 * ahead.stride * ahead.pace, 1.0))
+        low = (found.low if found is not None else None) or place
+        most = samples((rank - known) / max(len(self.tracks), 1))
+        self._give(Ask(self.orders + 1, low, at(reached + step), most), None)
+
+    def _drop_orders(self) -> None:
+        self._changed |= self.ask is not None or self.zone is not None
+        self.ask = self.zone = None
+
+    def _give(self, ask: Ask | None, zone: Zone | None) -> None:
+        self.ask, self.zone = ask, zone
+        self.orders += 1
+        self.rounds += 1
+        self._ordered, self._changed = self.edge + 1, True
+
+    def _order(self) -> None:
+        """Begins to look for the next edge, by what is predicted of it."""
+        rank = self.edges.after(self.found[self.edge][0])
+        self._ordered, self._corrected = self.edge + 1, False
+        self.ask = self.zone = self.forecast = None
+        self._changed = True
+        known, place = self.found[self.edge]
+        if self._reached >= LATEST and self._settled < rank:
+            return  # no more events will come
+        ahead = self.pace.forecast(self.edge, known, float(place[0]))
+        live = sum(not track.gone for track in self.tracks.values())
+        self._doubtful = 0.0 if ahead is None else doubtful(ahead, rank)
+        if self.scheme == "auto" and ahead is not None:
+            self.auto.choose(self.edge, self.auto.costs(live, rank - known, self._doubtful))
+        if self.using == "central" or ahead is None:
+            return
+        if self.using == "approx" or (self.predictor == "last" and self.using != "monitor"):
+            self._by_shares(ahead, rank)
+            return
+        low, high = (at(time) for time in span(ahead, rank))
+        ask = Ask(self.orders + 1, low, high, samples(self._doubtful / max(live, 1)))
+        if not self.pace.tried:
+            self._give(ask, None)
+        elif self.using == "async":
+            self.forecast = ahead
+            self.rounds += 1
+        elif self.using == "sync":
+            self._give(None, Zone(self.orders + 1, self.edge + 1, low, high))
+        else:
+            self._give(ask, None)
+
+    def _by_shares(self, ahead: Forecast, rank: int) -> None:
+        """Predictions as in the paper: every node contributes as many events as the last time."""
+        cuts = {node: track.cuts[self.edge] for node, track in self.tracks.items()}
+        if not self.shares.known:
+            return
+        ahead.sizes = self.shares.of(cuts)
+        if self.using != "sync":
+            self.forecast = ahead
+            self.rounds += 1
+            return
+        spans = {n: (cut + s - d, cut + s + d) for n, (cut, s, d) in ahead.sizes.items()}
+        wide = max((2 * d / max(s, 1) for _, s, d in ahead.sizes.values()), default=0.0)
+        wait = (rank - ahead.rank) * ahead.pace * (1 + wide)
+        low = self.found[self.edge][1]
+        high = at(math.ceil(ahead.time + wait))
+        self._give(None, Zone(self.orders + 1, self.edge + 1, low, high, spans))
+
+    def _locate(self, rank: int, place: Place, cuts: dict[int, int]) -> None:
+        """An edge was found."""
+        live = sum(not track.gone for track in self.tracks.values())
+        self.auto.learn(self._spent, live, self._doubtful, self._corrected)
+        self._spent = 0.0
+        before = {node: track.cuts[self.edge] for node, track in self.tracks.items()}
+        self.edge += 1
+        self.found[self.edge] = (rank, place)
+        for node, track in self.tracks.items():
+            track.cuts[self.edge] = cuts[node]
+        if place[0] < LATEST:
+            self.pace.learn(rank, float(place[0]))
+        self.shares.learn(cuts, before)
+        self._changed = True
+
+    def _approximate(self, rank: int) -> None:
+        """Takes for granted that shares stay as they were."""
+        assert self.forecast is not None and self.forecast.sizes is not None
+        strides = (rank - self.forecast.rank) / self.forecast.stride
+        sizes = self.forecast.sizes
+        cuts = {n: start + round(share * strides) for n, (start, share, _) in sizes.items()}
+        self.edge += 1
+        self._ordered = self.edge + 1
+        self.found[self.edge] = (rank, self.found[self.edge - 1][1])
+        for node, track in self.tracks.items():
+            track.cuts[self.edge] = cuts.get(node, track.settled)
+
+    # -- slices ----------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Puts slices together whose pieces are all here."""
+        before = self.complete
+        while self.complete < self.edge:
+            parts, missing = [], []
+            for node, track in self.tracks.items():
+                low, high = track.cuts[self.complete], track.cuts[self.complete + 1]
+                tiles = track.tiling(low, high)
+                if tiles is None and not track.gone:
+                    break
+                if track.gone and not track.left:
+                    missing.append(node)
+                parts += track.most(low, high) if tiles is None else tiles
+            else:
+                self._slice(parts, tuple(missing))
+                continue
+            break
+        if self.complete > before:
+            place = self.found[self.edge][1]
+            for track in self.tracks.values():
+                track.drop(self.edge, place, self.complete)
+            self.found = {n: what for n, what in self.found.items() if n >= self.complete}
+
+    def _slice(self, parts: list[Any], missing: tuple[int, ...]) -> None:
+        partials = []
+        for piece, low, high in parts:
+            if not piece.raw:
+                partials.append(piece.data)
+                continue
+            cut = slice(low - piece.low, high - piece.low)
+            partials.append(self.fold.lift({n: column[cut] for n, column in piece.data.items()}))
+        low, high = self.found[self.complete][0], self.found[self.complete + 1][0]
+        exact = self.scheme != "approx" or self.complete < 2
+        merged = self.fold.merge(partials) if partials else {}
+        self.full += self.shelf.add(Slice(low, high, merged, exact, missing))
+        self.complete += 1
+
+    def take(self) -> list[Window]:
+        """The windows that have become full since the last call."""
+        full, self.full = self.full, []
+        return full

@@ -1,0 +1,103 @@
+"""What is known of where events are: from counts of each node to the place of a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from catchment.counting.place import Place
+from catchment.operators.ragged import Ints
+
+NEVER = 2**50
+"""More events than there are."""
+
+
+class Points(NamedTuple):
+    """Places, in order, and how many of a node's events are before each, and just after it.
+
+    Past the last place nothing is known, unless the node is not waited for.
+    """
+
+    time: Ints
+    node: Ints
+    arrival: Ints
+    before: Ints
+    after: Ints
+    over: bool = False
+
+
+class Found(NamedTuple):
+    """Where a rank is: exactly, or between two places; `high` None: it may be still to come."""
+
+    place: Place | None
+    cuts: dict[int, int]
+    low: Place | None
+    high: Place | None
+    loose: int
+    """Events between the two places, at most."""
+
+
+class Survey:
+    """All that is known, in the order of all events."""
+
+    def __init__(self, points: Mapping[int, Points]) -> None:
+        self._points = points
+        time, node, arrival = (
+            np.concatenate([getattr(known, name) for known in points.values()])
+            for name in ("time", "node", "arrival")
+        )
+        order = np.lexsort((arrival, node, time))
+        new = np.ones(len(order), np.bool_)
+        t, n, a = time[order], node[order], arrival[order]
+        new[1:] = (t[1:] != t[:-1]) | (n[1:] != n[:-1]) | (a[1:] != a[:-1])
+        code = np.empty(len(order), np.int64)
+        code[order] = np.cumsum(new) - 1
+        self._places = (t[new], n[new], a[new])
+        size = int(new.sum())
+        self.low, self.high = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self._codes: dict[int, Ints] = {}
+        begin, everyone = 0, np.arange(size)
+        for id, known in points.items():
+            codes = code[begin : begin + len(known.time)]
+            begin += len(known.time)
+            self._codes[id] = codes
+            first = np.searchsorted(codes, everyone, "left")
+            last = np.searchsorted(codes, everyone, "right") - 1
+            here = first <= last
+            least = np.where(first > 0, known.after[np.maximum(first, 1) - 1], 0)
+            self.low += np.where(here, np.maximum(least, known.before[np.maximum(last, 0)]), least)
+            beyond = known.before[-1] if known.over else NEVER
+            self.high += np.append(known.before, beyond)[first]
+
+    def place(self, code: int) -> Place:
+        time, node, arrival = self._places
+        return int(time[code]), int(node[code]), int(arrival[code])
+
+    def find(self, rank: int) -> Found:
+        """The place that a number of events is before."""
+        exact = np.searchsorted(self.high, rank), np.searchsorted(self.low, rank)
+        code = int(max(exact))
+        if code < len(self.low) and self.low[code] == rank and self.high[code] == rank:
+            return Found(self.place(code), self._cuts(code), None, None, 0)
+        below = int(np.searchsorted(self.high, rank, "right")) - 1
+        above = int(exact[1])
+        known = int(np.searchsorted(self.high, NEVER)) - 1
+        low = self.place(below) if below >= 0 else None
+        if above > known:
+            return Found(None, {}, low, None, NEVER)
+        loose = int(self.high[above] - (self.low[below] if below >= 0 else 0))
+        return Found(None, {}, low, self.place(above), loose)
+
+    def counted(self, code: int) -> tuple[int, int]:
+        return int(self.low[code]), int(self.high[code])
+
+    def _cuts(self, code: int) -> dict[int, int]:
+        """Each node's position at a place that is known exactly."""
+        cuts = {}
+        for id, codes in self._codes.items():
+            known, first = self._points[id], int(np.searchsorted(codes, code, "left"))
+            here = first < len(codes) and codes[first] == code
+            cuts[id] = int(known.before[first] if here else known.after[first - 1] if first else 0)
+        return cuts

@@ -1,0 +1,59 @@
+"""From slices between edges to windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from catchment.counting.edges import Edges
+from catchment.counting.fold import Fold
+from catchment.counting.message import Columns
+
+
+@dataclass
+class Window:
+    """A count window that is full."""
+
+    kind: int
+    """Its place among the queries."""
+    number: int
+    partial: Columns
+    exact: bool
+    missing: tuple[int, ...]
+    """Nodes that were given up, whose events may lack."""
+
+
+@dataclass
+class Slice:
+    """What all nodes have between two edges."""
+
+    low: int
+    high: int
+    partial: Columns
+    exact: bool
+    missing: tuple[int, ...]
+
+    def to_plain(self) -> list[Any]:
+        return [self.low, self.high, self.partial, self.exact, self.missing]
+
+
+class Shelf:
+    """Slices that windows still need; every window is a range of them."""
+
+    def __init__(self, edges: Edges, fold: Fold) -> None:
+        self.edges, self.fold = edges, fold
+        self.slices: list[Slice] = []
+
+    def add(self, slice: Slice) -> list[Window]:
+        """The windows that are full with one more slice."""
+        self.slices.append(slice)
+        full = []
+        for kind, number, low, high in self.edges.full(slice.low, slice.high):
+            parts = [part for part in self.slices if part.low >= low and part.high <= high]
+            partial = self.fold.merge([part.partial for part in parts])
+            missing = tuple(sorted({node for part in parts for node in part.missing}))
+            exact = all(part.exact for part in parts)
+            full.append(Window(kind, number, partial, exact, missing))
+        needed = self.edges.needed(slice.high)
+        self.slices = [part for part in self.slices if part.high > needed]
+        return full

@@ -1,0 +1,260 @@
+"""Count windows over nodes under a virtual clock: links that delay, lose and double, crashes."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from catchment.counting.fold import Fold
+from catchment.counting.local import LocalCounter
+from catchment.counting.message import Columns, Down, Up
+from catchment.counting.root import LATEST, RootCounter
+from catchment.counting.saving import restore, save
+from catchment.counting.windows import Window
+from catchment.model.window import Counted
+from catchment.operators.ragged import Ints
+
+MILLISECOND = 1_000
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A node's events in the order in which they come: event times, when they come, values."""
+
+    times: Ints
+    comes: Ints
+    data: Columns
+
+    @classmethod
+    def of(cls, times: Ints, data: Columns, disorder: Ints | None = None) -> Stream:
+        """Events that come at their time, or somewhat later."""
+        comes = times if disorder is None else times + disorder
+        order = np.argsort(comes, kind="stable")
+        return cls(times[order], comes[order], {n: column[order] for n, column in data.items()})
+
+
+@dataclass(frozen=True)
+class Troubles:
+    """What goes wrong, and how often: chances are per message, or per node and tick."""
+
+    lost: float = 0.0
+    twice: float = 0.0
+    jitter: int = 0
+    """Links take up to so much longer, so messages overtake each other."""
+    crash: float = 0.0
+    down: int = 50 * MILLISECOND
+    """How long a crash lasts, on average."""
+
+
+@dataclass
+class Tally:
+    """What was measured."""
+
+    up: int = 0
+    down: int = 0
+    messages: int = 0
+    blocked: int = 0
+    """Time that nodes waited before they read on, added up."""
+    held: int = 0
+    """The most events that a node kept."""
+    emitted: list[tuple[int, Window]] = field(default_factory=list)
+    """Windows, and when they became full."""
+
+
+class Site:
+    """A node and what happens to it."""
+
+    def __init__(self, counter: LocalCounter, stream: Stream) -> None:
+        self.counter, self.stream = counter, stream
+        self.at = 0
+        self.saved: tuple[bytes, int] = (counter.to_bytes(), 0)
+        self.until = 0
+        self.since: int | None = None
+        """When it began to wait for the root."""
+        self.dead = False
+
+
+class Counting:
+    """Runs count windows over streams until nothing is left to do."""
+
+    def __init__(
+        self, windows: Sequence[Counted], streams: Mapping[int, Stream], fold: Fold,
+        scheme: str = "auto", *, predictor: str = "pace", seed: int = 0, delay: int = MILLISECOND,
+        tick: int = 10 * MILLISECOND, lateness: int = 0, troubles: Troubles | None = None,
+        timeout: int | None = None, limit: int | None = None,
+    ) -> None:  # fmt: skip
+        self.windows, self.fold = windows, fold
+        self.dice = random.Random(seed)
+        self.delay, self.tick, self.lateness, self.limit = delay, tick, lateness, limit
+        self.troubles = troubles
+        patience = None if troubles is None else 20 * delay + 10 * tick
+        self.root = RootCounter(
+            streams, windows, fold, scheme, predictor, timeout=timeout, patience=patience
+        )
+        self._saved, self._until = b"", 0
+        self.sites = {
+            node: Site(LocalCounter(node, windows, fold), stream)
+            for node, stream in streams.items()
+        }
+        self.tally = Tally()
+        self.now = min(
+            (int(s.stream.comes[0]) for s in self.sites.values() if len(s.stream.comes)), default=0
+        )
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self.calm = max(
+            (int(s.stream.comes[-1]) for s in self.sites.values() if len(s.stream.comes)), default=0
+        )
+        """When troubles end."""
+        for node in self.sites:
+            self.after(self.dice.randrange(tick), self._ticks(node))
+        self.after(tick, self._watch)
+
+    def after(self, delay: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now + delay, next(self._order), action))
+
+    def run(self, longest: int | None = None) -> Tally:
+        """Until all windows that can be full are."""
+        end = self.calm + 20_000_000 if longest is None else self.now + longest
+        while self._queue and self.now < end and not self.done:
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+        return self.tally
+
+    @property
+    def done(self) -> bool:
+        return self.root.over and all(
+            site.dead or site.counter.frontier >= LATEST for site in self.sites.values()
+        )
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def _ticks(self, node: int) -> Callable[[], None]:
+        def action() -> None:
+            site = self.sites[node]
+            if site.dead:
+                return
+            self.after(self.tick, action)
+            if self._down(site):
+                return
+            self._read(site)
+            self._speak(site)
+
+        return action
+
+    def _down(self, site: Site) -> bool:
+        """Whether a node is down; one that comes up goes on from what it saved."""
+        troubles = self.troubles
+        if troubles is not None and self.now < self.calm and self.dice.random() < troubles.crash:
+            site.until = self.now + int(self.dice.expovariate(1 / troubles.down))
+            data, site.at = site.saved
+            site.counter = LocalCounter.from_bytes(data, self.windows, self.fold)
+        return self.now < site.until
+
+    def _read(self, site: Site) -> None:
+        counter, stream = site.counter, site.stream
+        full = self.limit is not None and counter.events >= self.limit
+        if counter.blocked or full:
+            self.tally.blocked += self.tick if full else 0
+            return
+        end = int(np.searchsorted(stream.comes, self.now, "right"))
+        if end > site.at:
+            part = slice(site.at, end)
+            data = {name: column[part] for name, column in stream.data.items()}
+            counter.push(stream.times[part], np.arange(site.at, end), data)
+            site.at = end
+        over = end == len(stream.comes)
+        counter.advance(LATEST if over else self.now - self.lateness)
+        self.tally.held = max(self.tally.held, counter.events)
+
+    def _speak(self, site: Site) -> None:
+        up = site.counter.step()
+        if site.counter.blocked and site.since is None:
+            site.since = self.now
+        read = site.at > site.saved[1] and self.dice.random() < 0.3
+        if self.troubles is not None and (up is not None or read):
+            site.saved = (site.counter.to_bytes(), site.at)
+        if up is None:
+            return
+        body = up.to_bytes()
+        self.tally.up += len(body)
+        self.tally.messages += 1
+        self._send(lambda: self._arrive(body))
+
+    def _hear(self, site: Site, body: bytes) -> None:
+        if site.dead or self.now < site.until:
+            return
+        site.counter.hear(Down.from_bytes(body))
+        if site.since is not None and not site.counter.blocked:
+            # It was asked for more: it reads on at once, not with the next tick.
+            self.tally.blocked += self.now - site.since
+            site.since = None
+            self._read(site)
+        self._speak(site)
+
+    # -- the root --------------------------------------------------------------------------------
+
+    def _arrive(self, body: bytes) -> None:
+        if self.now < self._until:
+            return
+        self.root.receive(Up.from_bytes(body), self.now, len(body))
+        self._rule(heard=True)
+
+    def _watch(self) -> None:
+        """The root looks around."""
+        self.after(self.tick, self._watch)
+        troubles = self.troubles
+        if troubles is not None and self.now < self.calm and self.dice.random() < troubles.crash:
+            self._until = self.now + int(self.dice.expovariate(1 / troubles.down))
+            if self._saved:
+                self.root = restore(self._saved, self.windows, self.fold)
+        if self.now < self._until:
+            return
+        for node, site in self.sites.items():
+            if not site.dead and self.now >= site.until and node in self.root.tracks:
+                self.root.alive(node, self.now)
+        self._rule()
+
+    def _rule(self, heard: bool = False) -> None:
+        down = self.root.step(self.now)
+        windows = self.root.take()
+        if self.troubles is not None and (heard or down is not None or windows):
+            self._saved = save(self.root)
+        self.tally.emitted += [(self.now, window) for window in windows]
+        if down is None:
+            return
+        body = down.to_bytes()
+        for site in self.sites.values():
+            self.tally.down += len(body)
+            self.tally.messages += 1
+            self._send(lambda site=site: self._hear(site, body))  # type: ignore[misc]
+
+    # -- links -----------------------------------------------------------------------------------
+
+    def _send(self, action: Callable[[], None]) -> None:
+        copies, jitter = 1, 0
+        troubles = self.troubles
+        if troubles is not None:
+            if self.now < self.calm:
+                luck = self.dice.random()
+                copies = 0 if luck < troubles.lost else 2 if luck > 1 - troubles.twice else 1
+            jitter = troubles.jitter
+        for _ in range(copies):
+            self.after(self.delay + (self.dice.randrange(jitter) if jitter else 0), action)
+
+    # -- who comes and goes ----------------------------------------------------------------------
+
+    def join(self, node: int, stream: Stream) -> None:
+        """A node that was not there before."""
+        self.sites[node] = Site(LocalCounter(node, self.windows, self.fold), stream)
+        self.root.join(node, self.now)
+        self.after(1, self._ticks(node))
+
+    def kill(self, node: int) -> None:
+        """A node that never comes back."""
+        self.sites[node].dead = True

@@ -1,0 +1,54 @@
+"""Random streams, and count windows by brute force: which events belong to which window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from catchment.counting.message import Columns
+from catchment.model.window import Counted
+from catchment.simulate.counting import Stream
+
+
+class Ids:
+    """Keeps which events are in a window, so that each can be told from all others."""
+
+    def lift(self, events: Columns) -> Columns:
+        return {"id": events["id"]}
+
+    def merge(self, partials: Sequence[Columns]) -> Columns:
+        return {"id": np.concatenate([partial["id"] for partial in partials])}
+
+
+def stream(
+    dice: np.random.Generator, node: int, events: int, span: int, *, disorder: int = 0,
+    ties: int = 1, start: int = 0,
+) -> Stream:  # fmt: skip
+    """Events at random times; with `ties` many share one."""
+    times = start + np.sort(dice.integers(0, max(span, 1), events)) // ties * ties
+    late = dice.integers(0, disorder + 1, events) if disorder else None
+    ids = np.arange(events, dtype=np.int64) * 1000 + node
+    return Stream.of(times.astype(np.int64), {"id": ids}, late)
+
+
+def ranked(streams: Mapping[int, Stream]) -> list[int]:
+    """The ids of all events, by time, node, arrival."""
+    rows = [
+        (int(time), node, arrival, int(id))
+        for node, s in streams.items()
+        for arrival, (time, id) in enumerate(zip(s.times, s.data["id"], strict=True))
+    ]
+    return [id for *_, id in sorted(rows)]
+
+
+def expected(ids: list[int], windows: Sequence[Counted]) -> dict[tuple[int, int], list[int]]:
+    """By window and number: the ids of its events."""
+    out = {}
+    for kind, window in enumerate(windows):
+        number = 0
+        while number * window.step + window.size <= len(ids):
+            start = number * window.step
+            out[kind, number] = sorted(ids[start : start + window.size])
+            number += 1
+    return out

@@ -1,0 +1,129 @@
+"""Count windows in trees whose root asks where edges are, against brute force."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import catchment as ct
+from catchment.errors import StateError
+from catchment.simulate import Faults, World
+from catchment.tree.charter import Charter, Place
+from catchment.tree.counting import counted
+from catchment.tree.root import Root
+from test_simulate import events_of, faults, shape
+from trees import QUERIES, batches, charter, check, final
+
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) // 20 or 8
+COUNTED = [
+    QUERIES[5],
+    QUERIES[6],
+    ct.Query("by m", ct.sum("v"), by="m", window=ct.tumbling("2s")),
+    ct.Query("forties", ct.median("v"), ct.count(), window=ct.count_sliding(40, 30)),
+    ct.Query("seconds", ct.avg("v"), by="k", window=ct.tumbling("1s")),
+    ct.Query("visits", ct.count(), ct.max("v"), window=ct.session("300ms")),
+    ct.Query("chosen", ct.count_distinct("v"), where="v > 20", window=ct.count_tumbling(15)),
+]
+FLAT: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_every_window_is_exact_whatever_goes_wrong(seed: int) -> None:
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 4))
+    events = events_of(parents, seed, 40)
+    world = World(charter(parents, COUNTED, count="monitor"), events, seed, faults(dice), until=15)
+    world.run()
+    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
+    check(world.deliveries, events, COUNTED)
+
+
+def large(node: int, events: int = 6_000) -> list[pa.Table]:
+    dice = np.random.default_rng(node)
+    times = np.sort(dice.integers(0, 20_000_000, events))
+    table = pa.table({
+        "ts": pa.array(times, pa.timestamp("us", "UTC")),
+        "k": pa.array(dice.choice(["a", "b"], events)),
+        "v": pa.array(dice.integers(0, 10**6, events)),
+        "m": pa.nulls(events, pa.string()),
+    })  # fmt: skip
+    return [table.slice(begin, 100) for begin in range(0, events, 100)]
+
+
+def test_large_windows_cost_a_fraction_of_the_events() -> None:
+    queries = [ct.Query("sum", ct.sum("v"), window=ct.count_tumbling(4_000))]
+    events = {id: large(n) for n, id in enumerate("abc")}
+    sent = {}
+    for scheme in ("central", "auto"):
+        world = World(charter(FLAT, queries, count=scheme), events, until=0)
+        world.run()
+        assert world.done
+        check(world.deliveries, events, queries)
+        sent[scheme] = world.bytes["m"] + world.bytes["c"]
+    assert sent["auto"] < 0.2 * sent["central"]
+
+
+def test_what_cannot_be_asked_for_climbs_as_events() -> None:
+    ruled = charter(FLAT, COUNTED, count="monitor").with_schema(batches(1)[0].schema)
+    assert len(counted(ruled)) == 3
+    assert counted(charter(FLAT, COUNTED).with_schema(batches(1)[0].schema)) == []
+    small = charter(FLAT, COUNTED, count="auto").with_schema(batches(1)[0].schema)
+    assert counted(small) == []
+    updating = charter(FLAT, COUNTED, count="monitor", late="update")
+    assert counted(updating.with_schema(batches(1)[0].schema)) == []
+
+
+def test_a_node_that_is_away_is_named_and_counted_again() -> None:
+    events = {id: batches(n, 150) for n, id in enumerate("abc")}
+    ruled = charter(FLAT, COUNTED, count="monitor", timeout=2_000_000)
+    world = World(ruled, events, 3, Faults(), until=60)
+    world.after(300_000, lambda: world.crash("c", 8.0))
+    world.run()
+    assert world.done
+    rows = final(world.deliveries, "forties")
+    assert len(rows) > 8 and all(row["count(*)"] == 40 for row in rows)
+    assert any(not row["complete"] and "c" in row["missing"] for row in rows)
+    assert rows[-1]["complete"]
+
+
+def test_queries_do_not_change_where_edges_are_asked_for() -> None:
+    ruled = charter(FLAT, COUNTED, count="monitor").with_schema(batches(1)[0].schema)
+    with pytest.raises(StateError, match="queries cannot change"):
+        ruled.with_queries(QUERIES)
+
+
+def test_status_says_how_edges_are_found() -> None:
+    events = {id: batches(n, 40) for n, id in enumerate("abc")}
+    world = World(charter(FLAT, COUNTED, count="monitor"), events, until=0)
+    world.run()
+    member = world.sites["root"].member
+    assert member is not None and isinstance(member.machine, Root)
+    assert member.machine.tally is not None
+    said = member.machine.tally.status()
+    assert said and all(lane["scheme"] == "monitor" for lane in said.values())
+
+
+def test_a_node_that_joins_and_one_that_moves() -> None:
+    events = {id: batches(n, 120) for n, id in enumerate("abc")}
+    world = World(charter(FLAT, COUNTED, count="monitor"), events, 4, Faults(), until=15)
+
+    def adopted(change: Callable[[Charter], Charter]) -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        root.adopt(change(root.charter), world.now)
+
+    def come() -> None:
+        adopted(lambda ruled: ruled.with_place(Place("d", 9, "m", source=True)))
+        world.join("d", "m", batches(9, 60))
+
+    world.after(400_000, come)
+    world.after(700_000, lambda: adopted(lambda ruled: ruled.moved("a", "root")))
+    world.run()
+    assert world.done
+    rows = final(world.deliveries, "forties")
+    assert len(rows) >= 11 and all(row["count(*)"] == 40 and row["complete"] for row in rows)
