@@ -11,7 +11,15 @@ EAGER = ("uniform", "nonuniform", "empirical")
 LAZY = ("pessimistic", "optimistic", "empirical", "bounded")
 _SHAPE = re.compile(r"\s*([a-z]+)\s*(?:\(\s*(.*?)\s*\))?\s*$")
 _EXAMPLES = "try auto, batching, streaming, hybrid(0.25), eager(uniform) or lazy(pessimistic)"
-_KNOWN = ("auto", "batching", "streaming", "hybrid", "eager", "lazy", *EAGER, *LAZY)
+_KNOWN = (
+    "auto",
+    "batching",
+    "streaming",
+    "hybrid",
+    "eager",
+    "lazy",
+    *dict.fromkeys((*EAGER, *LAZY)),
+)
 
 
 @dataclass(frozen=True, slots=True)
