@@ -20,9 +20,10 @@ from catchment.job import load_job
 from catchment.nodes.founding import founded
 from catchment.nodes.status import status
 from catchment.simulate import Faults, World
-from catchment.simulate.memory import MemoryDisk
+from catchment.simulate.memory import Events, MemoryDisk
 from catchment.tree.easing import holds_back
 from catchment.tree.local import Local
+from catchment.tree.member import Member
 from catchment.tree.message import Head, decode, encode, weight_of
 from catchment.tree.outbox import Outbox
 from trees import QUERIES, SCHEMA, batches, charter, check
@@ -270,3 +271,17 @@ def test_sketches_stay_small_while_sets_are() -> None:
         (table,) = cutter.take().values()
         sizes[count] = sum(len(s) for s in table.column("hll(v).sketch").to_pylist())
     assert sizes[5] < 60 < sizes[100] < 4200
+
+
+def test_what_a_parent_has_no_room_for_goes_again() -> None:
+    made = charter({"root": None, "a": "root"}, [QUERIES[5]]).with_schema(SCHEMA)
+    events = batches(3, 40_000, 4000, 40_000)
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(events))
+    member.adopt(made, 5)
+    while member.step(5):
+        pass
+    sent = list(member.outgoing(5))
+    assert sent and not list(member.outgoing(6))
+    assert not member.machine.flow.link.open(6e-6)  # so much is on its way that no more may go
+    member.heard({"ack": 0, "settled": 0, "again": True}, 7)
+    assert list(member.outgoing(8)) == sent

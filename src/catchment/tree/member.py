@@ -214,6 +214,7 @@ class Member:
             return
         if reply.get("again"):
             self.sent = reply["ack"]
+            self.machine.flow.link.lost()  # what the parent did not take is not on its way any more
         if reply["ack"] > self.acked:
             self.machine.flow.arrived(reply["ack"], now)
         self.acked = max(self.acked, reply["ack"])
