@@ -33,7 +33,7 @@ _ASKED = 0.1
 _REST = 0.02
 _SILENCE = 10.0
 """Seconds that an answer may take; a line may be dead without anybody being told."""
-_LONGEST_SILENCE = 120.0
+_LONGEST_SILENCE = 30.0
 _PATIENT = 3
 _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between attempts to reach the parent, and how many may fail before it is said."""
