@@ -55,8 +55,9 @@ bench: $(READY) ## measure every figure the README states (QUICK=1 for a short r
 	@$(BIN)/catchment bench flush $(if $(QUICK),--quick) $(ARGS)
 	@$(BIN)/catchment bench count $(if $(QUICK),--quick) $(ARGS)
 
-plots: $(READY) ## draw what count windows cost, into docs/count
-	@$(BIN)/python -m catchment.bench.count_plots docs/count
+plots: $(READY) ## draw what count windows and flushing cost, into docs
+	@$(BIN)/catchment bench count --plots docs/count $(ARGS)
+	@$(BIN)/catchment bench flush --plots docs $(ARGS)
 
 lint: $(READY) ## ruff, formatting, mypy
 	$(BIN)/ruff check .

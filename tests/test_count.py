@@ -147,7 +147,7 @@ def test_a_node_that_dies_for_good_is_given_up(scheme: str) -> None:
     world = Counting([count_tumbling(250)], streams, Ids(), scheme, tick=TICK, timeout=10_000)
     world.after(50_000, lambda: world.kill(1))
     found = included(world, 250)
-    named = [window for _, window in world.tally.emitted if window.missing]
+    named = [window for _, window in world.measured.emitted if window.missing]
     assert named and {window.missing for window in named} == {(1,)}
     whole = {n: ids for n, ids in found.items() if len(ids) == 250}
     assert len(found) - len(whole) <= 1  # what it had and did not send, at most of one window
@@ -174,7 +174,7 @@ def test_a_node_that_returns_goes_on_with_what_is_not_late(scheme: str) -> None:
 def test_memory_is_bounded() -> None:
     streams = nodes(10, 3, 3000)
     world = check([count_tumbling(600)], streams, "async", limit=900)
-    assert world.tally.held < 900 + 200
+    assert world.measured.held < 900 + 200
 
 
 def test_a_clock_that_is_wrong_is_named_and_harms_nobody() -> None:

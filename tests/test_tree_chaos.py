@@ -231,7 +231,7 @@ def go_wrong(tmp_path: Path, faults: int, fault: Mishap, network: Network | None
                 tree.start(id)
         for id in restart:
             tree.start(id)
-        end = time.monotonic() + 400
+        end = time.monotonic() + 240
         while tree.processes["root"].poll() != 0:
             tree.calm()
             tree.move()

@@ -28,7 +28,7 @@ def run(suite: str, quick: bool = False) -> Iterator[Figure]:
     yield from import_module(SUITES[suite]).figures(quick)
 
 
-PLOTS = {"flush": "catchment.bench.flush_plots"}
+PLOTS = {"count": "catchment.bench.count_plots", "flush": "catchment.bench.flush_plots"}
 """Suite to the module whose `draw(folder, quick)` draws its plots."""
 
 

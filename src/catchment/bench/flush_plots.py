@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from catchment.bench.drawing import pyplot
 from catchment.bench.flush_runs import (
     AMPLE,
     EAGER,
@@ -21,7 +22,6 @@ from catchment.bench.flush_runs import (
     hops,
     narrow,
 )
-from catchment.errors import CatchmentError
 from catchment.flush import parse
 from catchment.flush.line import Line
 from catchment.simulate.edge import Edge
@@ -39,15 +39,7 @@ _SMALL = 60
 
 def draw(folder: Path, quick: bool = False) -> Iterator[Path]:
     """Draws each figure into a file, and gives its path."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise CatchmentError(
-            "plots need matplotlib", hint="pip install 'catchment[plots]'"
-        ) from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     windows = 4 if quick else 8
     pictures: dict[str, tuple[int, Callable[[Any, int], None]]] = {

@@ -9,22 +9,17 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
+from catchment.bench.timed import Timed, piece
 from catchment.engine.engine import now
 from catchment.flush.evictions import Ints
 from catchment.nodes.founding import Given
 from catchment.nodes.start import process_of
 from catchment.simulate.workload import SHAPES, arrivals
-from catchment.sources.base import Piece, Position, Source, Split
-
-_COLUMNS: dict[str, pa.DataType] = {
-    "ts": pa.timestamp("us", "UTC"), "k": pa.int64(), "v": pa.float64(),
-}  # fmt: skip
-SCHEMA = pa.schema(_COLUMNS)
+from catchment.sources.base import Piece, Position, Split
 
 
-class Happening(Source):
+class Happening(Timed):
     """Each event is there when the clock says its time; windows begin at whole lengths."""
 
     type: Literal["happening"] = "happening"
@@ -48,43 +43,19 @@ class Happening(Source):
     def _us(self) -> int:
         return int(self.length * 1e6)
 
-    def check(self) -> None:
-        return
-
-    def event_schema(self) -> pa.Schema:
-        return SCHEMA
-
     def start(self) -> Position:
-        assert len(self._drawn[0])
-        return {"n": 0, "begin": (now() // self._us + 1) * self._us}
+        begin = (now() // self._us + 1) * self._us
+        return {"n": 0, "end": len(self._drawn[0]), "begin": begin}
 
     def latest(self, position: Position, bound: Position | None = None) -> Position:
         happened = int(np.searchsorted(self._drawn[0], now() - position["begin"], "right"))
         return {**position, "n": max(position["n"], happened)}
 
-    def bound(self, position: Position) -> Position:
-        return {**position, "n": len(self._drawn[0])}
-
-    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
-        if start["n"] == end["n"]:
-            return []
-        return [Split("0", int(start["n"]), {"end": end["n"], "begin": start["begin"]})]
-
     def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        part = slice(split.arrival, split.body["end"])
+        part = slice(split.arrival, split.body["n"])
         times, keys = self._drawn[0][part] + split.body["begin"], self._drawn[1][part]
-        values = (np.arange(split.arrival, split.body["end"]) % 1000) / 8
-        table = pa.table(
-            [pa.array(times).view(pa.timestamp("us", "UTC")), pa.array(keys), pa.array(values)],
-            schema=SCHEMA,
-        )
-        yield Piece(table if columns is None else table.select(columns))
-
-    def ended(self, position: Position) -> bool:
-        return bool(position["n"] >= len(self._drawn[0]))
-
-    def partitions(self, position: Position) -> list[str]:
-        return ["0"]
+        values = (np.arange(part.start, part.stop) % 1000) / 8
+        yield piece(times, keys, values, columns)
 
 
 def main(id: str, home: str, parent: str, engine: str, *settings: str) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import typer
 
-from catchment.errors import CatchmentError, SourceError
+from catchment.bench.drawing import pyplot
+from catchment.errors import SourceError
 from catchment.flush.settings import WEIGHT
 from catchment.flush.units import rate, shown
 from catchment.job import load_job
@@ -93,15 +94,7 @@ def table(rows: Sequence[Row], sample: Sample) -> list[str]:
 
 def draw(drawn: Sequence[tuple[str, list[Row]]], path: Path) -> None:
     """Traffic against staleness, a panel for each link."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise CatchmentError(
-            "plots need matplotlib", hint="pip install 'catchment[plots]'"
-        ) from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     figure, axes = plt.subplots(1, len(drawn), figsize=(4.5 * len(drawn), 3.6), squeeze=False)
     for one, (title, rows) in zip(axes[0], drawn, strict=True):
         for row in rows:

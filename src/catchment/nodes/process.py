@@ -33,7 +33,8 @@ _ASKED = 0.1
 _REST = 0.02
 _SILENCE = 10.0
 """Seconds that an answer may take; a line may be dead without anybody being told."""
-_LONGEST_SILENCE = 30.0
+_SLOWEST = 256
+"""Bytes a second that a line carries at least; so what is on its way says how long it may take."""
 _PATIENT = 3
 _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between attempts to reach the parent, and how many may fail before it is said."""
@@ -188,9 +189,9 @@ class NodeProcess:
                 self._connect()
             link = self.link
             assert link is not None
-            if self._waits_since and time.monotonic() - self._waits_since > self._patience:
+            if self._waits_since and time.monotonic() - self._waits_since > self._allowed:
                 # A message may be large and the line slow: it will be given more time.
-                self._patience = min(2 * self._patience, _LONGEST_SILENCE)
+                self._patience = 2 * self._allowed
                 raise UnreachableError("the parent does not answer", given=self.given.parent)
             if time.monotonic() < self._quiet_until:
                 return
@@ -209,6 +210,13 @@ class NodeProcess:
                 self._waits_since = self._waits_since or self._spoke
         except (UnreachableError, RefusedError) as error:
             self._unlinked(error)
+
+    @property
+    def _allowed(self) -> float:
+        """Seconds that an answer may take, with so much on its way."""
+        flow = getattr(self.member.machine, "flow", None)
+        flying = 0 if flow is None else flow.link.flying
+        return min(self._patience, _SILENCE + flying / _SLOWEST)
 
     @property
     def _pace(self) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from catchment.counting.saving import restore, save
 from catchment.counting.windows import Window
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
+from catchment.simulate.agenda import Agenda
 
 MILLISECOND = 1_000
 
@@ -52,7 +51,7 @@ class Troubles:
 
 
 @dataclass
-class Tally:
+class Measured:
     """What was measured."""
 
     up: int = 0
@@ -79,7 +78,7 @@ class Site:
         self.dead = False
 
 
-class Counting:
+class Counting(Agenda):
     """Runs count windows over streams until nothing is left to do."""
 
     def __init__(
@@ -101,12 +100,10 @@ class Counting:
             node: Site(LocalCounter(node, windows, fold), stream)
             for node, stream in streams.items()
         }
-        self.tally = Tally()
-        self.now = min(
-            (int(s.stream.comes[0]) for s in self.sites.values() if len(s.stream.comes)), default=0
+        self.measured = Measured()
+        super().__init__(
+            min((int(s.comes[0]) for s in streams.values() if len(s.comes)), default=0)
         )
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = itertools.count()
         self.calm = max(
             (int(s.stream.comes[-1]) for s in self.sites.values() if len(s.stream.comes)), default=0
         )
@@ -115,16 +112,11 @@ class Counting:
             self.after(self.dice.randrange(tick), self._ticks(node))
         self.after(tick, self._watch)
 
-    def after(self, delay: int, action: Callable[[], None]) -> None:
-        heapq.heappush(self._queue, (self.now + delay, next(self._order), action))
-
-    def run(self, longest: int | None = None) -> Tally:
+    def run(self, longest: int | None = None) -> Measured:
         """Until all windows that can be full are."""
         end = self.calm + 20_000_000 if longest is None else self.now + longest
-        while self._queue and self.now < end and not self.done:
-            self.now, _, action = heapq.heappop(self._queue)
-            action()
-        return self.tally
+        self.pass_time(end, lambda: self.done)
+        return self.measured
 
     @property
     def done(self) -> bool:
@@ -160,7 +152,7 @@ class Counting:
         counter, stream = site.counter, site.stream
         full = self.limit is not None and counter.events >= self.limit
         if counter.blocked or full:
-            self.tally.blocked += self.tick if full else 0
+            self.measured.blocked += self.tick if full else 0
             return
         end = int(np.searchsorted(stream.comes, self.now, "right"))
         if end > site.at:
@@ -170,7 +162,7 @@ class Counting:
             site.at = end
         over = end == len(stream.comes)
         counter.advance(LATEST if over else self.now - self.lateness)
-        self.tally.held = max(self.tally.held, counter.events)
+        self.measured.held = max(self.measured.held, counter.events)
 
     def _speak(self, site: Site) -> None:
         up = site.counter.step()
@@ -182,8 +174,8 @@ class Counting:
         if up is None:
             return
         body = up.to_bytes()
-        self.tally.up += len(body)
-        self.tally.messages += 1
+        self.measured.up += len(body)
+        self.measured.messages += 1
         self._send(lambda: self._arrive(body))
 
     def _hear(self, site: Site, body: bytes) -> None:
@@ -192,7 +184,7 @@ class Counting:
         site.counter.hear(Down.from_bytes(body))
         if site.since is not None and not site.counter.blocked:
             # It was asked for more: it reads on at once, not with the next tick.
-            self.tally.blocked += self.now - site.since
+            self.measured.blocked += self.now - site.since
             site.since = None
             self._read(site)
         self._speak(site)
@@ -225,13 +217,13 @@ class Counting:
         windows = self.root.take()
         if self.troubles is not None and (heard or down is not None or windows):
             self._saved = save(self.root)
-        self.tally.emitted += [(self.now, window) for window in windows]
+        self.measured.emitted += [(self.now, window) for window in windows]
         if down is None:
             return
         body = down.to_bytes()
         for site in self.sites.values():
-            self.tally.down += len(body)
-            self.tally.messages += 1
+            self.measured.down += len(body)
+            self.measured.messages += 1
             self._send(lambda site=site: self._hear(site, body))  # type: ignore[misc]
 
     # -- links -----------------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import CatchmentError
+from catchment.simulate.agenda import Agenda
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
@@ -60,7 +59,7 @@ class Site:
         self.beaten = 0
 
 
-class World:
+class World(Agenda):
     """Runs a tree until it has nothing left to do."""
 
     def __init__(
@@ -69,11 +68,9 @@ class World:
     ) -> None:  # fmt: skip
         self.random = random.Random(seed)
         self.charter, self.faults = charter, faults
-        self.now = 0
+        super().__init__()
         self.calm = int(until * SECOND)
         """When the faults end; the tree is then left to itself."""
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = itertools.count()
         self.deliveries: dict[int, Delivery] = {}
         self.bytes: dict[str, int] = {}
         """What went up each node's link."""
@@ -97,16 +94,9 @@ class World:
 
     # -- the clock --------------------------------------------------------------------------------
 
-    def after(self, delay: float, action: Callable[[], None]) -> None:
-        """Does something later, in microseconds."""
-        heapq.heappush(self._queue, (self.now + int(delay), next(self._order), action))
-
     def run(self, longest: float = 600.0) -> None:
         """Until all events are in results, or for so many seconds."""
-        end = int(longest * SECOND)
-        while self._queue and self.now < end and not (self.now > self.calm and self.done):
-            self.now, _, action = heapq.heappop(self._queue)
-            action()
+        self.pass_time(int(longest * SECOND), lambda: self.now > self.calm and self.done)
 
     @property
     def done(self) -> bool:

@@ -103,6 +103,13 @@ class _Followed:
     keys: object = None
     """The index that gives keys their codes, as long as they mean the same."""
 
+    def slice(self, begin: int, ends: Ints) -> _Slice:
+        """The slice that begins there; of the ends that are known of it, the last counts."""
+        if begin not in self.slices:
+            end = int(ends.max())
+            self.slices[begin] = _Slice(end, Watch(begin / 1e6, end / 1e6, self.past))
+        return self.slices[begin]
+
 
 @dataclass(frozen=True)
 class _Offer:
@@ -214,11 +221,7 @@ class Easing:
         alone = bool((start == start[:1]).all())
         for begin in start[:1].tolist() if alone else np.unique(start).tolist():
             mine = slice(None) if alone else start == begin
-            if begin not in followed.slices:
-                until = int(end[mine].max())
-                watch = Watch(begin / 1e6, until / 1e6, followed.past)
-                followed.slices[begin] = _Slice(until, watch)
-            followed.slices[begin].touch(keys[mine], clock)
+            followed.slice(begin, end[mine]).touch(keys[mine], clock)
 
     def _close(self, followed: _Followed, frontier: int, now: float, seq: int) -> None:
         """Slices that have ended tell what the next will be like, and what they have cost."""
@@ -268,11 +271,7 @@ class Easing:
         edges = [0, *(np.flatnonzero(np.diff(rows.start)) + 1).tolist(), len(rows)]
         for low, high in pairwise(edges):
             begin = int(rows.start[low])
-            if begin not in followed.slices:
-                until = int(rows.end[low:high].max())
-                watch = Watch(begin / 1e6, until / 1e6, followed.past)
-                followed.slices[begin] = _Slice(until, watch)
-            part = followed.slices[begin]
+            part = followed.slice(begin, rows.end[low:high])
             places = part.places(rows.key[low:high], clock)
             surplus = self._surplus(part, sizes[low:high], frontier, clock)
             if surplus > 0:
