@@ -215,6 +215,40 @@ def test_a_query_comes_while_the_tree_runs_and_another_goes() -> None:
     assert by == {(row["k"], row["window_start"]): row["max(v)"] for row in rows}
 
 
+@pytest.mark.parametrize("cut", ["a", "m"])
+def test_what_a_silent_node_cut_by_an_older_plan_lacks_and_windows_say_so(cut: str) -> None:
+    parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "root"}
+    made = charter(parents, QUERIES[:1], late="update", keep=3600 * SECOND, timeout=SECOND)
+    events = {"a": batches(1, 1000, 100, 7), "b": batches(2, 1000, 100, 3)}
+    world = World(made, events, until=0)
+    new = ct.Query("new", ct.max("v"), ct.count(), by="k", window=ct.tumbling("2s"))
+
+    def silence() -> None:
+        world.sites[cut].cut_until = world.now + 3 * SECOND
+
+    def change() -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        root.adopt(root.charter.with_queries([QUERIES[0], new]), world.now)
+
+    world.after(1.5 * SECOND, silence)
+    world.after(3.2 * SECOND, change)
+    world.calm = 12 * SECOND
+    world.run()
+    assert world.done
+    check(world.deliveries, events, QUERIES[:1])
+    rows = final(world.deliveries, "new")
+    every = [row for tables in events.values() for table in tables for row in table.to_pylist()]
+    wanted = {
+        (row["k"], row["window_start"]): row["max(v)"]
+        for row in ct.testing.oracle([new], every)["new"]
+    }
+    got = {(row["k"], row["window_start"]): row for row in rows}
+    short = [at for at, row in got.items() if row["max(v)"] != wanted[at]]
+    assert short and {got[at]["missing"] for at in short} == {cut}
+    assert [row for row in rows if row["complete"]]
+
+
 @pytest.mark.parametrize(
     ("id", "parent", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from catchment.spark.planning import Progress
 from catchment.spark.queries import Queries
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
-from catchment.tree.root import marked
+from catchment.tree.behind import lacking
+from catchment.tree.marking import marked
 
 COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
@@ -42,8 +44,8 @@ def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> 
     keys = {name: query.keys for name, query in queries.items()}
     tables = dict(results.items())
     if control.sure is not None:
-        missing = list(control.missing)
-        tables = marked(tables, control.sure, missing)
+        lagging = partial(lacking, control.behind) if control.behind else None
+        tables = marked(tables, control.sure, list(control.missing), lagging)
     return Delivery(spec.job, control.batch, bucket, tables, keys)
 
 

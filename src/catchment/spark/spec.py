@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -112,12 +113,14 @@ class Control:
     missing: tuple[str, ...] = ()
     live: tuple[str, ...] | None = None
     """At the root of a tree: the nodes that may still bring events, where windows are theirs."""
+    behind: Mapping[str, Any] = field(default_factory=dict)
+    """At the root of a tree: nodes whose events lack in windows of newer queries."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
             "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
-            "live": None if self.live is None else list(self.live),
+            "live": None if self.live is None else list(self.live), "behind": self.behind,
         }  # fmt: skip
 
     @classmethod
@@ -126,4 +129,5 @@ class Control:
         return cls(
             data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
             tuple(data.get("missing", ())), None if live is None else tuple(live),
+            data.get("behind", {}),
         )  # fmt: skip

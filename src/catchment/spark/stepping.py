@@ -103,7 +103,7 @@ def control_of(note: dict[str, Any]) -> Control:
     return Control(
         note["step"] - 1, note["plan"], note["now"], bool(note["closing"]),
         Frontier(note["reach"]), note["sure"], tuple(note["missing"]),
-        None if live is None else tuple(live),
+        None if live is None else tuple(live), note["behind"],
     )  # fmt: skip
 
 

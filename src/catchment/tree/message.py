@@ -13,6 +13,7 @@ import pyarrow as pa
 from catchment.engine.partials import NODE, SEQ, Partials
 from catchment.errors import DataError
 from catchment.tree import columns
+from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
 
 _HEAD = struct.Struct(">4sI")
@@ -41,6 +42,8 @@ class Head:
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
     ended: dict[str, int] = field(default_factory=dict)
     """The nodes whose streams have ended, and the time of the last event of each."""
+    behind: Behind = field(default_factory=dict)
+    """Since the message before: what nodes that were given up had cut by older plans."""
 
     def to_bytes(self) -> bytes:
         known = {name: getattr(self, name) for name in self.__slots__}
@@ -53,6 +56,13 @@ class Head:
         for names in ("missing", "landed"):
             held[names] = tuple(held.get(names, ()))
         return cls(**held)
+
+
+def behind_of(head: Head, plan: int) -> Behind:
+    """What a message says, or is itself, that was cut by an older plan than is in use."""
+    if head.plan >= plan:
+        return head.behind
+    return joined([head.behind, {head.node: {str(head.plan): head.newest}}])
 
 
 def encode(head: Head, partials: Partials, charter: Charter, compress: bool = True) -> bytes:

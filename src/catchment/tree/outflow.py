@@ -14,6 +14,7 @@ from catchment.flush.compressing import Compressing
 from catchment.flush.link import Link
 from catchment.model.window import Periodic
 from catchment.planner.edges import EARLIEST, LATEST, Series
+from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
 from catchment.tree.counting import COUNTS, LocalCount, counted
 from catchment.tree.disk import Disk
@@ -37,6 +38,7 @@ class Word(NamedTuple):
     counts: dict[str, int]
     landed: tuple[int, ...]
     ended: dict[str, int]
+    behind: Behind
 
 
 class Outflow:
@@ -63,6 +65,8 @@ class Outflow:
         """What happened since the last message."""
         self.ended: dict[str, int] = dict(self.note.get("ends", {}))
         """The nodes below whose streams have ended, and the time of the last event of each."""
+        self.behind: Behind = dict(self.note.get("behind", {}))
+        """What was cut by an older plan than this node was by, since the last message."""
         learnt = self.note.get("flush", {})
         self.link = Link(charter.flush, learnt)
         self.easing = Easing(charter.flush, self.link, learnt)
@@ -103,6 +107,10 @@ class Outflow:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
 
+    def lags(self, behind: Behind) -> None:
+        """Notes what was cut by an older plan than this node is by."""
+        self.behind = joined([self.behind, behind])
+
     def step(self, view: View, place: dict[str, Any], now: int) -> None:
         """Ends a step: passes up what is whole now, and notes how far the node has come."""
         before = self._word()
@@ -128,10 +136,10 @@ class Outflow:
             frontier = None if view.frontier is None else self.frontier
             word = Word(
                 frontier, self.sure, view.missing, newest, self.counts, view.landed,
-                dict(self.ended),
+                dict(self.ended), self.behind,
             )  # fmt: skip
-            messages = self._messages(partials, word, before)
-            self.counts, self._told = {}, told
+            messages = self._messages(partials, word, before._replace(behind=self.behind))
+            self.counts, self.behind, self._told = {}, {}, told
             stood = {
                 "before": self.note.get("last", NOWHERE),
                 "last": [frontier, self.sure, self.plan],
@@ -139,7 +147,7 @@ class Outflow:
         self.note = place | {
             "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
             "told": list(self._told), "counts": dict(self.counts), "ends": dict(self.ended),
-            "flush": self.easing.to_dict(), **stood,
+            "behind": self.behind, "flush": self.easing.to_dict(), **stood,
         }  # fmt: skip
         self._append(messages)
 
@@ -171,11 +179,12 @@ class Outflow:
     def _word(self) -> Word:
         """How far the node has said to be."""
         if not self.note:
-            return Word(EARLIEST, EARLIEST, (), EARLIEST, {}, (), {})
+            return Word(EARLIEST, EARLIEST, (), EARLIEST, {}, (), {}, {})
         frontier, sure, _ = self.note.get("last", NOWHERE)
         _, _, missing, _, landed, ended = self.note["told"]
         ends = {id: self.note["ends"][id] for id in ended}
-        return Word(frontier, sure, tuple(missing), self.note["newest"], {}, tuple(landed), ends)
+        newest = self.note["newest"]
+        return Word(frontier, sure, tuple(missing), newest, {}, tuple(landed), ends, {})
 
     def _messages(self, partials: Partials, word: Word, before: Word) -> list[bytes]:
         """One message; or several, if one would take too long: only the last has news but rows."""

@@ -9,7 +9,7 @@ from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox, View
-from catchment.tree.message import Head
+from catchment.tree.message import Head, behind_of
 from catchment.tree.outflow import Outflow
 from catchment.tree.taking import taken
 
@@ -73,6 +73,7 @@ class Relay:
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)
         self.flow.ended |= head.ended
+        self.flow.lags(behind_of(head, self.flow.plan))
         self.inbox.take(id, head, end)
 
     def _finish(self, note: dict[str, Any]) -> None:

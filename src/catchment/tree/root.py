@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catchment.engine.engine import Engine
 from catchment.engine.stats import missed
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
+from catchment.tree.behind import joined, lacking, noted, recent
 from catchment.tree.charter import Charter
 from catchment.tree.counting import counted
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox
+from catchment.tree.marking import Lacking, marked
+from catchment.tree.message import behind_of
 from catchment.tree.taking import taken
 from catchment.tree.tally import Tally
 
@@ -149,12 +152,17 @@ class Root:
         ended: dict[str, int] = dict(self.last.get("ended", {}))
         for head in heads:
             ended |= head.ended
+        found = [behind_of(head, plan) for head in heads]
+        oldest = reached - self._keep(plan) - longest(charter.plans[plan].plan)
+        known = self.last.get("behind", {}).get("cut", {})
+        lagging = recent(joined([known, *found]), oldest)
         note = {
             "step": self.number + 1, "plan": plan, "now": now, "take": choice.upto,
             "frontier": frontier,
             "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
             "newest": newest, "too_late": reached - self._keep(plan), "told": told,
             "missing": list(view.missing), "charter": charter.version,
+            "behind": noted(lagging, charter, plan),
             "ended": ended, "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
         }  # fmt: skip
@@ -211,7 +219,7 @@ class Root:
         self.counts["missed"] = missed(engine.states.values())
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
-            tables = marked(results, note["sure"], note["missing"], self._lacking)
+            tables = marked(results, note["sure"], note["missing"], partial(self._lacking, note))
             keys = {n: q.keys for n, q in self.charter.plans[note["plan"]].queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
@@ -235,19 +243,25 @@ class Root:
             self.tally = Tally(self.charter, self.engine, self.last.get("tally", ""))
         return self.tally
 
-    def _lacking(self, name: str, table: pa.Table) -> list[str | None]:
+    def _lacking(self, note: dict[str, Any], name: str, table: pa.Table) -> Lacking | None:
+        """Who may have had events of windows that count as complete otherwise."""
+        found: list[Lacking] = []
+        if note["behind"]:
+            found.append(lacking(note["behind"], name, table))
+        if self.tally is not None and self.tally.lacking and "window_index" in table.schema.names:
+            found.append(self._uncounted(self.tally.lacking, name, table))
+        return [sum(who, ()) for who in zip(*found, strict=True)] if found else None
+
+    def _uncounted(
+        self, known: Mapping[tuple[Any, ...], tuple[int, ...]], name: str, table: pa.Table
+    ) -> Lacking:
         """Of count windows: who was given up, and may have had events of them."""
-        tally = self.tally
-        if tally is None or not tally.lacking or "window_index" not in table.schema.names:
-            return [None] * table.num_rows
         plan = self.charter.plans[self.plan]
         ids = {place.number: place.id for place in self.charter.places.values()}
         group = plan.plan.names[name][0]
         columns = [table.column(c).to_pylist() for c in ("window_index", *plan.queries[name].by)]
-        found = [tally.lacking.get((group, *place)) for place in zip(*columns, strict=True)]
-        return [
-            None if who is None else ", ".join(ids.get(n, str(n)) for n in who) for who in found
-        ]
+        places = zip(*columns, strict=True)
+        return [tuple(ids.get(n, str(n)) for n in known.get((group, *at), ())) for at in places]
 
     def carried_out(self, note: dict[str, Any], counts: dict[str, int]) -> None:
         """A step was carried out elsewhere, where the state is kept too."""
@@ -286,31 +300,3 @@ class Root:
         """Takes a newer charter."""
         self.charter = charter
         self._expect(now)
-
-
-def marked(
-    results: Mapping[str, pa.Table], sure: int, missing: list[str],
-    lacking: Callable[[str, pa.Table], list[str | None]] | None = None,
-) -> dict[str, pa.Table]:  # fmt: skip
-    """Results with columns that say whether all nodes are in them, and who is not."""
-    made: dict[int, tuple[pa.Table, pa.Table]] = {}
-    found: dict[str, pa.Table] = {}
-    for name, table in results.items():
-        if id(table) not in made:  # queries that differ only in name have one table
-            short = None if lacking is None else lacking(name, table)
-            made[id(table)] = (table, _marked(table, sure, missing, short))
-        found[name] = made[id(table)][1]
-    return found
-
-
-def _marked(
-    table: pa.Table, sure: int, missing: list[str], short: list[str | None] | None
-) -> pa.Table:
-    """With columns that say whether all nodes are in a result, and who is not."""
-    ends = table.column("window_end").cast(pa.int64()).to_numpy()
-    names = pa.array(short or [None] * len(ends), pa.string())
-    late = pa.array(ends > sure)
-    if late.true_count:
-        names = pc.if_else(late, pc.coalesce(names, pa.scalar(", ".join(missing))), names)
-    complete = pc.invert(pc.or_(late, pc.is_valid(names)))
-    return table.append_column("complete", complete).append_column("missing", names)
