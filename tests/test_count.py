@@ -112,6 +112,19 @@ def test_random_schedules(data: st.DataObject) -> None:
     )  # fmt: skip
 
 
+def test_what_got_lost_is_said_again_though_there_is_much_to_say() -> None:
+    dice = np.random.default_rng(25405)
+    spans = [(5_000, 40_000), (100_000, 40_000), (5_000, 40_000), (100_000, 0)]
+    streams = {
+        node: stream(dice, node, events, spans[node][0], ties=30_000, start=spans[node][1])
+        for node, events in enumerate([160, 192, 250, 131])
+    }
+    troubles = Troubles(lost=0.0, twice=0.0, jitter=5_000, crash=0.01, down=20_000)
+    windows = [count_sliding(119, 22), count_sliding(131, 57)]
+    options = {"predictor": "last", "troubles": troubles, "seed": 29, "delay": 20_000}
+    check(windows, streams, "central", **options)
+
+
 def included(world: Counting, size: int) -> dict[int, list[int]]:
     """The ids in each tumbling window; every event is in at most one."""
     found = {w.number: w.partial["id"].tolist() for _, w in world.run().emitted}

@@ -10,6 +10,7 @@ from catchment.counting.edges import Edges
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import Pace, Shares, doubtful, span
 from catchment.counting.message import Ask, Down, Forecast, Up, Zone
+from catchment.counting.patience import Patience
 from catchment.counting.place import Place, at
 from catchment.counting.scheme import WAITING, Auto, check, samples
 from catchment.counting.survey import Found, Survey
@@ -36,7 +37,7 @@ class RootCounter:
     ) -> None:  # fmt: skip
         self.edges, self.fold = Edges(windows), fold
         self.scheme = check(scheme)
-        self.predictor, self.timeout, self.patience = predictor, timeout, patience
+        self.predictor, self.timeout, self.patience = predictor, timeout, Patience(patience)
         self.zones, self.returns = zones, returns
         """Whether events may be sent, or only their places, until an edge is found; and whether a
         node that was given up is back as soon as it is heard of, or when `back` says so."""
@@ -59,7 +60,7 @@ class RootCounter:
         self.full: list[Window] = []
         self._ordered, self._corrected = 0, False
         self._spent = self._doubtful = 0.0
-        self._news, self._changed, self._said = True, True, 0
+        self._news = self._changed = True
 
     # -- words in --------------------------------------------------------------------------------
 
@@ -144,10 +145,10 @@ class RootCounter:
         if self._news:
             self._news = False
             self._work()
-        again = self.patience is not None and now - self._said > self.patience and not self.over
+        again = self.patience.lost(now, self.complete, self.edge, self.over)
         if not self._changed and not again:
             return None
-        self._changed, self._said = False, now
+        self._changed, self.patience.said = False, now
         self.version += 1
         waits = self.scheme in WAITING
         gone = [node for node, track in self.tracks.items() if track.gone]
@@ -187,7 +188,7 @@ class RootCounter:
 
     @property
     def _settled(self) -> int:
-        return sum(track.settled for track in self.tracks.values())
+        return sum(t.settled for t in self.tracks.values())
 
     # -- finding edges ---------------------------------------------------------------------------
 
@@ -264,7 +265,7 @@ class RootCounter:
         if reached >= LATEST or ahead is None:
             self._drop_orders()
             return
-        lacking = max(rank - self._settled, 0.0) * ahead.pace
+        lacking = max(rank - self._settled, 0) * ahead.pace
         step = math.ceil(max(lacking * 1.05, 0.02 * ahead.stride * ahead.pace, 1.0))
         low = (found.low if found is not None else None) or place
         most = samples((rank - known) / max(len(self.tracks), 1))
@@ -381,16 +382,9 @@ class RootCounter:
             self.found = {n: what for n, what in self.found.items() if n >= self.complete}
 
     def _slice(self, parts: list[Any], missing: tuple[int, ...]) -> None:
-        partials = []
-        for piece, low, high in parts:
-            if not piece.raw:
-                partials.append(piece.data)
-                continue
-            cut = slice(low - piece.low, high - piece.low)
-            partials.append(self.fold.lift({n: column[cut] for n, column in piece.data.items()}))
         low, high = self.found[self.complete][0], self.found[self.complete + 1][0]
         exact = self.scheme != "approx" or self.complete < 2
-        merged = self.fold.merge(partials) if partials else {}
+        merged = self.shelf.merged(parts)
         self.full += self.shelf.add(Slice(low, high, merged, exact, missing))
         self.complete += 1
 

@@ -8,6 +8,7 @@ from catchment.counting import wire
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import Pace, Shares
 from catchment.counting.message import Ask, Forecast, Zone
+from catchment.counting.patience import Patience
 from catchment.counting.root import RootCounter
 from catchment.counting.scheme import Auto
 from catchment.counting.track import Track
@@ -15,11 +16,10 @@ from catchment.counting.windows import Slice, Window
 from catchment.model.window import Counted
 
 _PLAIN = (
-    "scheme", "predictor", "timeout", "patience", "zones",
+    "scheme", "predictor", "timeout", "zones",
     "returns", "found", "edge", "complete", "orders",
     "version", "corrections", "rounds", "_ordered", "_corrected", "_spent", "_doubtful", "_news",
     "_changed",
-    "_said",
 )  # fmt: skip
 
 
@@ -31,20 +31,20 @@ def save(root: RootCounter) -> bytes:
         {name: getattr(root, name) for name in _PLAIN},
         [track.to_plain() for track in root.tracks.values()],
         [part.to_plain() for part in root.shelf.slices], root.pace.to_plain(),
-        root.shares.to_plain(), root.auto.to_plain(), orders, full,
+        root.shares.to_plain(), root.auto.to_plain(), orders, full, root.patience.to_plain(),
     ])  # fmt: skip
 
 
 def restore(data: bytes, windows: Sequence[Counted], fold: Fold) -> RootCounter:
     """A root that goes on from saved state."""
-    plain, tracks, slices, pace, shares, auto, orders, full = wire.load(data)
+    plain, tracks, slices, pace, shares, auto, orders, full, patience = wire.load(data)
     root = RootCounter([], windows, fold)
     for name, value in plain.items():
         setattr(root, name, value)
     root.tracks = {track.node: track for track in map(Track.from_plain, tracks)}
     root.shelf.slices = [Slice(*part) for part in slices]
     root.pace, root.shares = Pace.from_plain(pace), Shares.from_plain(shares)
-    root.auto = Auto.from_plain(auto)
+    root.auto, root.patience = Auto.from_plain(auto), Patience.from_plain(patience)
     root.full = [Window(*window) for window in full]
     root.ask, root.zone, root.forecast = (
         None if order is None else kind(*order)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from catchment.counting.edges import Edges
 from catchment.counting.fold import Fold
-from catchment.counting.message import Columns
+from catchment.counting.message import Columns, Piece
 
 
 @dataclass
@@ -43,6 +44,15 @@ class Shelf:
     def __init__(self, edges: Edges, fold: Fold) -> None:
         self.edges, self.fold = edges, fold
         self.slices: list[Slice] = []
+
+    def merged(self, parts: Sequence[tuple[Piece, int, int]]) -> Columns:
+        """One partial of pieces, each from a position to another."""
+        partials = []
+        for piece, low, high in parts:
+            cut = slice(low - piece.low, high - piece.low)
+            events = {name: column[cut] for name, column in piece.data.items()} if piece.raw else {}
+            partials.append(self.fold.lift(events) if piece.raw else piece.data)
+        return self.fold.merge(partials) if partials else {}
 
     def add(self, slice: Slice) -> list[Window]:
         """The windows that are full with one more slice."""

@@ -1,0 +1,36 @@
+"""When the root says all again: where messages may get lost, somebody must notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Patience:
+    """How long nothing may happen before something seems lost; None: nothing ever is."""
+
+    def __init__(self, longest: int | None) -> None:
+        self.longest = longest
+        self.said = 0
+        """When the root last said something."""
+        self._whole = (0, 0)
+        """When all pieces up to the last edge were here, or more of them came, and how far."""
+
+    def lost(self, now: int, complete: int, edge: int, over: bool) -> bool:
+        """Whether something seems lost: all is silent, or pieces lack though edges are found."""
+        if complete == edge or complete > self._whole[1]:
+            self._whole = (now, complete)
+        if self.longest is None or over:
+            return False
+        lacking = now - self._whole[0] > self.longest
+        if lacking:
+            self._whole = (now, complete)
+        return lacking or now - self.said > self.longest
+
+    def to_plain(self) -> list[Any]:
+        return [self.longest, self.said, self._whole]
+
+    @classmethod
+    def from_plain(cls, data: list[Any]) -> Patience:
+        made = cls(data[0])
+        made.said, made._whole = data[1:]
+        return made
