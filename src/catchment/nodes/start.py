@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from catchment.nodes.founding import Given
 from catchment.nodes.process import NodeProcess
 
@@ -12,4 +14,7 @@ def process_of(given: Given) -> NodeProcess:
         from catchment.nodes.spark_process import SparkProcess
 
         return SparkProcess(given)
+    if given.source is not None:
+        # A small device has no memory to spare, and the system's allocator keeps the least.
+        pa.set_memory_pool(pa.system_memory_pool())
     return NodeProcess(given)
