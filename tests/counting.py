@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from catchment.counting.fold import Fold
 from catchment.counting.message import Columns
 from catchment.model.window import Counted
 from catchment.simulate.counting import Stream
 
 
-class Ids:
+class Ids(Fold):
     """Keeps which events are in a window, so that each can be told from all others."""
 
     def lift(self, events: Columns) -> Columns:

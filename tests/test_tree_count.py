@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
-from catchment.errors import StateError
 from catchment.simulate import Faults, World
+from catchment.tree import counting
 from catchment.tree.charter import Charter, Place
-from catchment.tree.counting import counted
+from catchment.tree.counting import asked
 from catchment.tree.root import Root
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
@@ -70,12 +70,12 @@ def test_large_windows_cost_a_fraction_of_the_events() -> None:
 
 def test_what_cannot_be_asked_for_climbs_as_events() -> None:
     ruled = charter(FLAT, COUNTED, count="monitor").with_schema(batches(1)[0].schema)
-    assert len(counted(ruled)) == 3
-    assert counted(charter(FLAT, COUNTED).with_schema(batches(1)[0].schema)) == []
+    assert len(asked(ruled, 0)) == 3
+    assert asked(charter(FLAT, COUNTED).with_schema(batches(1)[0].schema), 0) == {}
     small = charter(FLAT, COUNTED, count="auto").with_schema(batches(1)[0].schema)
-    assert counted(small) == []
+    assert asked(small, 0) == {}
     updating = charter(FLAT, COUNTED, count="monitor", late="update")
-    assert counted(updating.with_schema(batches(1)[0].schema)) == []
+    assert asked(updating.with_schema(batches(1)[0].schema), 0) == {}
 
 
 def test_a_node_that_is_away_is_named_and_counted_again() -> None:
@@ -91,10 +91,70 @@ def test_a_node_that_is_away_is_named_and_counted_again() -> None:
     assert rows[-1]["complete"]
 
 
-def test_queries_do_not_change_where_edges_are_asked_for() -> None:
-    ruled = charter(FLAT, COUNTED, count="monitor").with_schema(batches(1)[0].schema)
-    with pytest.raises(StateError, match="queries cannot change"):
-        ruled.with_queries(QUERIES)
+SCHEMES = ("monitor", "sync", "async", "auto")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "LARGE", 1)
+    events = {id: batches(n, 400, size=40) for n, id in enumerate("abc")}
+    world = World(charter(FLAT, COUNTED, count=scheme), events, 5, Faults(), until=0)
+    world.run()
+    assert world.done
+    check(world.deliveries, events, COUNTED)
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES // 2))
+@pytest.mark.parametrize("scheme", SCHEMES[1:])
+def test_every_scheme_is_exact_whatever_goes_wrong(
+    scheme: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "LARGE", 1)
+    dice = random.Random(100 + seed)
+    parents = shape(dice, dice.randint(1, 4))
+    events = events_of(parents, seed, 80)
+    world = World(charter(parents, COUNTED, count=scheme), events, seed, faults(dice), until=15)
+    world.run()
+    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
+    check(world.deliveries, events, COUNTED)
+
+
+@pytest.mark.parametrize("seed", range(max(SCHEDULES // 2, 2)))
+def test_queries_come_and_go_while_edges_are_asked_for(seed: int) -> None:
+    """What was there goes on as if nothing had happened; what comes counts from then on."""
+    dice = random.Random(seed)
+    events = {id: batches(10 * seed + n, 500, 40, 10) for n, id in enumerate("abc")}
+    ruled = charter(FLAT, [*COUNTED[:4], QUERIES[0]], count="monitor")
+    world = World(ruled, events, seed, faults(dice) if seed else Faults(), until=20)
+    new = ct.Query("new", ct.count(), ct.min("v"), window=ct.count_sliding(30, 20))
+    began: dict[str, int] = {}
+
+    def change(queries: list[ct.Query]) -> None:
+        root = world.sites["root"].member
+        full = world.sites["root"].disk.full
+        if full or root is None or root.charter is None or root.charter.schema is None:
+            world.after(100_000, lambda: change(queries))
+        else:
+            root.adopt(root.charter.with_queries(queries), world.now)
+
+    def watch() -> None:
+        for id in events:
+            member = world.sites[id].member
+            flow = getattr(None if member is None else member.machine, "flow", None)
+            if flow is not None and flow.plan == 0:
+                began[id] = (member.machine.at or {"batch": 0})["batch"]  # type: ignore[union-attr]
+        world.after(1_000, watch)
+
+    first = [COUNTED[1], COUNTED[3], QUERIES[0], new]
+    watch()
+    world.after(1_500_000, lambda: change(first))
+    world.after(3_500_000, lambda: change([COUNTED[3], QUERIES[0], new, COUNTED[6]]))
+    world.run()
+    assert world.done
+    check(world.deliveries, events, [COUNTED[3], QUERIES[0]])
+    check(
+        world.deliveries, {id: tables[began.get(id, 0) :] for id, tables in events.items()}, [new]
+    )
 
 
 def test_status_says_how_edges_are_found() -> None:

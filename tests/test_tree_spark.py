@@ -30,6 +30,9 @@ QUERIES = [
         "between": {"start": "seq % 97 < 3", "end": "seq % 97 > 90", "reading": "gaps"}}},
     {"name": "laps", "select": ["avg(v)"], "by": "player", "window": {
         "cut": {"at": "seq % 97 = 0", "reading": "local"}}},
+    {"name": "many", "select": ["sum(v)", "count(*)", "median(v)"],
+     "window": "count_sliding(9000, 4000)"},
+    {"name": "each", "select": ["max(seq)"], "by": "player", "window": "count_tumbling(3000)"},
     {"name": "mid", "select": ["median(v)"], "window": "sliding(4s, 2s)"},
 ]  # fmt: skip
 OF_STREAMS = ("runs", "laps")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from catchment.bench.count_load import TICK, Load, messages, streams, truth
-from catchment.counting.fold import Sums
+from catchment.counting.fold import Fold, Sums
 from catchment.counting.message import Columns
 from catchment.simulate.counting import Counting, Stream
 from catchment.windows.count import count_tumbling
@@ -110,7 +110,7 @@ def _ends(there: Ground) -> list[int]:
     ]
 
 
-class Ranges:
+class Ranges(Fold):
     """Which events a window holds, as ranges of each node's positions."""
 
     def lift(self, events: Columns) -> Columns:

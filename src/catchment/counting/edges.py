@@ -16,6 +16,8 @@ class Edges:
         self._series = sorted(series)
         self.stride = min(min(w.size, w.step) for w in windows)
         """A length that tells how fast events come; edges may be closer."""
+        self.longest = min(w.step for w in windows)
+        """Edges are never farther from each other."""
 
     def after(self, rank: int) -> int:
         """The first edge past a rank.

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
-from catchment.counting.message import Columns
+from catchment.counting.message import Columns, Piece
 
 
-class Fold(Protocol):
+class Fold(ABC):
     """Events to a partial, partials to one."""
 
+    @abstractmethod
     def lift(self, events: Columns) -> Columns: ...
+
+    @abstractmethod
     def merge(self, partials: Sequence[Columns]) -> Columns: ...
 
+    def raw(self, events: Columns) -> Columns:
+        """Events as they travel."""
+        return events
 
-class Sums:
+    def part(self, piece: Piece, low: int, high: int) -> Columns:
+        """Events of a piece that travelled, from one of its rows to another."""
+        return {name: column[low:high] for name, column in piece.data.items()}
+
+
+class Sums(Fold):
     """The sum of a column. (How many events there are, positions tell.)
 
     >>> Sums("v").lift({"v": np.array([1.5, 2.0])})
@@ -34,7 +45,7 @@ class Sums:
         return {"total": np.array([sum(float(p["total"][0]) for p in partials)])}
 
 
-class Runs:
+class Runs(Fold):
     """Sorted values of a column: what medians and other quantiles need. Merged, never sorted anew.
 
     >>> Runs("v").merge([{"run": np.array([1, 5])}, {"run": np.array([2, 3])}])

@@ -260,8 +260,9 @@ class LocalCounter:
         times, arrivals, data = self.held.events(low, high)
         if not raw:
             ends = np.array([0, high - low - 1])
-            times, arrivals, data = times[ends], arrivals[ends], self.fold.lift(data)
-        self._pieces.append(Piece(low, high, raw, times, arrivals, data))
+            times, arrivals = times[ends], arrivals[ends]
+        made = self.fold.raw(data) if raw else self.fold.lift(data)
+        self._pieces.append(Piece(low, high, raw, times, arrivals, made))
 
     # -- for those who run it --------------------------------------------------------------------
 

@@ -49,9 +49,11 @@ class Shelf:
         """One partial of pieces, each from a position to another."""
         partials = []
         for piece, low, high in parts:
-            cut = slice(low - piece.low, high - piece.low)
-            events = {name: column[cut] for name, column in piece.data.items()} if piece.raw else {}
-            partials.append(self.fold.lift(events) if piece.raw else piece.data)
+            if piece.raw:
+                events = self.fold.part(piece, low - piece.low, high - piece.low)
+                partials.append(self.fold.lift(events))
+            else:
+                partials.append(piece.data)
         return self.fold.merge(partials) if partials else {}
 
     def add(self, slice: Slice) -> list[Window]:

@@ -182,7 +182,7 @@ class Cutter(Engine):
             rows = concat_rows(self._rows.pop(id, []), state.operators)
             ripe = rows.start < frontier if state.sessions else rows.end <= frontier
             waiting, rest = _split(state.waiting, frontier)
-            keys = dict(self._shapes[id].key_types)
+            keys = self.key_types(id)
             made[id] = partials.take(state, rows.where(ripe), waiting, keys, self.node, seq)
             state.waiting = rest
             if not ripe.all():
@@ -202,7 +202,7 @@ class Cutter(Engine):
         if self.whole and (cut := state.cut_streams(min(frontier, self.frontier))) is not None:
             self._owned.setdefault(id, []).append(cut)
         assert state.own is not None
-        keys = dict(self._shapes[id].key_types)
+        keys = self.key_types(id)
         parts = self._owned.pop(id, [])
         if not self.whole and not parts:
             waiting, state.waiting = _split(state.waiting, frontier)
@@ -235,7 +235,7 @@ class Cutter(Engine):
         stays = np.ones(len(rows), np.bool_)
         stays[chosen] = False
         self._rows[id] = [rows.where(stays)]
-        keys = dict(self._shapes[id].key_types)
+        keys = self.key_types(id)
         return partials.take(state, rows.take(np.flatnonzero(~stays)), [], keys, self.node, seq)
 
     def held(self) -> Partials:
@@ -247,14 +247,14 @@ class Cutter(Engine):
                 continue
             rows = concat_rows(self._rows.get(id, []), state.operators)
             if not state.group.distinct_on and (len(rows) or state.waiting):
-                keys = dict(self._shapes[id].key_types)
+                keys = self.key_types(id)
                 made[id] = partials.take(state, rows, state.waiting, keys, self.node, 0)
         if self._events:
             made[EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
         return made
 
     def _held_owned(self, id: int, state: GroupState) -> Partials:
-        keys = dict(self._shapes[id].key_types)
+        keys = self.key_types(id)
         made = {courses_id(id): partials.take_courses(state, keys, self.node, 0)}
         if state.waiting:
             none = no_rows(state.operators)

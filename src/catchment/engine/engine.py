@@ -113,9 +113,7 @@ class Engine:
         refuse_updates(self.plan, self.late)
         self._names = NamesOf(self.plan)
         self.needed = set().union(*(columns_of(group) for group in self.plan.groups))
-        self._shapes = {
-            group.id: self._shape(group, {None: None}, {}) for group in self.plan.groups
-        }
+        self._shapes = {g.id: self._shape(g, {None: None}, {}) for g in self.plan.groups}
 
     def _shape(self, group: Group, types: Types, keys: dict[str, pa.DataType]) -> Shape:
         return Shape(group, types, keys, self._updates(group))
@@ -224,6 +222,10 @@ class Engine:
                 absorb(self.states[id], table)
                 self.newest = max(self.newest, self.states[id].newest)
 
+    def key_types(self, id: int) -> dict[str, pa.DataType]:
+        """The types of a group's keys."""
+        return dict(self._shapes[id].key_types)
+
     def _absorb_events(self, table: pa.Table) -> None:
         order = np.argsort(codec.ints(table, settled.ARRIVAL), kind="stable")
         table = table.take(order)
@@ -233,7 +235,7 @@ class Engine:
         self._push_to((group for group in self.plan.groups if group.distinct_on), batch)
 
     def take_late(self) -> pa.Table | None:
-        """The late rows collected since the last call; None when there are none."""
+        """The late rows since the last call; None when there are none."""
         rows, self._late_rows = self._late_rows, []
         return pa.concat_tables(rows, promote_options="permissive") if rows else None
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from catchment.engine import codec, settled, streams
 from catchment.engine.binding import Types
+from catchment.engine.complete import Complete
 from catchment.engine.group import GroupState
 from catchment.engine.owning import Owning
 from catchment.engine.rows import Rows, compact
@@ -36,6 +37,8 @@ def courses_id(group: int) -> int:
 NODE, SEQ, SELECTION = "#node", "#seq", "#selection"
 """Stamps. Events that wait have columns of the users' names: none can be the same as these."""
 
+_KIND, _NUMBER = "#kind", "#number"
+"""Of count windows that are full: which of the group's windows, and the how manieth."""
 _TYPES = b"catchment types"
 
 
@@ -143,6 +146,9 @@ def absorb(state: GroupState, table: pa.Table) -> None:
         times = codec.ints(table, settled.TIME)
         state.saw(times, times)
         return
+    if _NUMBER in table.schema.names:
+        _take_full(state, table)
+        return
     if state.own is not None:
         owned = owned_of(state, table)
         state.saw(owned.rows.first, owned.rows.last)
@@ -151,6 +157,23 @@ def absorb(state: GroupState, table: pa.Table) -> None:
     rows = rows_of(state, table)
     state.saw(rows.first, rows.last)
     state.absorb(rows)
+
+
+def full_windows(
+    state: GroupState, kinds: Ints, numbers: Ints, rows: Rows, selection: Ints,
+    keys: list[pa.Array[Any]],
+) -> pa.Table:  # fmt: skip
+    """Count windows that are full already, a row each, as partials of their group."""
+    table = codec.rows_to_table(rows, state.operators).drop_columns(["key"])
+    table = table.append_column(_KIND, pa.array(kinds))
+    table = table.append_column(_NUMBER, pa.array(numbers))
+    return stamped(table, state.group, state.types, selection, keys, 0, 0)
+
+
+def _take_full(state: GroupState, table: pa.Table) -> None:
+    rows = rows_of(state, table)
+    kinds, numbers = codec.ints(table, _KIND), codec.ints(table, _NUMBER)
+    state.ready.append(Complete(kinds, rows.key, rows.first, rows.last, rows.fields, numbers))
 
 
 def are_events(table: pa.Table) -> bool:

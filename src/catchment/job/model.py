@@ -151,10 +151,10 @@ class Job(Section):
     flush: FlushForm = Field(
         "auto", description="when nodes send what: auto, batching, hybrid(0.25), or a mapping"
     )
-    count: Literal["central", "auto", "monitor"] = Field(
-        "central",
-        description="count windows of a tree: all events to the root, or edges found by asking; "
-        "auto asks where windows are large",
+    count: Literal["auto", "async", "sync", "monitor", "central"] = Field(
+        "auto",
+        description="count windows of a tree: all events to the root, or edges found by asking or "
+        "predicting; auto chooses while it runs, and takes central where windows are small",
     )
     security: Security | None = Field(None, description="certificates and tokens of the nodes")
 

@@ -224,7 +224,7 @@ class NodeProcess:
         the root asks for edges of count windows: orders come with answers."""
         if self.member.machine is None:
             return min(self.beat, 0.1)
-        return min(self.beat, _ASKED) if self.member.asked else self.beat
+        return min(self.beat, _ASKED) if self.member.asks else self.beat
 
     def _parent(self) -> str:
         """Where the parent is: as it was given, until the node moves."""

@@ -8,13 +8,12 @@ from typing import Any
 
 from catchment.engine.engine import now
 from catchment.engine.partials import Partials
-from catchment.errors import CatchmentError, StateError
+from catchment.errors import CatchmentError
 from catchment.nodes.founding import Given
 from catchment.nodes.process import BEAT, NodeProcess
 from catchment.sources.base import Source
 from catchment.spark.stepping import read_step, write_charter, write_step
 from catchment.spark.tree_node import SparkWork
-from catchment.tree.counting import counted
 from catchment.tree.local import Batch, Local
 from catchment.tree.relay import Relay
 from catchment.tree.root import Root
@@ -117,12 +116,6 @@ class SparkProcess(NodeProcess):
     def _start(self) -> None:
         machine, charter = self.member.machine, self.member.charter
         assert charter is not None
-        if counted(charter):
-            raise StateError(
-                "edges of count windows are asked for by embedded nodes only",
-                given=f"{self.given.id}: count: {charter.settings['count']}",
-                hint="use --engine embedded, or count: central",
-            )
         if isinstance(machine, Local):
             assert self.given.source is not None
             self.work.read(charter, self.given.source, self._took_batch, self._keep)
@@ -144,9 +137,14 @@ class SparkProcess(NodeProcess):
         note = undone[0] if undone else machine.decide(now())
         if note is None:
             return False
+        full = machine.count(note) if isinstance(machine, Root) else {}
         chosen = machine.inbox.chosen(note["take"])
-        write_step(folder, note, [machine.inbox.body(id, seq) for id, seq in chosen])
-        del undone[:1]  # not before: a disk may be full, and what was decided stays decided
+        try:
+            write_step(folder, note, [machine.inbox.body(id, seq) for id, seq in chosen], full)
+        except CatchmentError:
+            self.member.reload(now())  # a disk may be full, and what was decided stays decided
+            raise
+        del undone[:1]
         self._at_hand = note
         return True
 
@@ -157,13 +155,17 @@ class SparkProcess(NodeProcess):
     # -- from the query, on its thread ------------------------------------------------------------
 
     def _took_batch(self, batch: Batch, at: int) -> None:
-        while self.member.full and not self.stopping.is_set():
+        while self._has_no_room() and not self.stopping.is_set():
             time.sleep(_FULL)  # a batch that waits holds the source back
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Local)
             machine.take(batch, at)
         self.news.set()
+
+    def _has_no_room(self) -> bool:
+        machine = self.member.machine
+        return self.member.full or (isinstance(machine, Local) and machine.crowded)
 
     def _took_step(self, step: int, partials: Partials, ends: dict[tuple[str, int], int]) -> None:
         with self.lock:

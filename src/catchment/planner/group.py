@@ -96,12 +96,15 @@ def replan(
 
     A new query joins a group that has its selection already, so that kept slices can serve it;
     new selections open groups of their own. Count windows may be kept apart from all others: where
-    they are put together elsewhere, these need not wait for them.
+    they are put together elsewhere, these need not wait for them. Such a group stays as it is.
     """
     drafts = [_draft_of(group) for group in before.groups]
     sharing: dict[tuple[Any, ...], list[Draft]] = {}
-    for draft in drafts:
-        sharing.setdefault(draft.shared, []).append(draft)
+    for draft, group in zip(drafts, before.groups, strict=True):
+        if counts_apart and only_counts(group):
+            draft.windows.update((window, n) for n, window in enumerate(group.windows))
+        else:
+            sharing.setdefault(draft.shared, []).append(draft)
     placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
     names: dict[str, tuple[Draft, int]] = {}
     for query in each_its_name(queries):
@@ -114,6 +117,11 @@ def replan(
             place = placed[identity] = (draft, draft.add(query))
         names[query.name] = place
     return _finish([draft for draft in drafts if draft.answers], names, rate, before.version + 1)
+
+
+def only_counts(group: Group) -> bool:
+    """Whether all windows of a group are count windows."""
+    return all(isinstance(window, Counted) for window in group.windows)
 
 
 def _draft_of(group: Group) -> Draft:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from catchment.model.plan import Plan
 from catchment.model.query import Query
@@ -16,11 +16,14 @@ class Planned:
     plan: Plan
     lineage: dict[int, int]
     queries: dict[str, Query]
+    origins: dict[int, str] = field(default_factory=dict)
+    """A name for each group that it keeps from version to version, where that matters."""
 
     def to_bytes(self) -> bytes:
         lineage = {str(new): old for new, old in self.lineage.items()}
         queries = [query.to_dict() for query in self.queries.values()]
-        head = json.dumps({"lineage": lineage, "queries": queries}).encode()
+        known = {"lineage": lineage, "queries": queries, "origins": self.origins}
+        head = json.dumps(known).encode()
         return head + b"\n" + self.plan.to_bytes()
 
     @classmethod
@@ -29,4 +32,6 @@ class Planned:
         head = json.loads(text)
         queries = [Query.from_dict(query) for query in head["queries"]]
         lineage = {int(new): old for new, old in head["lineage"].items()}
-        return cls(Plan.from_bytes(body), lineage, {query.name: query for query in queries})
+        origins = {int(id): name for id, name in head["origins"].items()}
+        named = {query.name: query for query in queries}
+        return cls(Plan.from_bytes(body), lineage, named, origins)

@@ -20,8 +20,7 @@ from catchment.spark.planning import Progress
 from catchment.spark.queries import Queries
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
-from catchment.tree.behind import lacking
-from catchment.tree.marking import marked
+from catchment.tree.marking import lacking_in, marked
 
 COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
@@ -40,12 +39,12 @@ def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iter
 
 
 def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> Delivery:
-    queries = spec.plan(control.plan).queries
-    keys = {name: query.keys for name, query in queries.items()}
+    planned = spec.plan(control.plan)
+    keys = {name: query.keys for name, query in planned.queries.items()}
     tables = dict(results.items())
     if control.sure is not None:
-        lagging = partial(lacking, control.behind) if control.behind else None
-        tables = marked(tables, control.sure, list(control.missing), lagging)
+        short = partial(lacking_in, control.behind, planned, control.uncounted)
+        tables = marked(tables, control.sure, list(control.missing), short)
     return Delivery(spec.job, control.batch, bucket, tables, keys)
 
 

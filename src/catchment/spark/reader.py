@@ -11,6 +11,7 @@ import pyarrow as pa
 from catchment.engine import codec
 from catchment.engine.cutter import Cutter
 from catchment.engine.parcels import pack_partials, share_out
+from catchment.engine.partials import Partials
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
 from catchment.spark.spec import Control, Spec
@@ -41,21 +42,25 @@ class Reading:
     def _merged(self, split: Split | None) -> list[tuple[int, bytes]]:
         """The partials of messages from below, merged."""
         cutter = self._cutter()
+        full: Partials = {}
         note: dict[str, Any] = {"newest": None, "ends": [], "counts": {}}
         if split is not None:
             messages = Messages(self.spec, split)
             for partials in messages:
                 cutter.absorb(partials)
+            full = messages.full
             late = messages.counts.get("late", 0) + messages.late
             note = {"newest": messages.newest, "ends": messages.ends}
             note["counts"] = messages.counts | {"late": late}
-        return self._parcels(cutter, note | {"partition": None})
+        return self._parcels(cutter, note | {"partition": None}, full)
 
-    def _parcels(self, cutter: Cutter, note: dict[str, Any]) -> list[tuple[int, bytes]]:
+    def _parcels(
+        self, cutter: Cutter, note: dict[str, Any], full: Partials | None = None
+    ) -> list[tuple[int, bytes]]:
         """What a cutter holds, by bucket. Every bucket hears of every split: so each knows the
         frontier without asking; one gets the counts."""
         plan = self.spec.plan(self.control.plan).plan
-        shares = share_out(cutter.take(self.number), plan, self.spec.buckets)
+        shares = share_out(cutter.take(self.number) | (full or {}), plan, self.spec.buckets)
         counted = note | {"control": self.control.to_dict(), "number": self.number}
         others = {name: value for name, value in counted.items() if name != "counts"}
         return [

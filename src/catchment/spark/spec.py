@@ -115,12 +115,15 @@ class Control:
     """At the root of a tree: the nodes that may still bring events, where windows are theirs."""
     behind: Mapping[str, Any] = field(default_factory=dict)
     """At the root of a tree: nodes whose events lack in windows of newer queries."""
+    uncounted: tuple[Any, ...] = ()
+    """At the root of a tree: count windows that lack events of nodes that were given up."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
             "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
             "live": None if self.live is None else list(self.live), "behind": self.behind,
+            "uncounted": list(self.uncounted),
         }  # fmt: skip
 
     @classmethod
@@ -129,5 +132,5 @@ class Control:
         return cls(
             data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
             tuple(data.get("missing", ())), None if live is None else tuple(live),
-            data.get("behind", {}),
+            data.get("behind", {}), tuple(data.get("uncounted", ())),
         )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.folder import Folder
 from catchment.model.frontier import Frontier
@@ -76,8 +77,12 @@ class Steps(Source):
                 folder.remove(name)
 
 
-def write_step(folder: Folder, note: dict[str, Any], bodies: list[bytes]) -> None:
-    """Writes a step down for executors."""
+def write_step(
+    folder: Folder, note: dict[str, Any], bodies: list[bytes], full: Partials | None = None
+) -> None:
+    """Writes a step down for executors: messages, and count windows that are full by now."""
+    if full:
+        note, bodies = note | {"full": len(bodies)}, [*bodies, pack_partials(full)]
     head = json.dumps(note | {"sizes": [len(body) for body in bodies]}).encode()
     folder.write(f"{note['step']:012d}", _SIZE.pack(len(head)) + head + b"".join(bodies))
 
@@ -104,6 +109,7 @@ def control_of(note: dict[str, Any]) -> Control:
         note["step"] - 1, note["plan"], note["now"], bool(note["closing"]),
         Frontier(note["reach"]), note["sure"], tuple(note["missing"]),
         None if live is None else tuple(live), note["behind"],
+        tuple(note.get("uncounted", ())),
     )  # fmt: skip
 
 
@@ -131,15 +137,21 @@ class Messages:
     def __init__(self, spec: Spec, split: Split) -> None:
         self.home = spec.home.uri
         self.note, bodies = read_step(spec.home.sub("steps"), split.body["step"])
-        self.bodies = [bodies[place] for place in split.body["messages"]]
+        self.places = split.body["messages"]
+        self.bodies = [bodies[place] for place in self.places]
         self.late = 0
         self.newest = EARLIEST
         self.ends: list[tuple[str, int, int]] = []
         self.counts: dict[str, int] = {}
+        self.full: Partials = {}
+        """Count windows that are full by now."""
 
     def __iter__(self) -> Iterator[Partials]:
         charter = _charter(self.home, self.note["charter"])
-        for body in self.bodies:
+        for place, body in zip(self.places, self.bodies, strict=True):
+            if place == self.note.get("full"):
+                self.full = unpack_partials(body)[0]
+                continue
             found = taken(body, self.note["plan"], charter, self.note["too_late"])
             head = found.head
             self.late += found.late

@@ -14,7 +14,6 @@ from catchment.engine.binding import refuse_updates
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
-from catchment.errors import StateError
 from catchment.flush.settings import Flush
 from catchment.model import packed
 from catchment.model.plan import Plan
@@ -98,6 +97,13 @@ class Charter:
         known = self.settings.get("flush")
         return Flush() if known is None else Flush.from_dict(known)
 
+    @property
+    def asks(self) -> bool:
+        """Whether edges of count windows may be asked for, instead of sending all events."""
+        given = self.settings
+        central = given.get("count", "central") == "central"
+        return not central and given["late"] != "update" and given["idle"] is None
+
     def options(self) -> dict[str, Any]:
         """How events are treated, for engines."""
         keep = self.settings["keep"]
@@ -131,20 +137,20 @@ class Charter:
 
     def with_queries(self, queries: Iterable[Query]) -> Charter:
         """With another set of queries: the plan gets a new version."""
-        asks = self.settings.get("count", "central") != "central"
-        if self.plans and self.schema is not None and asks:
-            raise StateError(
-                "queries cannot change where edges of count windows are asked for",
-                given=f"count: {self.settings['count']}", hint="use count: central, or a new job",
-            )  # fmt: skip
         given = {query.name: query for query in queries}
         before = self.plans[self.plan] if self.plans else None
         plan, lineage = replan(
-            before.plan if before else Plan(), given.values(), self._rate, counts_apart=asks
+            before.plan if before else Plan(), given.values(), self._rate, counts_apart=self.asks
         )
         refuse_updates(plan, str(self.settings["late"]))
         number = self.plan + 1 if before else 0
-        plans = dict(sorted({**self.plans, number: Planned(plan, lineage, given)}.items())[-_KEPT:])
+        origins = {
+            group.id: before.origins[lineage[group.id]]
+            if before and group.id in lineage else f"{number}.{group.id}"
+            for group in plan.groups
+        }  # fmt: skip
+        planned = Planned(plan, lineage, given, origins)
+        plans = dict(sorted({**self.plans, number: planned}.items())[-_KEPT:])
         return replace(self, version=self.version + 1, plans=plans)
 
     @property

@@ -61,13 +61,13 @@ class Local:
     def step(self, now: int) -> bool:
         """Reads what there is, at most a batch; whether anything happened."""
         flow = self.flow
-        asked = flow.counting is not None and flow.counting.pending
+        asked = flow.counting is not None and flow.counting.kept.pending
         if self.ended and flow.plan == flow.charter.plan and not asked:
             return False
         if self.at is None:
             self.at = self.source.start()
             self.frontier = self.frontier.knowing(self.source.partitions(self.at), now)
-        end = self.source.latest(self.at)
+        end = self.at if self.crowded else self.source.latest(self.at)
         ended = end == self.at and self.source.ended(end)
         settings = flow.charter.settings
         after = self.frontier.after({}, now, settings["lateness"], settings["idle"])
@@ -82,6 +82,11 @@ class Local:
         self.finish(now)
         return True
 
+    @property
+    def crowded(self) -> bool:
+        """Whether no more is read until the root has found edges of count windows."""
+        return self.flow.counting is not None and self.flow.counting.kept.crowded
+
     def take(self, batch: Batch, now: int) -> None:
         """Takes a batch that was read and sliced elsewhere; each counts once."""
         if batch.number <= self.flow.note.get("batch", -1):
@@ -93,8 +98,10 @@ class Local:
         self.finish(now, batch.number)
 
     def refresh(self, now: int) -> None:
-        """Lets the parent know when the partitions have fallen silent, or speak again."""
-        if self.flow.note and not self.ended and self._idle(now) != self._was_idle:
+        """Between batches: tells when partitions have fallen silent or speak again, and answers."""
+        asked = self.flow.counting is not None and self.flow.counting.kept.pending
+        idles = not self.ended and self._idle(now) != self._was_idle
+        if self.flow.note and (idles or asked):
             self.finish(now, self.flow.note.get("batch", -1))
 
     def finish(self, now: int, batch: int = -1) -> None:
@@ -110,7 +117,7 @@ class Local:
         counting = self.flow.counting
         if counting is not None:
             counting.feed(value, self.ended)
-            if self.ended and not counting.over:
+            if self.ended and not counting.kept.done:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = {

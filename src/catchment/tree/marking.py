@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from catchment.planner.planned import Planned
+from catchment.tree.behind import lacking
 
 Lacking = list[tuple[str, ...]]
 """For each window of a table: the nodes whose events may lack."""
@@ -13,13 +17,13 @@ Lacking = list[tuple[str, ...]]
 
 def marked(
     results: Mapping[str, pa.Table], sure: int, missing: list[str],
-    lacking: Callable[[str, pa.Table], Lacking | None] | None = None,
+    short_of: Callable[[str, pa.Table], Lacking | None] | None = None,
 ) -> dict[str, pa.Table]:  # fmt: skip
     """Results with the columns `complete` and `missing`."""
     made: dict[int, pa.Table] = {}
     found: dict[str, pa.Table] = {}
     for name, table in results.items():
-        short = None if lacking is None else lacking(name, table)
+        short = None if short_of is None else short_of(name, table)
         if short is not None:
             found[name] = _marked(table, sure, missing, short)
             continue
@@ -29,14 +33,35 @@ def marked(
     return found
 
 
-def _marked(table: pa.Table, sure: int, missing: list[str], lacking: Lacking | None) -> pa.Table:
+def lacking_in(
+    behind: Mapping[str, Any], planned: Planned, uncounted: Sequence[Sequence[Any]], name: str,
+    table: pa.Table,
+) -> Lacking | None:  # fmt: skip
+    """Who may have had events of windows that count as complete otherwise; None: nobody.
+
+    Either their events were cut by a plan that is older than the query, or they were given up while
+    count windows were counted: `uncounted` has group, number, key and nodes of such windows.
+    """
+    found: list[Lacking] = []
+    if behind:
+        found.append(lacking(behind, name, table))
+    if uncounted and "window_index" in table.schema.names:
+        known = {(group, number, *key): who for group, number, key, who in uncounted}
+        names = ("window_index", *planned.queries[name].by)
+        places = zip(*(table.column(c).to_pylist() for c in names), strict=True)
+        group = planned.plan.names[name][0]
+        found.append([tuple(known.get((group, *place), ())) for place in places])
+    return [sum(who, ()) for who in zip(*found, strict=True)] if found else None
+
+
+def _marked(table: pa.Table, sure: int, missing: list[str], short: Lacking | None) -> pa.Table:
     late = pa.array(table.column("window_end").cast(pa.int64()).to_numpy() > sure)
-    if lacking is None:
+    if short is None:
         nobody = pa.scalar(None, pa.string())
         names = pc.if_else(late, pa.scalar(", ".join(missing)), nobody)
     else:
         open_ones = [missing if open_one else [] for open_one in late.to_pylist()]
-        who = [sorted({*some, *others}) for some, others in zip(lacking, open_ones, strict=True)]
+        who = [sorted({*some, *others}) for some, others in zip(short, open_ones, strict=True)]
         names = pa.array([", ".join(some) or None for some in who], pa.string())
     complete = pc.invert(pc.or_(late, pc.is_valid(names)))
     return table.append_column("complete", complete).append_column("missing", names)

@@ -17,11 +17,12 @@ from catchment.engine.binding import bind_types
 from catchment.errors import RefusedError, StateError, did_you_mean
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
-from catchment.tree.counting import Orders, counted
+from catchment.tree.counting import asked
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Inbox
 from catchment.tree.local import Keep, Local
 from catchment.tree.message import head_of
+from catchment.tree.orders import Orders
 from catchment.tree.outflow import NOWHERE
 from catchment.tree.relay import Relay
 from catchment.tree.root import Deliver, Root
@@ -116,6 +117,7 @@ class Member:
             return
         self.disk.put("charter", charter.data)
         self.charter = charter
+        self._orders.keep(asked(charter, charter.plan).values())
         if self.machine is None:
             self._start(now)
         elif isinstance(self.machine, Local):
@@ -164,9 +166,9 @@ class Member:
         }  # fmt: skip
 
     @property
-    def asked(self) -> bool:
+    def asks(self) -> bool:
         """Whether the root asks for edges of count windows."""
-        return self.charter is not None and bool(counted(self.charter))
+        return self.charter is not None and bool(asked(self.charter, self.charter.plan))
 
     def beat(self) -> Note:
         """What a node says when it has nothing else to say."""
@@ -181,7 +183,7 @@ class Member:
     def _told_orders(self) -> Note:
         """The last orders of the root that are here, if there are any."""
         counting = self.machine.flow.counting if isinstance(self.machine, Local) else None
-        number = self.orders.number if counting is None else counting.heard
+        number = self.orders.number if counting is None else counting.kept.heard
         return {"orders": number} if number else {}
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,18 +102,28 @@ def weight_of(data: bytes) -> tuple[int, int]:
 
 def decode(data: bytes, charter: Charter) -> tuple[Head, Partials]:
     """The inverse of `encode`; refuses bytes that are not whole."""
-    head, index, length, packed = _opened(data)
-    partials: Partials = {}
+    head = head_of(data)
+    sections = _sections(data)
+    return head, {id: _table(body, rows, id, charter, head) for id, rows, body in sections}
+
+
+def plain_section(data: bytes, id: int) -> pa.Table | None:
+    """A section of a message that is no partials, if it has it."""
+    found = (body for number, _, body in _sections(data) if number == id)
+    return next((pa.ipc.open_stream(body).read_all() for body in found), None)
+
+
+def _sections(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Group, rows and bytes of each section."""
+    _, at, length, packed = _opened(data)
     if not length:
-        return head, partials
+        return
     rest = packed
     if len(packed) < length:
         rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
-    at = index
     for id, rows, size in json.loads(rest[:at]):
-        partials[id] = _table(rest[at : at + size], rows, id, charter, head)
+        yield id, rows, rest[at : at + size]
         at += size
-    return head, partials
 
 
 def _opened(data: bytes) -> tuple[Head, int, int, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,14 +15,14 @@ from catchment.model.window import Periodic
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
-from catchment.tree.counting import COUNTS, LocalCount, counted
+from catchment.tree.counting import COUNTS, asked
 from catchment.tree.disk import Disk
 from catchment.tree.easing import Easing, holds_back
 from catchment.tree.inbox import View
+from catchment.tree.keeping import Keeping
 from catchment.tree.message import Head, encode, weight_of
 from catchment.tree.outbox import Outbox
 
-_SIZE = struct.Struct(">Q")
 NOWHERE = [EARLIEST, EARLIEST, -1]
 """Frontier, what is sure of it, and plan of a node that has said nothing yet."""
 
@@ -49,8 +48,7 @@ class Outflow:
 
     def __init__(self, id: str, epoch: int, disk: Disk, charter: Charter) -> None:
         self.id, self.epoch = id, epoch
-        self.charter = charter
-        self._counted = b""
+        self.charter, self._disk = charter, disk
         self.outbox = Outbox(disk)
         last = self.outbox.last
         self.note: dict[str, Any] = {} if last is None else last.note
@@ -73,21 +71,20 @@ class Outflow:
         self.compressing = Compressing(charter.flush.compress)
         self.notes: list[pa.Table] = []
         """What is to be said of events that are counted."""
-        self.counting: LocalCount | None = None
+        self.counting: Keeping | None = None
 
     def count_windows(self, number: int) -> None:
         """At a node that reads events: keeps those whose count windows are found by asking."""
-        groups = counted(self.charter)
-        if groups:
-            self.counting = LocalCount(groups, number, self._counted, self.cutter)
+        if self.charter.asks:
+            self.counting = Keeping(
+                self.charter, number, self.cutter, self._disk, self.plan, self.outbox.number
+            )
 
     def _restored(self, carry: bytes) -> Cutter:
         cutter = self.charter.cutter(self.plan)
         cutter.frontier, cutter.stream = self.frontier, self.id
-        (size,) = _SIZE.unpack_from(carry) if carry else (0,)
-        held, self._counted = carry[_SIZE.size : _SIZE.size + size], carry[_SIZE.size + size :]
-        if held:
-            cutter.absorb(unpack_partials(held)[0])
+        if carry:
+            cutter.absorb(unpack_partials(carry)[0])
         cutter.newest = self.note.get("newest", EARLIEST)
         return cutter
 
@@ -102,6 +99,8 @@ class Outflow:
             planned = self.charter.plans[self.plan]
             self.cutter.follow(planned.plan, planned.lineage)
             self.easing.forget()
+            if self.counting is not None:
+                self.counting.switch(self.charter, self.plan)
 
     def count(self, counts: dict[str, int]) -> None:
         for name, count in counts.items():
@@ -203,9 +202,12 @@ class Outflow:
         ]
 
     def _append(self, messages: list[bytes]) -> None:
-        held = pack_partials(self.cutter.held())
-        kept = b"" if self.counting is None else self.counting.to_bytes()
-        self.outbox.append(self.note, messages, _SIZE.pack(len(held)) + held + kept)
+        step = 1 + self.outbox.number
+        if self.counting is not None:
+            self.counting.write(step)
+        self.outbox.append(self.note, messages, pack_partials(self.cutter.held()))
+        if self.counting is not None:
+            self.counting.compact(step)
         for place, message in enumerate(messages, start=1 - len(messages)):
             self.link.wrote(self.outbox.sent + place, len(message))
 
@@ -238,9 +240,9 @@ class Outflow:
             return False
         if high >= LATEST or low <= EARLIEST:
             return True
-        asked = counted(self.charter)
+        about = asked(self.charter, self.plan)
         for group in self.charter.plans[self.plan].plan.groups:
-            if group.id in asked:
+            if group.id in about:
                 continue  # the root asks how far this node is
             periodic = [w for w in group.windows if isinstance(w, Periodic)]
             if len(periodic) < len(group.windows):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
 from catchment.engine.partials import Partials
 from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
+from catchment.tree.counting import COUNTS
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox, View
-from catchment.tree.message import Head, behind_of
+from catchment.tree.message import Head, behind_of, plain_section
 from catchment.tree.outflow import Outflow
 from catchment.tree.taking import taken
 
@@ -66,9 +69,17 @@ class Relay:
         for id, seq in self.inbox.chosen(note["take"]):
             head = self.inbox.head(id, seq)
             newest = max(newest, head.newest)
+            self.flow.notes += self._notes(id, seq)
             self._took(id, head, ends.get((id, seq), EARLIEST))
         self.flow.cutter.absorb(partials, newest)
         self._finish(note)
+
+    def _notes(self, id: str, seq: int) -> list[pa.Table]:
+        """What a message says of events that are counted."""
+        if not self.flow.charter.asks:
+            return []
+        found = plain_section(self.inbox.body(id, seq), COUNTS)
+        return [] if found is None else [found]
 
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from catchment.engine.engine import Engine
+from catchment.engine.partials import Partials
 from catchment.engine.stats import missed
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
-from catchment.tree.behind import joined, lacking, noted, recent
+from catchment.tree.behind import joined, noted, recent
 from catchment.tree.charter import Charter
-from catchment.tree.counting import counted
+from catchment.tree.counting import COUNTS, asked
 from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox
-from catchment.tree.marking import Lacking, marked
-from catchment.tree.message import behind_of
+from catchment.tree.marking import lacking_in, marked
+from catchment.tree.message import behind_of, plain_section
 from catchment.tree.taking import taken
 from catchment.tree.tally import Tally
 
@@ -61,7 +60,7 @@ class Root:
         children = self._restored()
         self.inbox = Inbox(disk, children)
         self._replay()
-        if self.engine is not None and counted(charter):
+        if self.engine is not None and asked(charter, self.plan):
             self._tallied()
         self._expect(now)
 
@@ -166,7 +165,7 @@ class Root:
             "ended": ended, "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
         }  # fmt: skip
-        if counted(charter):
+        if asked(charter, plan):
             note |= self._readers(view.missing)
         self.steps.append(self.number + 1, note, b"")
         return note
@@ -205,22 +204,23 @@ class Root:
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
             engine.follow(planned.plan, planned.lineage)
-        if "readers" in note:
-            self._tallied().follow(note["readers"])
+        tally = self._told(note)
         for id, seq in self.inbox.chosen(note["take"]):
             self._take(id, seq, note)
-        if "readers" in note:
-            tally = self._tallied()
-            tally.step(note["away"])
+        if tally is not None:
+            engine.absorb(tally.step(note["away"]))
             self.counts["late"] += tally.newly_late()
+            note |= {"uncounted": self._uncounted(tally)}
         closing, engine.live = note["closing"], note.get("live")
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
         self.counts["missed"] = missed(engine.states.values())
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
-            tables = marked(results, note["sure"], note["missing"], partial(self._lacking, note))
-            keys = {n: q.keys for n, q in self.charter.plans[note["plan"]].queries.items()}
+            planned = self.charter.plans[note["plan"]]
+            short = partial(lacking_in, note["behind"], planned, note.get("uncounted", ()))
+            tables = marked(results, note["sure"], note["missing"], short)
+            keys = {n: q.keys for n, q in planned.queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
@@ -228,46 +228,67 @@ class Root:
         body = self.inbox.body(id, seq)
         found = taken(body, note["plan"], self.charter, note["too_late"])
         self.engine.absorb(found.partials, found.head.newest)
-        if found.notes is not None:
-            self._tallied().take(found.notes)
+        if found.notes is not None and self.tally is not None:
+            self.tally.take(found.notes)
         self.counts["late"] += found.late
         for name in _COUNTS:
             self.counts[name] += found.head.counts.get(name, 0)
         self._log_bytes += len(body)
         self.inbox.take(id, found.head, EARLIEST)
 
+    def _shaped(self, plan: int) -> Engine:
+        """An engine that knows what groups look like by a version of the plan."""
+        if self.apart or self.engine is None:
+            return self.charter.engine(plan)
+        return self.engine
+
     def _tallied(self) -> Tally:
         """The count windows that are found by asking."""
         if self.tally is None:
-            assert self.engine is not None
-            self.tally = Tally(self.charter, self.engine, self.last.get("tally", ""))
+            saved = self.last.get("tally", "")
+            self.tally = Tally(self.charter, self._shaped(self.plan), self.plan, saved)
         return self.tally
 
-    def _lacking(self, note: dict[str, Any], name: str, table: pa.Table) -> Lacking | None:
-        """Who may have had events of windows that count as complete otherwise."""
-        found: list[Lacking] = []
-        if note["behind"]:
-            found.append(lacking(note["behind"], name, table))
-        if self.tally is not None and self.tally.lacking and "window_index" in table.schema.names:
-            found.append(self._uncounted(self.tally.lacking, name, table))
-        return [sum(who, ()) for who in zip(*found, strict=True)] if found else None
+    def _told(self, note: dict[str, Any]) -> Tally | None:
+        """The count windows that are found by asking, as a step begins; None: there are none."""
+        if "readers" not in note:
+            self.tally = None
+            self.last.pop("tally", None)
+            return None
+        tally = self._tallied()
+        if note["plan"] > self.plan:
+            tally.switch(self.charter, note["plan"], self._shaped(note["plan"]))
+        tally.follow(note["readers"])
+        return tally
 
-    def _uncounted(
-        self, known: Mapping[tuple[Any, ...], tuple[int, ...]], name: str, table: pa.Table
-    ) -> Lacking:
-        """Of count windows: who was given up, and may have had events of them."""
-        plan = self.charter.plans[self.plan]
+    def count(self, note: dict[str, Any]) -> Partials:
+        """For a step that is carried out elsewhere: the count windows that it makes full."""
+        tally = self._told(note)
+        if tally is None:
+            return {}
+        for id, seq in self.inbox.chosen(note["take"]):
+            notes = plain_section(self.inbox.body(id, seq), COUNTS)
+            if notes is not None:
+                tally.take(notes)
+        full = tally.step(note["away"])
+        late = self.last.get("counted_late", 0) + tally.newly_late()
+        note |= {"uncounted": self._uncounted(tally), "counted_late": late}
+        return full
+
+    def _uncounted(self, tally: Tally) -> list[list[Any]]:
+        """Count windows of this step that are not all that they should be, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
-        group = plan.plan.names[name][0]
-        columns = [table.column(c).to_pylist() for c in ("window_index", *plan.queries[name].by)]
-        places = zip(*columns, strict=True)
-        return [tuple(ids.get(n, str(n)) for n in known.get((group, *at), ())) for at in places]
+        return [
+            [group, number, key, [ids.get(n, str(n)) for n in who]]
+            for group, number, key, who in tally.uncounted
+        ]
 
     def carried_out(self, note: dict[str, Any], counts: dict[str, int]) -> None:
         """A step was carried out elsewhere, where the state is kept too."""
         for id, seq in self.inbox.chosen(note["take"]):
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
+        self.counts["late"] += note.get("counted_late", 0)
         self.last = note | {"counts": self.counts}
         self.snapshot()
         self._part()

@@ -14,30 +14,49 @@ from catchment.counting.message import Up
 from catchment.counting.root import RootCounter
 from catchment.counting.saving import restore, save
 from catchment.counting.status import status
-from catchment.engine.complete import Complete
+from catchment.counting.windows import Window
 from catchment.engine.engine import Engine
+from catchment.engine.partials import Partials, full_windows
 from catchment.engine.rows import concat_rows
 from catchment.tree.charter import Charter
-from catchment.tree.counting import Key, Lift, Orders, counted, windows_of
+from catchment.tree.counting import asked, windows_of
+from catchment.tree.lift import Lift
+from catchment.tree.orders import Key, Orders
 
 
 class Tally:
-    """A root for every key of the groups that are counted; equal notes, equal orders."""
+    """A root for every key of the groups that are asked about; equal notes, equal orders."""
 
-    def __init__(self, charter: Charter, engine: Engine, saved: str = "") -> None:
-        self.groups = counted(charter)
-        self._lifts = {id: Lift(engine.states[id]) for id in self.groups}
+    def __init__(self, charter: Charter, engine: Engine, plan: int, saved: str = "") -> None:
+        self.scheme = str(charter.settings["count"])
         self.engine = engine
-        self.lanes: dict[tuple[int, Key], RootCounter] = {}
+        self.groups: dict[str, int] = {}
+        """By their names: where the groups are in the plan."""
+        self._lifts: dict[str, Lift] = {}
+        self.lanes: dict[tuple[str, Key], RootCounter] = {}
         self.orders = Orders()
         self.ended: set[int] = set()
         self.nodes: list[int] = []
         self._late = 0
         self.away: set[int] = set()
-        self.lacking: dict[tuple[Any, ...], tuple[int, ...]] = {}
-        """Windows of the last step that may lack events of nodes that were given up, and whose."""
+        self.uncounted: list[list[Any]] = []
+        """Windows of the last step that may lack events of nodes that were given up: group, number,
+        key, and whose."""
+        self.switch(charter, plan)
         if saved:
             self._restore(saved)
+
+    def switch(self, charter: Charter, plan: int, engine: Engine | None = None) -> None:
+        """Goes over to a version of the plan; the engine has."""
+        self.engine = engine or self.engine
+        self.groups = {name: id for id, name in asked(charter, plan).items()}
+        self._lifts = {
+            name: self._lifts.get(name) or Lift(self.engine.states[id])
+            for name, id in self.groups.items()
+        }
+        self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in self.groups}
+        self._late = self._all_late
+        self.orders.keep(self.groups)
 
     def follow(self, now: list[int]) -> None:
         """Nodes that came and went: those that read events now."""
@@ -50,12 +69,10 @@ class Tally:
                 lane.leave(node)
         self.nodes = now
 
-    def _lane(self, group: int, key: Key) -> RootCounter:
+    def _lane(self, group: str, key: Key) -> RootCounter:
         if (group, key) not in self.lanes:
             lift = self._lifts[group]
-            lane = RootCounter(
-                self.nodes, windows_of(lift.state), lift, "monitor", zones=False, returns=False
-            )
+            lane = RootCounter(self.nodes, windows_of(lift.state), lift, self.scheme, returns=False)
             for node in self.away:
                 lane.give_up(node)
             self.lanes[group, key] = lane
@@ -69,48 +86,59 @@ class Tally:
                 continue
             self.ended = self.ended | {node} if ended else self.ended - {node}
             for group, key, body in said:
-                self._lane(group, key).receive(Up.from_bytes(body), nbytes=len(body))
+                if group in self.groups:
+                    self._lane(group, key).receive(Up.from_bytes(body), nbytes=len(body))
 
-    def step(self, missing: Iterable[int]) -> None:
-        """Finds edges; full windows go into the engine, what is asked into the orders."""
-        away, self.lacking = set(missing), {}
+    def step(self, missing: Iterable[int]) -> Partials:
+        """Finds edges: windows that are full now; what is asked goes into the orders."""
+        away, self.uncounted = set(missing), []
         for lane in self.lanes.values():
             for node in away - self.away:
                 lane.give_up(node)
             for node in self.away - away:
                 lane.back(node)
         self.away = away
-        words = []
+        words, full = [], []
         for (group, key), lane in self.lanes.items():
             down = lane.step()
             if down is not None:
                 words.append((group, key, down.to_bytes()))
-            self._emit(group, key, lane)
+            # Where all that had events were given up, there may be nothing to tell of a window.
+            if windows := [window for window in lane.take() if window.partial]:
+                full.append((self.groups[group], self._full(group, key, windows)))
         here = set(self.nodes) - self.away
         over = here <= self.ended and all(lane.over for lane in self.lanes.values())
         self.orders.say(words, over and bool(here))
+        ids = sorted({id for id, _ in full})
+        return {id: pa.concat_tables([t for g, t in full if g == id]) for id in ids}
 
-    def _emit(self, group: int, key: Key, lane: RootCounter) -> None:
-        windows = lane.take()
-        if not windows:
-            return
-        self.lacking |= {(group, w.number, *key[1:]): w.missing for w in windows if w.missing}
-        lift, state = self._lifts[group], self.engine.states[group]
+    def _full(self, group: str, key: Key, windows: list[Window]) -> pa.Table:
+        id, lift = self.groups[group], self._lifts[group]
+        self.uncounted += [
+            [id, w.number, list(key[1:]), list(w.missing)]
+            for w in windows if w.missing
+        ]  # fmt: skip
+        state = self.engine.states[id]
         rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)
-        types = dict(self.engine._shapes[group].key_types)
-        names = zip(state.group.by, key[1:], strict=True)
-        columns = [pa.array([value], types[name]) for name, value in names]
-        code = int(state.keys.codes_of(np.array([key[0]], np.int64), columns)[0])
-        kinds = np.array([w.kind for w in windows], np.int64)
-        numbers = np.array([w.number for w in windows], np.int64)
-        codes = np.full(len(windows), code, np.int64)
-        state.ready.append(Complete(kinds, codes, rows.first, rows.last, rows.fields, numbers))
+        types = self.engine.key_types(id)
+        columns = [
+            pa.array([value] * len(windows), types[name])
+            for name, value in zip(state.group.by, key[1:], strict=True)
+        ]
+        kinds, numbers, selection = np.array(
+            [[w.kind, w.number, key[0]] for w in windows], np.int64
+        ).T
+        return full_windows(state, kinds, numbers, rows, selection, columns)
 
     def newly_late(self) -> int:
         """Events of all nodes that came too late, since the last call."""
-        late = sum(t.late for lane in self.lanes.values() for t in lane.tracks.values())
+        late = self._all_late
         new, self._late = late - self._late, late
         return new
+
+    @property
+    def _all_late(self) -> int:
+        return sum(t.late for lane in self.lanes.values() for t in lane.tracks.values())
 
     def status(self) -> dict[str, Any]:
         """By lane: the scheme in use, corrections, and whose clocks are wrong."""
@@ -132,5 +160,7 @@ class Tally:
         self.orders = Orders.from_plain(orders)
         self.ended, self.away = set(ended), set(away)
         for group, key, body in lanes:
+            if group not in self.groups:
+                continue
             lift = self._lifts[group]
             self.lanes[group, key] = restore(body, windows_of(lift.state), lift)

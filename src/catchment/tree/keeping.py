@@ -1,0 +1,115 @@
+"""Kept events on disk: a log of what happened since a snapshot; a step writes only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from catchment.counting import wire
+from catchment.engine.cutter import Cutter
+from catchment.tree.charter import Charter
+from catchment.tree.counting import asked
+from catchment.tree.disk import Disk
+from catchment.tree.kept import Kept, from_ipc, to_ipc
+
+_SHORTEST = 4 << 20
+"""A log shorter than this is never worth a snapshot."""
+_NAME = "counted"
+
+
+class Keeping:
+    """What a local node keeps for count windows, as of a step of its outbox.
+
+    An entry is written before the step it belongs to: one whose step was never written down is of
+    no account, nor is an earlier one of the same step.
+    """
+
+    def __init__(
+        self, charter: Charter, number: int, cutter: Cutter, disk: Disk, plan: int, step: int
+    ) -> None:
+        self._disk, self._log = disk, disk.log(_NAME)
+        self.kept = Kept(number, cutter)
+        self._words: list[list[Any]] = []
+        """What happened since the last step."""
+        self._ids: dict[str, int] = {}
+        self._names: list[str] = []
+        self._log_bytes = self._saved_bytes = 0
+        self._restore(charter, plan, step)
+        if self._names != sorted(self._ids):
+            self.switch(charter, plan)
+
+    def _restore(self, charter: Charter, plan: int, step: int) -> None:
+        self._ids = {name: id for id, name in asked(charter, plan).items()}
+        saved, since = self._disk.get(_NAME), 0
+        if saved is not None:
+            self._saved_bytes = len(saved)
+            since, names, body = wire.load(saved)
+            self._switch(names)
+            self.kept.load(body)
+        happened = {note["step"]: body for _, note, body in self._log.entries()}
+        for number, body in sorted(happened.items()):
+            if since < number <= step:
+                self._log_bytes += len(body)
+                for kind, *what in wire.load(body):
+                    getattr(self, f"_{kind}")(*what)
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def switch(self, charter: Charter, plan: int) -> None:
+        """Goes over to a version of the plan."""
+        self._ids = {name: id for id, name in asked(charter, plan).items()}
+        self._do("switch", sorted(self._ids))
+
+    def hear(self, orders: bytes) -> None:
+        """Takes orders of the root."""
+        if self.kept.hear(orders):
+            self._words.append(["hear", orders])
+
+    def feed(self, frontier: int, ended: bool) -> None:
+        """Takes the events that wait in the cutter, and moves the frontier on."""
+        found = {name: to_ipc([table]) for name, table in self.kept.waiting().items()}
+        self._do("feed", found, frontier, ended)
+
+    def notes(self) -> pa.Table | None:
+        """What there is to say, as a section of a message."""
+        self._words.append(["notes"])
+        return self.kept.notes()
+
+    def _do(self, kind: str, *what: Any) -> None:
+        self._words.append([kind, *what])
+        getattr(self, f"_{kind}")(*what)
+
+    def _switch(self, names: Iterable[str]) -> None:
+        self._names = sorted(names)
+        self.kept.switch({name: self._ids[name] for name in self._names if name in self._ids})
+
+    def _hear(self, orders: bytes) -> None:
+        self.kept.hear(orders)
+
+    def _feed(self, events: dict[str, bytes], frontier: int, ended: bool) -> None:
+        self.kept.feed({n: from_ipc(body) for n, body in events.items()}, frontier, ended)
+
+    def _notes(self) -> None:
+        self.kept.notes()  # it was said
+
+    # -- on disk ----------------------------------------------------------------------------------
+
+    def write(self, step: int) -> None:
+        """Writes down what happened, as part of a step that is about to be written down."""
+        if not self._words:
+            return
+        body = wire.dump(self._words)
+        self._log.append(1 + (self._log.last or 0), {"step": step}, body)
+        self._log_bytes += len(body)
+        self._words = []
+
+    def compact(self, step: int) -> None:
+        """Writes all down after a step, once the log is longer than that."""
+        if self._log_bytes <= max(_SHORTEST, self._saved_bytes):
+            return
+        saved = wire.dump([step, self._names, self.kept.to_bytes()])
+        self._disk.put(_NAME, saved)
+        self._log.trim(self._log.last or 0)
+        self._log_bytes, self._saved_bytes = 0, len(saved)

@@ -1,0 +1,181 @@
+"""The events that a local node keeps for count windows, and what it says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.counting import wire
+from catchment.counting.local import LocalCounter
+from catchment.counting.message import Down
+from catchment.engine import codec, settled
+from catchment.engine.cutter import Cutter
+from catchment.engine.keys import KeyIndex
+from catchment.engine.partials import SELECTION, key_columns, take
+from catchment.engine.rows import no_rows
+from catchment.tree.counting import windows_of
+from catchment.tree.lift import Lift
+from catchment.tree.orders import Key
+
+_AHEAD = 4
+"""Events of a lane that are kept before no more are read, in strides between edges."""
+_FEW = 10_000
+"""So many are always kept."""
+
+Lane = tuple[str, Key]
+
+
+class Kept:
+    """A lane for every key of the groups that are asked about.
+
+    All it does follows from what it is told: `feed`, `hear`, `switch` and `notes`, in their order.
+    """
+
+    def __init__(self, number: int, cutter: Cutter) -> None:
+        self.number, self.cutter = number, cutter
+        self.groups: dict[str, int] = {}
+        """By their names: where the groups are in the plan."""
+        self.lanes: dict[Lane, tuple[LocalCounter, Lift]] = {}
+        self.early: dict[Lane, bytes] = {}
+        """Words on lanes of a plan that this node does not work by yet."""
+        self.heard = 0
+        self.over = self.pending = self.ended = self._told_end = False
+        self.frontier: int | None = None
+
+    def switch(self, groups: dict[str, int]) -> None:
+        """Goes over to a version of the plan; the cutter has."""
+        self.groups = groups
+        self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in groups}
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more is kept than the root can need before it has found the next edge."""
+        return any(
+            lane.held.settled > _AHEAD * lane.edges.longest + _FEW
+            for lane, _ in self.lanes.values()
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will be asked any more of a node that has ended."""
+        return self.over or not self.groups
+
+    def _lane(self, group: str, key: Key) -> tuple[LocalCounter, Lift]:
+        if (group, key) not in self.lanes:
+            lift = Lift(self.cutter.states[self.groups[group]])
+            lane = LocalCounter(self.number, windows_of(lift.state), lift)
+            if self.frontier is not None:
+                lane.advance(self.frontier)
+            self.lanes[group, key] = (lane, lift)
+        return self.lanes[group, key]
+
+    def waiting(self) -> dict[str, pa.Table]:
+        """Takes the events that wait in the cutter."""
+        found = {}
+        for name, id in self.groups.items():
+            state = self.cutter.states[id]
+            if state.waiting:
+                shapes = self.cutter.key_types(id)
+                found[name] = take(state, no_rows(state.operators), state.waiting, shapes, 0, 0)
+                state.waiting, state.keys = [], KeyIndex()
+        return found
+
+    def feed(self, events: dict[str, pa.Table], frontier: int, ended: bool) -> None:
+        """Takes events, and moves the frontier on."""
+        for name in self.groups:
+            for group, key in [lane for lane in self.early if lane[0] == name]:
+                self._obey(group, key, self.early.pop((group, key)))
+        self.ended = ended
+        for name, table in events.items():
+            if name in self.groups:
+                self._push(name, table)
+        self.frontier = frontier
+        for lane, _ in self.lanes.values():
+            lane.advance(frontier)
+
+    def _push(self, name: str, table: pa.Table) -> None:
+        state = self.cutter.states[self.groups[name]]
+        parts = [codec.ints(table, SELECTION).tolist()]
+        parts += [column.to_pylist() for column in key_columns(table, state.group)]
+        rows: dict[Key, list[int]] = {}
+        for row, key in enumerate(zip(*parts, strict=True)):
+            rows.setdefault(key, []).append(row)
+        names = [settled.TIME, settled.ARRIVAL, *state.columns]
+        for key, chosen in rows.items():
+            lane, lift = self._lane(name, key)
+            some = table.select(names).take(pa.array(chosen))
+            first = lift.rows
+            lift.tables.append(some)
+            numbers = np.arange(first, first + some.num_rows, dtype=np.int64)
+            times, arrivals = (codec.ints(some, name) for name in names[:2])
+            lane.push(times, arrivals, {"row": numbers})
+
+    def hear(self, data: bytes) -> bool:
+        """Takes orders, if they are new; what they ask for is done with the next step."""
+        known, number, over, words = wire.load(data)
+        if known > self.heard or number <= self.heard:
+            return False
+        self.heard, self.over, self.pending = number, over, True
+        for group, key, _, body in words:
+            if group in self.groups:
+                self._obey(group, key, body)
+            else:
+                self.early[group, key] = body
+        return True
+
+    def _obey(self, group: str, key: Key, body: bytes) -> None:
+        lane, lift = self._lane(group, key)
+        lane.hear(Down.from_bytes(body))
+        lift.prune(lane.first("row", lift.rows))
+
+    def notes(self) -> pa.Table | None:
+        """What there is to say, as a section of a message."""
+        self.pending, ended = False, self.ended
+        said = [
+            (group, key, up.to_bytes())
+            for (group, key), (lane, _) in self.lanes.items() if (up := lane.step()) is not None
+        ]  # fmt: skip
+        if not said and ended == self._told_end:
+            return None
+        self._told_end = ended
+        return pa.table({"note": [wire.dump([self.number, ended, said])]})
+
+    def to_bytes(self) -> bytes:
+        lanes = [
+            (group, key, lane.to_bytes(), lift.base, to_ipc(lift.tables))
+            for (group, key), (lane, lift) in self.lanes.items()
+        ]
+        early = [(*lane, body) for lane, body in self.early.items()]
+        return wire.dump([
+            self.heard, self.over, self._told_end, self.frontier, self.pending, self.ended, lanes,
+            early,
+        ])  # fmt: skip
+
+    def load(self, data: bytes) -> None:
+        """Goes on from saved state."""
+        found: list[Any] = wire.load(data)
+        self.heard, self.over, self._told_end, self.frontier, self.pending, self.ended = found[:6]
+        for group, key, body, base, tables in found[6]:
+            if group not in self.groups:
+                continue
+            lift = Lift(self.cutter.states[self.groups[group]])
+            lift.base, lift.tables = base, [from_ipc(tables)] if tables else []
+            lane = LocalCounter.from_bytes(body, windows_of(lift.state), lift)
+            self.lanes[group, key] = (lane, lift)
+        self.early = {(group, key): body for group, key, body in found[7]}
+
+
+def to_ipc(tables: list[pa.Table]) -> bytes:
+    if not tables:
+        return b""
+    sink = pa.BufferOutputStream()
+    whole = pa.concat_tables(tables)
+    with pa.ipc.new_stream(sink, whole.schema) as writer:
+        writer.write_table(whole)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()

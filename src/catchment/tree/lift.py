@@ -1,0 +1,90 @@
+"""Events of a lane of count windows, and their partials, as few bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.counting.fold import Fold
+from catchment.counting.message import Columns, Piece
+from catchment.engine import codec, settled
+from catchment.engine.group import GroupState
+from catchment.engine.partials import no_events
+from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.operators import Grouping
+from catchment.tree import columns
+
+
+class Lift(Fold):
+    """Partials as bytes: a row without its key; events as bytes; both without their schema."""
+
+    def __init__(self, state: GroupState) -> None:
+        self.state = state
+        self.operators: Operators = state.operators
+        self._schema = codec.rows_to_table(no_rows(self.operators), self.operators).schema
+        self._events = no_events(state).select(list(state.columns)).schema
+        self.base = 0
+        self.tables: list[pa.Table] = []
+        """The lane's events, from row `base` on; a node that has none has no tables."""
+
+    @property
+    def rows(self) -> int:
+        return self.base + sum(table.num_rows for table in self.tables)
+
+    def _chosen(self, events: Columns) -> pa.Table:
+        """Events as a table: those of some rows, or some that travelled."""
+        travelled: pa.Table | None = events.get("table")
+        if travelled is not None:
+            return travelled
+        table = self.tables[0] if len(self.tables) == 1 else pa.concat_tables(self.tables)
+        self.tables = [table]
+        return table.take(pa.array(events["row"] - self.base))
+
+    def lift(self, events: Columns) -> Columns:
+        chosen = self._chosen(events)
+        keys = pa.array(np.zeros(chosen.num_rows, np.int64))
+        ordered = settled.ordered([chosen.add_column(0, settled.KEY, keys)])
+        cuts = np.zeros(len(ordered), np.bool_)
+        rows, _ = settled.cut_rows(ordered, cuts, self.state.group, self.operators)
+        return {"rows": self.pack(self._one(rows))}
+
+    def merge(self, partials: Sequence[Columns]) -> Columns:
+        found = [self.unpack(part["rows"]) for part in partials if part]
+        if not found:
+            return {}
+        return {"rows": self.pack(self._one(concat_rows(found, self.operators)))}
+
+    def raw(self, events: Columns) -> Columns:
+        # Their times and arrivals are in the piece itself.
+        table = self._chosen(events).select(self._events.names).cast(self._events)
+        return {"events": columns.pack(table.combine_chunks())} if self._events.names else {}
+
+    def part(self, piece: Piece, low: int, high: int) -> Columns:
+        found: dict[str, Any] = {
+            settled.TIME: pa.array(piece.times), settled.ARRIVAL: pa.array(piece.arrivals),
+        }  # fmt: skip
+        if self._events.names:
+            table = columns.unpack(piece.data["events"], self._events)
+            found |= dict(zip(self._events.names, table.columns, strict=True))
+        return {"table": pa.table(found).slice(low, high - low)}
+
+    def _one(self, rows: Rows) -> Rows:
+        starts = np.zeros(1, np.int64)
+        groups = Grouping(None, 1, starts=starts, rows=len(rows))
+        return merge_rows(rows, groups, self.operators) if len(rows) > 1 else rows
+
+    def pack(self, rows: Rows) -> Any:
+        return columns.pack(codec.rows_to_table(rows, self.operators).combine_chunks())
+
+    def unpack(self, body: bytes) -> Rows:
+        return codec.table_to_rows(columns.unpack(body, self._schema), self.operators)
+
+    def prune(self, row: int) -> None:
+        """Forgets the events before a row."""
+        if self.tables and row > self.base:
+            table = pa.concat_tables(self.tables).slice(row - self.base)
+            self.tables = [table.combine_chunks()] if table.num_rows else []
+            self.base = row

@@ -1,0 +1,56 @@
+"""What the root says of count windows, on its way down."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from catchment.counting import wire
+
+Key = tuple[Any, ...]
+"""Selection and values of a key."""
+
+
+class Orders:
+    """The last word of the root on every lane, numbered, so that each node gets what it lacks."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.over = False
+        """Whether no more windows will be full: nodes that have ended may say so."""
+        self.said: dict[tuple[str, Key], tuple[int, bytes]] = {}
+
+    def say(self, words: list[tuple[str, Key, bytes]], over: bool) -> None:
+        if words or over != self.over:
+            self.number += 1
+            self.over = over
+            self.said |= {(group, key): (self.number, body) for group, key, body in words}
+
+    def since(self, number: int) -> bytes:
+        """What a node lacks that knows of everything up to a number."""
+        words = [(g, key, n, body) for (g, key), (n, body) in self.said.items() if n > number]
+        return wire.dump([number, self.number, self.over, words])
+
+    def take(self, data: bytes) -> list[tuple[str, Key, bytes]]:
+        """Takes what a parent says; what is new of it."""
+        known, number, over, words = wire.load(data)
+        if known > self.number or number <= self.number:
+            return []
+        self.number, self.over = number, over
+        self.said |= {(group, key): (n, body) for group, key, n, body in words}
+        return [(group, key, body) for group, key, _, body in words]
+
+    def keep(self, groups: Collection[str]) -> None:
+        """Forgets what was said of groups that are gone."""
+        self.said = {lane: word for lane, word in self.said.items() if lane[0] in groups}
+
+    def to_plain(self) -> list[Any]:
+        words = [(g, key, n, body) for (g, key), (n, body) in self.said.items()]
+        return [self.number, self.over, words]
+
+    @classmethod
+    def from_plain(cls, data: list[Any]) -> Orders:
+        orders = cls()
+        orders.number, orders.over, words = data
+        orders.said = {(group, key): (n, body) for group, key, n, body in words}
+        return orders
