@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
+from catchment.engine import asking
 from catchment.simulate import Faults, World
-from catchment.tree import counting
 from catchment.tree.charter import Charter, Place
 from catchment.tree.counting import asked
 from catchment.tree.root import Root
@@ -96,7 +96,7 @@ SCHEMES = ("monitor", "sync", "async", "auto")
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "LARGE", 1)
+    monkeypatch.setattr(asking, "LARGE", 1)
     events = {id: batches(n, 400, size=40) for n, id in enumerate("abc")}
     world = World(charter(FLAT, COUNTED, count=scheme), events, 5, Faults(), until=0)
     world.run()
@@ -109,7 +109,7 @@ def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.Monkey
 def test_every_scheme_is_exact_whatever_goes_wrong(
     scheme: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "LARGE", 1)
+    monkeypatch.setattr(asking, "LARGE", 1)
     dice = random.Random(100 + seed)
     parents = shape(dice, dice.randint(1, 4))
     events = events_of(parents, seed, 80)

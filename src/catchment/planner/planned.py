@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catchment.model.plan import Plan
 from catchment.model.query import Query
+from catchment.planner.group import replan
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,16 @@ class Planned:
     queries: dict[str, Query]
     origins: dict[int, str] = field(default_factory=dict)
     """A name for each group that it keeps from version to version, where that matters."""
+
+    def next(self, number: int, queries: Mapping[str, Query], rate: float, apart: bool) -> Planned:
+        """The version that follows, with other queries."""
+        made, lineage = replan(self.plan, queries.values(), rate, counts_apart=apart)
+        origins = {
+            group.id: self.origins[lineage[group.id]]
+            if lineage.get(group.id) in self.origins else f"{number}.{group.id}"
+            for group in made.groups
+        }  # fmt: skip
+        return Planned(made, lineage, dict(queries), origins)
 
     def to_bytes(self) -> bytes:
         lineage = {str(new): old for new, old in self.lineage.items()}
@@ -35,3 +47,7 @@ class Planned:
         origins = {int(id): name for id, name in head["origins"].items()}
         named = {query.name: query for query in queries}
         return cls(Plan.from_bytes(body), lineage, named, origins)
+
+
+NOTHING = Planned(Plan(), {}, {})
+"""What the first version of a plan follows."""

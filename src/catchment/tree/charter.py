@@ -16,10 +16,8 @@ from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
 from catchment.flush.settings import Flush
 from catchment.model import packed
-from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.planner import replan
-from catchment.planner.planned import Planned
+from catchment.planner.planned import NOTHING, Planned
 
 FORMAT = 1
 _KEPT = 64
@@ -138,18 +136,10 @@ class Charter:
     def with_queries(self, queries: Iterable[Query]) -> Charter:
         """With another set of queries: the plan gets a new version."""
         given = {query.name: query for query in queries}
-        before = self.plans[self.plan] if self.plans else None
-        plan, lineage = replan(
-            before.plan if before else Plan(), given.values(), self._rate, counts_apart=self.asks
-        )
-        refuse_updates(plan, str(self.settings["late"]))
-        number = self.plan + 1 if before else 0
-        origins = {
-            group.id: before.origins[lineage[group.id]]
-            if before and group.id in lineage else f"{number}.{group.id}"
-            for group in plan.groups
-        }  # fmt: skip
-        planned = Planned(plan, lineage, given, origins)
+        before = self.plans[self.plan] if self.plans else NOTHING
+        number = self.plan + 1 if self.plans else 0
+        planned = before.next(number, given, self._rate, self.asks)
+        refuse_updates(planned.plan, str(self.settings["late"]))
         plans = dict(sorted({**self.plans, number: planned}.items())[-_KEPT:])
         return replace(self, version=self.version + 1, plans=plans)
 

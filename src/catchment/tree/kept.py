@@ -11,11 +11,11 @@ from catchment.counting import wire
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Down
 from catchment.engine import codec, settled
-from catchment.engine.cutter import Cutter
+from catchment.engine.asking import windows_of
+from catchment.engine.engine import Engine
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import SELECTION, key_columns, take
 from catchment.engine.rows import no_rows
-from catchment.tree.counting import windows_of
 from catchment.tree.lift import Lift
 from catchment.tree.orders import Key
 
@@ -33,8 +33,8 @@ class Kept:
     All it does follows from what it is told: `feed`, `hear`, `switch` and `notes`, in their order.
     """
 
-    def __init__(self, number: int, cutter: Cutter) -> None:
-        self.number, self.cutter = number, cutter
+    def __init__(self, number: int, engine: Engine) -> None:
+        self.number, self.engine = number, engine
         self.groups: dict[str, int] = {}
         """By their names: where the groups are in the plan."""
         self.lanes: dict[Lane, tuple[LocalCounter, Lift]] = {}
@@ -45,7 +45,7 @@ class Kept:
         self.frontier: int | None = None
 
     def switch(self, groups: dict[str, int]) -> None:
-        """Goes over to a version of the plan; the cutter has."""
+        """Goes over to a version of the plan; the engine has."""
         self.groups = groups
         self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in groups}
 
@@ -64,7 +64,7 @@ class Kept:
 
     def _lane(self, group: str, key: Key) -> tuple[LocalCounter, Lift]:
         if (group, key) not in self.lanes:
-            lift = Lift(self.cutter.states[self.groups[group]])
+            lift = Lift(self.engine.states[self.groups[group]])
             lane = LocalCounter(self.number, windows_of(lift.state), lift)
             if self.frontier is not None:
                 lane.advance(self.frontier)
@@ -72,12 +72,12 @@ class Kept:
         return self.lanes[group, key]
 
     def waiting(self) -> dict[str, pa.Table]:
-        """Takes the events that wait in the cutter."""
+        """Takes the events that wait in the engine."""
         found = {}
         for name, id in self.groups.items():
-            state = self.cutter.states[id]
+            state = self.engine.states[id]
             if state.waiting:
-                shapes = self.cutter.key_types(id)
+                shapes = self.engine.key_types(id)
                 found[name] = take(state, no_rows(state.operators), state.waiting, shapes, 0, 0)
                 state.waiting, state.keys = [], KeyIndex()
         return found
@@ -96,7 +96,7 @@ class Kept:
             lane.advance(frontier)
 
     def _push(self, name: str, table: pa.Table) -> None:
-        state = self.cutter.states[self.groups[name]]
+        state = self.engine.states[self.groups[name]]
         parts = [codec.ints(table, SELECTION).tolist()]
         parts += [column.to_pylist() for column in key_columns(table, state.group)]
         rows: dict[Key, list[int]] = {}
@@ -160,7 +160,7 @@ class Kept:
         for group, key, body, base, tables in found[6]:
             if group not in self.groups:
                 continue
-            lift = Lift(self.cutter.states[self.groups[group]])
+            lift = Lift(self.engine.states[self.groups[group]])
             lift.base, lift.tables = base, [from_ipc(tables)] if tables else []
             lane = LocalCounter.from_bytes(body, windows_of(lift.state), lift)
             self.lanes[group, key] = (lane, lift)

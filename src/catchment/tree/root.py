@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from collections.abc import Callable
@@ -245,8 +246,9 @@ class Root:
     def _tallied(self) -> Tally:
         """The count windows that are found by asking."""
         if self.tally is None:
-            saved = self.last.get("tally", "")
-            self.tally = Tally(self.charter, self._shaped(self.plan), self.plan, saved)
+            saved = base64.b64decode(self.last.get("tally", ""))
+            scheme, groups = self.charter.settings["count"], asked(self.charter, self.plan)
+            self.tally = Tally(scheme, self._shaped(self.plan), groups, saved)
         return self.tally
 
     def _told(self, note: dict[str, Any]) -> Tally | None:
@@ -257,7 +259,7 @@ class Root:
             return None
         tally = self._tallied()
         if note["plan"] > self.plan:
-            tally.switch(self.charter, note["plan"], self._shaped(note["plan"]))
+            tally.switch(self._shaped(note["plan"]), asked(self.charter, note["plan"]))
         tally.follow(note["readers"])
         return tally
 
@@ -306,7 +308,7 @@ class Root:
     def snapshot(self) -> None:
         """Writes the whole state down, and lets go of what led to it."""
         children = {id: child.to_dict() for id, child in self.inbox.children.items()}
-        tally = {} if self.tally is None else {"tally": self.tally.to_text()}
+        tally = {} if self.tally is None else {"tally": _text(self.tally.to_bytes())}
         self.last |= tally
         head = json.dumps(self.last | {"children": children}).encode()
         state = b"" if self.engine is None else self.engine.snapshot()
@@ -321,3 +323,7 @@ class Root:
         """Takes a newer charter."""
         self.charter = charter
         self._expect(now)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

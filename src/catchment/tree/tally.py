@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from catchment.counting.root import RootCounter
 from catchment.counting.saving import restore, save
 from catchment.counting.status import status
 from catchment.counting.windows import Window
+from catchment.engine.asking import windows_of
 from catchment.engine.engine import Engine
 from catchment.engine.partials import Partials, full_windows
 from catchment.engine.rows import concat_rows
-from catchment.tree.charter import Charter
-from catchment.tree.counting import asked, windows_of
 from catchment.tree.lift import Lift
 from catchment.tree.orders import Key, Orders
 
@@ -27,8 +25,10 @@ from catchment.tree.orders import Key, Orders
 class Tally:
     """A root for every key of the groups that are asked about; equal notes, equal orders."""
 
-    def __init__(self, charter: Charter, engine: Engine, plan: int, saved: str = "") -> None:
-        self.scheme = str(charter.settings["count"])
+    def __init__(
+        self, scheme: str, engine: Engine, groups: Mapping[int, str], saved: bytes = b""
+    ) -> None:
+        self.scheme = scheme
         self.engine = engine
         self.groups: dict[str, int] = {}
         """By their names: where the groups are in the plan."""
@@ -42,16 +42,16 @@ class Tally:
         self.uncounted: list[list[Any]] = []
         """Windows of the last step that may lack events of nodes that were given up: group, number,
         key, and whose."""
-        self.switch(charter, plan)
+        self.switch(engine, groups)
         if saved:
             self._restore(saved)
 
-    def switch(self, charter: Charter, plan: int, engine: Engine | None = None) -> None:
+    def switch(self, engine: Engine, groups: Mapping[int, str]) -> None:
         """Goes over to a version of the plan; the engine has."""
-        self.engine = engine or self.engine
-        self.groups = {name: id for id, name in asked(charter, plan).items()}
+        self.engine = engine
+        self.groups = {name: id for id, name in groups.items()}
         self._lifts = {
-            name: self._lifts.get(name) or Lift(self.engine.states[id])
+            name: self._lifts.get(name) or Lift(engine.states[id])
             for name, id in self.groups.items()
         }
         self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in self.groups}
@@ -147,16 +147,16 @@ class Tally:
             for (group, key), lane in list(self.lanes.items())[:20]
         }
 
-    def to_text(self) -> str:
+    def to_bytes(self) -> bytes:
         lanes = [(group, key, save(lane)) for (group, key), lane in self.lanes.items()]
         plain = [
             self.orders.to_plain(), sorted(self.ended), self.nodes, sorted(self.away), self._late,
             lanes,
         ]  # fmt: skip
-        return base64.b64encode(wire.dump(plain)).decode()
+        return wire.dump(plain)
 
-    def _restore(self, saved: str) -> None:
-        orders, ended, self.nodes, away, self._late, lanes = wire.load(base64.b64decode(saved))
+    def _restore(self, saved: bytes) -> None:
+        orders, ended, self.nodes, away, self._late, lanes = wire.load(saved)
         self.orders = Orders.from_plain(orders)
         self.ended, self.away = set(ended), set(away)
         for group, key, body in lanes:

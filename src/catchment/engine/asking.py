@@ -1,0 +1,42 @@
+"""Which count windows can be found by asking for their edges, without collecting events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from catchment.engine.group import GroupState
+from catchment.model.plan import Group
+from catchment.model.window import Counted
+from catchment.planner.group import only_counts
+from catchment.planner.planned import Planned
+
+LARGE = 2_000
+"""Events between the edges of windows from which on `auto` asks for them: below, that costs more
+bytes than the events."""
+
+
+def found_by_asking(
+    planned: Planned, keys: Mapping[int, Mapping[str, pa.DataType]], count: str
+) -> dict[int, str]:
+    """Groups that have count windows only, and their names for good; `keys`: the types of each."""
+    least = LARGE if count == "auto" else 1
+    return {
+        group.id: planned.origins[group.id] for group in planned.plan.groups
+        if only_counts(group) and group.slicing == "settled" and group.measure == "event"
+        and not group.distinct_on and all(_plain(kind) for kind in keys[group.id].values())
+        and all(min(window.size, window.step) >= least for window in counts_of(group))
+    }  # fmt: skip
+
+
+def counts_of(group: Group) -> list[Counted]:
+    return [window for window in group.windows if isinstance(window, Counted)]
+
+
+def windows_of(state: GroupState) -> list[Counted]:
+    return counts_of(state.group)
+
+
+def _plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind))
