@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.engine import asking
 from catchment.engine.parcels import share_out
 from catchment.model.frontier import EARLIEST, Frontier
 from catchment.planner import replan
@@ -81,13 +82,16 @@ def _fits(row: Any, frontier: int, scenario: Scenario) -> bool:
     return _micros(row["ts"]) >= frontier - keep
 
 
-def check(scenario: Scenario, partitions: int, buckets: int, seed: int, crashes: float) -> None:
+def check(
+    scenario: Scenario, partitions: int, buckets: int, seed: int, crashes: float,
+    count: str = "central",
+) -> None:  # fmt: skip
     batches = batches_of(scenario, partitions)
     tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Pipeline(
             folder, tables, scenario.queries, seed, crashes, buckets, late=scenario.late,
-            keep=scenario.keep, lateness=scenario.lateness,
+            keep=scenario.keep, lateness=scenario.lateness, count=count,
         )  # fmt: skip
         out = pipeline.run()
     for name, rows in expected(scenario, batches).items():
@@ -118,6 +122,22 @@ def test_crashes(scenario: Scenario, buckets: int, seed: int) -> None:
 def test_many_partitions(scenario: Scenario, partitions: int, buckets: int, seed: int) -> None:
     # Events of one time rank by partition, which brute force over one stream cannot know.
     check(apart(scenario), partitions, buckets, seed, crashes=0.03)
+
+
+COUNTS = ("count_tumbling", "count_sliding", "tumbling")
+
+
+@FEWER
+@given(
+    scenarios(late="none", kinds=COUNTS), st.integers(1, 3), st.integers(1, 3), SEEDS,
+    st.sampled_from(["monitor", "sync", "async", "auto"]), st.sampled_from([0.0, 0.05]),
+)  # fmt: skip
+def test_count_windows_whose_edges_partitions_are_asked_for(
+    scenario: Scenario, partitions: int, buckets: int, seed: int, scheme: str, crashes: float
+) -> None:
+    given = apart(scenario) if partitions > 1 else scenario
+    with patch.object(asking, "LARGE", 1), patch.object(state, "_SHORTEST", 2_000):
+        check(given, partitions, buckets, seed, crashes, scheme)
 
 
 def apart(scenario: Scenario) -> Scenario:

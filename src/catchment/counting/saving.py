@@ -35,8 +35,10 @@ def save(root: RootCounter) -> bytes:
     ])  # fmt: skip
 
 
-def restore(data: bytes, windows: Sequence[Counted], fold: Fold) -> RootCounter:
-    """A root that goes on from saved state."""
+def restore(
+    data: bytes, windows: Sequence[Counted], fold: Fold, repeat: bool = True
+) -> RootCounter:
+    """A root that goes on from saved state; what was said last may have gone under."""
     plain, tracks, slices, pace, shares, auto, orders, full, patience = wire.load(data)
     root = RootCounter([], windows, fold)
     for name, value in plain.items():
@@ -50,5 +52,5 @@ def restore(data: bytes, windows: Sequence[Counted], fold: Fold) -> RootCounter:
         None if order is None else kind(*order)
         for kind, order in zip((Ask, Zone, Forecast), orders, strict=True)
     )
-    root._changed = True  # what was said last may have gone under
+    root._changed |= repeat
     return root

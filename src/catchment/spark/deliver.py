@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from catchment.engine.parcels import pack_results, unpack_results
 from catchment.engine.results import Results
 from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
+from catchment.spark.counting import count
 from catchment.spark.planning import Progress
 from catchment.spark.queries import Queries
 from catchment.spark.rows import row_of
@@ -67,6 +69,7 @@ class Steward:
     def __call__(self, rows: DataFrame, _: int) -> None:
         reports: list[dict[str, Any]] = []
         results: list[tuple[int, bytes]] = []
+        notes: list[bytes] = []
         aside: dict[str, list[pa.Table]] = {}
         for row in rows.collect():
             body = bytes(row.body)
@@ -74,6 +77,8 @@ class Steward:
                 reports.append(json.loads(body))
             elif row.kind == "results":
                 results.append((row.bucket, body))
+            elif row.kind == "notes":
+                notes.append(body)
             else:
                 meta, tables = codec.unpack(body)
                 aside.setdefault(meta["kind"], []).append(tables["rows"])
@@ -83,6 +88,8 @@ class Steward:
         self._keep_aside(control, aside)
         self._deliver(control, results)
         progress = self._progress(control, reports)
+        counting = count(self.spec, control, self._engine, progress.frontier, notes)
+        progress = replace(progress, counting=counting)
         progress.save(self.spec)
         self.heard(progress, {"planned": control.now, "plan": control.plan})
 

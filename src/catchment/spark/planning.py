@@ -13,10 +13,8 @@ from typing import Any
 from catchment.engine.engine import now
 from catchment.errors import StateError
 from catchment.model.frontier import Frontier
-from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.planner import replan
-from catchment.planner.planned import Planned
+from catchment.planner.planned import NOTHING
 from catchment.sources.base import Split
 from catchment.spark.queries import Handed, Queries
 from catchment.spark.spec import Control, Spec
@@ -84,24 +82,29 @@ class Planner:
         if self.until_now and self._bound is None:
             self._bound = self.source.bound(start["at"])
         at = self.source.latest(start["at"], self._bound)
-        frontier = self._frontier(before)
+        frontier, counting = self._after(before)
         plan = self.queries.changed(before.plan)
-        ended = at == start["at"] and self.source.ended(at)
+        if counting is None and self.spec.asked(plan):
+            counting = Counting()
+        finished = at == start["at"] and self.source.ended(at)
+        ended = finished and (counting is None or (before.finished and counting.done))
         clock = max(now(), before.now)
-        moved = at != start["at"] or plan != before.plan or ended
+        moved = at != start["at"] or plan != before.plan or finished != before.finished or ended
+        moved = moved or (counting is not None and counting.news)
         if not moved and not self._due(before, frontier, clock):
             return start
         names = [*self.source.partitions(at)]
         names += [s.partition for s in self.source.splits(start["at"], at, self.spec.parallel)]
         frontier = frontier.knowing(names, clock)
-        control = Control(before.batch + 1, plan, clock, ended, frontier)
+        control = Control(before.batch + 1, plan, clock, ended, frontier, finished=finished)
         return {"at": at, **control.to_dict()}
 
-    def _frontier(self, before: Control) -> Frontier:
-        """The frontier after the batch before, which the driver wrote down before it committed."""
+    def _after(self, before: Control) -> tuple[Frontier, Counting | None]:
+        """What the driver wrote down of the batch before, before it committed."""
         if before.batch < 0:
-            return before.frontier
-        return Progress.load(self.spec, before.batch).frontier
+            return before.frontier, None
+        progress = Progress.load(self.spec, before.batch)
+        return progress.frontier, progress.counting
 
     def _due(self, before: Control, frontier: Frontier, clock: int) -> bool:
         """Whether time alone changes something: a partition gone idle, windows by the clock."""
@@ -123,6 +126,20 @@ class Planner:
 
 
 @dataclass(frozen=True)
+class Counting:
+    """How far count windows are that are found by asking."""
+
+    news: bool = False
+    """Whether there are orders, or full windows, that no batch has taken yet."""
+    over: bool = False
+    """Whether there is nothing left to ask."""
+
+    @property
+    def done(self) -> bool:
+        return self.over and not self.news
+
+
+@dataclass(frozen=True)
 class Progress:
     """What is known after a batch, kept in the job's home."""
 
@@ -133,6 +150,7 @@ class Progress:
     plan: int
     """Of the next batch, where the offset does not say it."""
     now: int
+    counting: Counting | None = None
 
     @classmethod
     def load(cls, spec: Spec, batch: int) -> Progress:
@@ -143,21 +161,23 @@ class Progress:
                 hint="the job's folder was changed by hand, or is of another job",
             )  # fmt: skip
         held = json.loads(data)
+        counting = held.pop("counting", None)
+        held |= {"counting": None if counting is None else Counting(**counting)}
         return cls(**(held | {"frontier": Frontier.from_dict(held["frontier"])}))
 
     def save(self, spec: Spec) -> None:
-        held = vars(self) | {"frontier": self.frontier.to_dict()}
+        counting = None if self.counting is None else vars(self.counting)
+        held = vars(self) | {"frontier": self.frontier.to_dict(), "counting": counting}
         folder = spec.home.sub("progress")
         folder.write(f"{self.batch:09d}.json", json.dumps(held).encode())
-        folder.remove(f"{self.batch - _KEPT:09d}.json")
+        folder.remove(f"{self.batch - KEPT:09d}.json")
 
 
-_KEPT = 200
+KEPT = 200
 """Progress of so many batches is kept: more than Spark may ask to run again."""
 
 
 def first_plan(spec: Spec, queries: list[Query]) -> None:
     """Writes the plan of the first batch."""
-    made, lineage = replan(Plan(), queries, spec.rate)
-    planned = Planned(made, lineage, {query.name: query for query in queries})
+    planned = NOTHING.next(0, {query.name: query for query in queries}, spec.rate, spec.asks)
     spec.home.sub("plans").write(f"{0:09d}", planned.to_bytes())

@@ -17,7 +17,6 @@ from catchment.job.reading import explained
 from catchment.model.query import Query
 from catchment.model.settings import each_its_name
 from catchment.planner import plan as make_plan
-from catchment.planner import replan
 from catchment.planner.planned import Planned
 from catchment.spark.spec import Spec, forget_plans
 
@@ -128,7 +127,7 @@ class Queries:
         held = self.spec.plan(version)
         # A query that changed under its name leaves first, and comes back with the next batch.
         stay = {n: q for n, q in wanted.items() if held.queries.get(n, q) == q}
-        planned = self._planned(held, stay, rejected)
+        planned = self._planned(held, version + 1, stay, rejected)
         self._note(rejected)
         self._files = files if len(stay) == len(wanted) else None
         self._made = {}
@@ -140,7 +139,7 @@ class Queries:
         return version + 1
 
     def _planned(
-        self, held: Planned, queries: dict[str, Query], rejected: dict[str, str]
+        self, held: Planned, number: int, queries: dict[str, Query], rejected: dict[str, str]
     ) -> Planned | None:
         """The next version of the plan, or None when nothing that can be used has changed."""
         if queries == held.queries:
@@ -148,8 +147,7 @@ class Queries:
         fitting = {n: q for n, q in queries.items() if n in held.queries or self._fits(q, rejected)}
         if fitting == held.queries:
             return None
-        plan, lineage = replan(held.plan, list(fitting.values()), self.spec.rate)
-        return Planned(plan, lineage, fitting)
+        return held.next(number, fitting, self.spec.rate, self.spec.asks)
 
     def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
         try:

@@ -59,8 +59,9 @@ class Reading:
     ) -> list[tuple[int, bytes]]:
         """What a cutter holds, by bucket. Every bucket hears of every split: so each knows the
         frontier without asking; one gets the counts."""
-        plan = self.spec.plan(self.control.plan).plan
-        shares = share_out(cutter.take(self.number) | (full or {}), plan, self.spec.buckets)
+        spec, version = self.spec, self.control.plan
+        found = cutter.take(self.number) | (full or {})
+        shares = share_out(found, spec.plan(version).plan, spec.buckets, spec.asked(version))
         counted = note | {"control": self.control.to_dict(), "number": self.number}
         others = {name: value for name, value in counted.items() if name != "counts"}
         return [

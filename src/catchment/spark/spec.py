@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from catchment.engine.asking import found_by_asking
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.errors import StateError
@@ -21,6 +22,9 @@ from catchment.operators.user import Monoid
 from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
 from catchment.sources.base import Source
+
+_ASKED: dict[tuple[str, int], dict[int, str]] = {}
+"""Binding a plan to columns takes longer than a small batch: by home and version."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,25 @@ class Spec:
     events they hold."""
     node: int = 0
     """The number of its first partition, by which events rank."""
+    count: str = "central"
+    """How count windows are found: `central`, or by asking partitions for their edges."""
     functions: dict[str, Monoid] = field(default_factory=defined)
+
+    @property
+    def asks(self) -> bool:
+        """Whether edges of count windows may be asked for."""
+        return self.count != "central" and self.late != "update" and self.idle is None
+
+    def asked(self, version: int) -> dict[int, str]:
+        """The groups whose count windows are found by asking, and their names for good."""
+        if not self.asks:
+            return {}
+        place = (self.home.uri, version)
+        if place not in _ASKED:
+            engine, planned = self.engine(version), self.plan(version)
+            keys = {group.id: engine.key_types(group.id) for group in planned.plan.groups}
+            _ASKED[place] = found_by_asking(planned, keys, self.count)
+        return _ASKED[place]
 
     def to_text(self) -> str:
         data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
@@ -96,6 +118,7 @@ def _planned(home: str, version: int) -> Planned:
 
 def forget_plans() -> None:
     """Reads plans anew when they are asked for again."""
+    _ASKED.clear()
     _planned.cache_clear()
 
 
@@ -117,13 +140,15 @@ class Control:
     """At the root of a tree: nodes whose events lack in windows of newer queries."""
     uncounted: tuple[Any, ...] = ()
     """At the root of a tree: count windows that lack events of nodes that were given up."""
+    finished: bool = False
+    """The source has ended; the job has, once nothing more is asked of count windows."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
             "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
             "live": None if self.live is None else list(self.live), "behind": self.behind,
-            "uncounted": list(self.uncounted),
+            "uncounted": list(self.uncounted), "finished": self.finished,
         }  # fmt: skip
 
     @classmethod
@@ -133,4 +158,5 @@ class Control:
             data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
             tuple(data.get("missing", ())), None if live is None else tuple(live),
             data.get("behind", {}), tuple(data.get("uncounted", ())),
+            data.get("finished", False),
         )  # fmt: skip

@@ -7,15 +7,17 @@ an older one, reads the log from where it stands. So a batch writes what is new,
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from catchment.counting import wire
 from catchment.engine import codec
 from catchment.engine.engine import Engine
 from catchment.engine.parcels import pack_partials, unpack_partials
@@ -25,6 +27,7 @@ from catchment.engine.stats import missed as missed_by
 from catchment.errors import StateError
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.spark.counting import Asked, Keepers
 from catchment.spark.deliver import deliver
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
@@ -42,6 +45,10 @@ class Held:
     tag: str
     plan: int
     engine: Engine
+    keepers: Keepers
+    """What its partitions keep for count windows."""
+    said: list[bytes] = field(default_factory=list)
+    """What they have to say to the driver since the last batch."""
 
 
 _HELD: dict[tuple[str, int], Held] = {}
@@ -63,15 +70,20 @@ class Step:
     ended: bool
     sure: int | None = None
     live: Sequence[str] | None = None
+    asked: Asked | None = None
 
     def to_bytes(self) -> bytes:
         note = {name: getattr(self, name) for name in _NOTED}
+        if self.asked is not None:
+            note["asked"] = base64.b64encode(self.asked.to_bytes()).decode()
         return pack_partials(self.partials, note)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
         partials, note = unpack_partials(data)
-        return cls(partials, **{name: note[name] for name in _NOTED if name in note})
+        told = note.get("asked")
+        asked = None if told is None else Asked.from_bytes(base64.b64decode(told))
+        return cls(partials, **{n: note[n] for n in _NOTED if n in note}, asked=asked)
 
 
 class Log:
@@ -115,10 +127,19 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
         held.engine.follow(planned.plan, planned.lineage)
     held.engine.clock = lambda: move.now
     held.engine.live = move.live
-    held.engine.absorb(move.partials, move.newest)
+    groups = spec.asked(move.plan)
+    rest = {id: table for id, table in move.partials.items() if id not in groups}
+    held.engine.absorb(rest, move.newest)
+    if move.asked is not None:
+        events = {id: table for id, table in move.partials.items() if id in groups}
+        held.said = held.keepers.step(groups, events, move.asked)
     if move.ended:
         return held.engine.close()
     return held.engine.advance(min(move.frontier, LATEST - 1), move.sure)
+
+
+def _held(tag: str, plan: int, engine: Engine) -> Held:
+    return Held(tag, plan, engine, Keepers(engine))
 
 
 class Keeper:
@@ -134,7 +155,7 @@ class Keeper:
         """The engine as it was after the last batch that was committed."""
         held = _HELD.pop(self.key, None)
         if self.head is None:
-            return Held("", plan, self.spec.engine(plan))
+            return _held("", plan, self.spec.engine(plan))
         if held is not None and held.tag == self.head["tag"]:
             return held
         entries = [self.log.entry(n) for n in range(self.head["first"], self.head["next"])]
@@ -152,9 +173,11 @@ class Keeper:
         assert self.head is not None
         plan = self.head["plan"]
         if not self.head["chunks"]:
-            return Held("", plan, self.spec.engine(plan))
-        blob = self.log.snapshot(self.head["chunks"])
-        return Held(self.head["base"], plan, Engine.restore(blob))
+            return _held("", plan, self.spec.engine(plan))
+        blob, kept = wire.load(self.log.snapshot(self.head["chunks"]))
+        held = _held(self.head["base"], plan, Engine.restore(blob))
+        held.keepers.load(kept, self.spec.asked(plan))
+        return held
 
     def save(self, held: Held, move: Step, began: int) -> None:
         """Writes the batch down, or the whole engine when the log has grown longer than that."""
@@ -172,7 +195,7 @@ class Keeper:
         _HELD[self.key] = held
 
     def _compact(self, held: Held, head: dict[str, Any]) -> dict[str, Any]:
-        blob = held.engine.snapshot()
+        blob = wire.dump([held.engine.snapshot(), held.keepers.to_bytes()])
         chunks = [blob[at : at + _CHUNK] for at in range(0, len(blob), _CHUNK)]
         for n, chunk in enumerate(chunks):
             self.log.base.updateValue((n,), (chunk,))
@@ -212,12 +235,16 @@ class Bucket(StatefulProcessor):
         move = Step(
             joined([partials for partials, _ in slices]), control.plan, frontier.value,
             newest, control.now, control.ended, control.sure, control.live,
+            Asked.of(self.spec, control, bucket, frontier.value)
+            if self.spec.asked(control.plan) else None,
         )  # fmt: skip
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
         repeats, missed = held.engine.counts["duplicates"], _missed(held)
         results = step(self.spec, held, move)
         yield from deliver(self.spec, control, bucket, results)
+        yield from (row_of(bucket, "notes", body) for body in held.said)
+        held.said = []
         keeper.save(held, move, control.plan)
         report = {
             "bucket": bucket, "frontier": frontier.to_dict(), "results": results.rows(),

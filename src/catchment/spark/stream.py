@@ -71,6 +71,7 @@ def start(
         idle=None if job.idle_timeout is None else micros(job.idle_timeout),
         ahead=None if job.max_ahead is None else micros(job.max_ahead),
         buckets=buckets, labels=labels(buckets), parallel=cores_of(spark), rate=job.rate,
+        count=job.count if events is None else "central",
     )  # fmt: skip
     _queries(spec, queries)
     return _started(spec, job, spark, _absolute(checkpoint), events)

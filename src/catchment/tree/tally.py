@@ -163,4 +163,4 @@ class Tally:
             if group not in self.groups:
                 continue
             lift = self._lifts[group]
-            self.lanes[group, key] = restore(body, windows_of(lift.state), lift)
+            self.lanes[group, key] = restore(body, windows_of(lift.state), lift, repeat=False)
