@@ -17,6 +17,7 @@ QUERIES = [
     ct.Query("bursts", ct.count(), by="player", window=ct.session("1s")),
     ct.Query("all", ct.count(), ct.median("v"), window=ct.tumbling("3s")),
     ct.Query("thousand", ct.max("seq"), window=ct.count_tumbling(1000)),
+    ct.Query("lots", ct.sum("seq"), window=ct.count_sliding(30_000, 20_000)),
 ]
 
 

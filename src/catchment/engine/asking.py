@@ -9,6 +9,7 @@ import pyarrow as pa
 from catchment.engine.group import GroupState
 from catchment.model.plan import Group
 from catchment.model.window import Counted
+from catchment.operators import OperatorRef, operator_class
 from catchment.planner.group import only_counts
 from catchment.planner.planned import Planned
 
@@ -25,9 +26,15 @@ def found_by_asking(
     return {
         group.id: planned.origins[group.id] for group in planned.plan.groups
         if only_counts(group) and group.slicing == "settled" and group.measure == "event"
-        and not group.distinct_on and all(_plain(kind) for kind in keys[group.id].values())
+        and not group.distinct_on and not _in_order(group)
+        and all(_plain(kind) for kind in keys[group.id].values())
         and all(min(window.size, window.step) >= least for window in counts_of(group))
     }  # fmt: skip
+
+
+def _in_order(group: Group) -> bool:
+    """Whether a function needs all events of a window in one order: nodes' partials have none."""
+    return any(operator_class(ref[0]).ordered(OperatorRef(*ref)) for ref in group.operators)
 
 
 def counts_of(group: Group) -> list[Counted]:

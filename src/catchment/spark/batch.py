@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.storagelevel import StorageLevel
 
+from catchment.counting.edges import Edges
+from catchment.engine.asking import found_by_asking, windows_of
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import unpack_results
 from catchment.errors import SourceError
@@ -18,10 +22,12 @@ from catchment.folder import Folder
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.settings import column_name, each_its_name
-from catchment.planner import plan as make_plan
+from catchment.planner.group import DEFAULT_RATE
+from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
 from catchment.sources.base import Source
 from catchment.spark import frames
+from catchment.spark.batch_counts import CutApart, Meeting, Sample, doubts_of
 from catchment.spark.results import RunResults
 from catchment.spark.rows import PARCEL
 from catchment.spark.session import cores_of, is_local, session, ship
@@ -47,18 +53,19 @@ def run(
     Without a session it starts Spark in local mode, on all cores.
     """
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    made = make_plan(given)
+    planned = NOTHING.next(0, {query.name: query for query in given}, DEFAULT_RATE, apart=True)
+    made = planned.plan
     time = column_name(time, "time column")
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
     ship(spark)
     buckets = buckets or (cores_of(spark) if any(group.by for group in made.groups) else 1)
     if not isinstance(events, DataFrame) and _is_frame(events):
-        return _run_table(_to_arrow(events), made, time, spark, buckets)
+        return _run_table(_to_arrow(events), planned, time, spark, buckets)
     if isinstance(events, DataFrame):
         work, parcels = frames.sliced(events, made, time, buckets)
     else:
         work, parcels = _sliced_source(source_of(events), made, time, spark, buckets)
-    return _assembled(work, parcels, spark)
+    return _assembled(work, parcels, spark, planned)
 
 
 def _sliced_source(
@@ -105,10 +112,19 @@ def common_condition(plan: Plan) -> str | None:
     return " OR ".join(f"({text})" for text in sorted(str(text) for text in selections))
 
 
-def _assembled(work: Work, parcels: DataFrame, spark: SparkSession) -> RunResults:
-    placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
-    rows = placed.mapInArrow(Assemble(work), PARCEL).toArrow()
+def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Planned) -> RunResults:
     engine = work.engine()
+    keys = {group.id: engine.key_types(group.id) for group in work.plan.groups}
+    groups = frozenset(found_by_asking(planned, keys, "auto"))
+    assemble = Assemble(work, partial(Meeting, groups) if groups else None)
+    if groups:
+        # Events are kept where they were read, while samples of them say where edges are.
+        parcels = parcels.persist(StorageLevel.DISK_ONLY)
+    cut = _cut_apart(work, parcels, groups) if groups else parcels
+    placed = cut.repartitionById(work.buckets, sf.col("bucket"))
+    rows = placed.mapInArrow(assemble, PARCEL).toArrow()
+    if groups:
+        parcels.unpersist()
     parts, counts = [], dict.fromkeys(engine.counts, 0)
     unread: list[dict[str, Any]] = []
     for body in rows.column("body").to_pylist():
@@ -120,6 +136,15 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession) -> RunResult
     counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
     parts = parts or [engine.no_results()]
     return RunResults(parts, list(work.plan.names), counts, unread, spark)
+
+
+def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFrame:
+    """With the events of count windows cut where no edge is near."""
+    samples = parcels.mapInArrow(Sample(work, groups), PARCEL).toArrow().column("body")
+    engine = work.engine()
+    edges = {id: Edges(windows_of(engine.states[id])) for id in groups}
+    doubts = doubts_of((bytes(body or b"") for body in samples.to_pylist()), edges)
+    return parcels.mapInArrow(CutApart(work, groups, doubts), PARCEL)
 
 
 def _is_frame(events: Events) -> bool:
@@ -135,15 +160,17 @@ def _to_arrow(events: Events) -> pa.Table:
 
 
 def _run_table(
-    table: pa.Table, plan: Plan, time: str, spark: SparkSession, buckets: int
+    table: pa.Table, planned: Planned, time: str, spark: SparkSession, buckets: int
 ) -> RunResults:
     """Executors on this machine map the table from a file; others get it through Spark."""
     if not is_local(spark):
-        work, parcels = frames.sliced(spark.createDataFrame(table), plan, time, buckets)
-        return _assembled(work, parcels, spark)
+        frame = spark.createDataFrame(table)
+        work, parcels = frames.sliced(frame, planned.plan, time, buckets)
+        return _assembled(work, parcels, spark, planned)
     with tempfile.TemporaryDirectory(prefix="catchment-") as folder:
         path = Path(folder) / "events.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=1 << 20)
-        work, parcels = _sliced_source(source_of(str(path)), plan, time, spark, buckets)
-        return _assembled(work, parcels, spark)
+        source = source_of(str(path))
+        work, parcels = _sliced_source(source, planned.plan, time, spark, buckets)
+        return _assembled(work, parcels, spark, planned)

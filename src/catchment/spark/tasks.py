@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.parcels import pack_partials, pack_results, share_out, unpack_partials
+from catchment.engine.partials import Partials
 from catchment.functions.user import define_all, defined
 from catchment.model.plan import Plan
 from catchment.operators.user import Monoid
 from catchment.sources.base import Source, Split
 
 _KNOWN: dict[bytes, Plan] = {}
+
+
+class Meets(Protocol):
+    """Takes the partials that are its own, and gives those that they make together."""
+
+    def take(self, partials: Partials) -> Partials: ...
+    def full(self) -> Iterator[Partials]: ...
+
 
 _TOLD = 100
 """Of so many rows of a split that cannot be read it is told where they are, and why."""
@@ -112,6 +121,8 @@ class Assemble:
     """Takes all partials of its buckets, and gives the results of all windows."""
 
     work: Work
+    meeting: Callable[[Engine], Meets] | None = None
+    """Who puts count windows together whose events were cut apart, if any were."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         engines: dict[int, list[tuple[int, bytes]]] = {}
@@ -125,10 +136,13 @@ class Assemble:
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked = sorted((unpack_partials(body) for body in held), key=lambda p: p[1]["number"])
         unread = []
+        meeting = None if self.meeting is None else self.meeting(engine)
         for partials, note in unpacked:
             unread += note.get("unread", [])
-            engine.absorb(partials)
+            engine.absorb(partials if meeting is None else meeting.take(partials))
             for name, count in note.get("counts", {}).items():
                 engine.counts[name] += count
+        for full in () if meeting is None else meeting.full():
+            engine.absorb(full)
         results = engine.close()
         return pack_results(results, {"counts": engine.counts, "unread": unread})

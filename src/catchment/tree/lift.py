@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from catchment.counting.fold import Fold
 from catchment.counting.message import Columns, Piece
+from catchment.counting.windows import Window
 from catchment.engine import codec, settled
+from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState
-from catchment.engine.partials import no_events
+from catchment.engine.partials import full_windows, no_events
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.operators import Grouping
 from catchment.tree import columns
+from catchment.tree.orders import Key
 
 
 class Lift(Fold):
@@ -88,3 +91,16 @@ class Lift(Fold):
             table = pa.concat_tables(self.tables).slice(row - self.base)
             self.tables = [table.combine_chunks()] if table.num_rows else []
             self.base = row
+
+
+def full_of(engine: Engine, id: int, lift: Lift, key: Key, windows: list[Window]) -> pa.Table:
+    """Windows of a key that are full, as partials of their group."""
+    state, types = engine.states[id], engine.key_types(id)
+    rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)
+    columns = [
+        pa.array([value] * len(windows), types[name])
+        for name, value in zip(state.group.by, key[1:], strict=True)
+    ]
+    told = np.array([[w.kind, w.number, key[0]] for w in windows], np.int64)
+    kinds, numbers, selection = told.T
+    return full_windows(state, kinds, numbers, rows, selection, columns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
@@ -16,9 +15,8 @@ from catchment.counting.status import status
 from catchment.counting.windows import Window
 from catchment.engine.asking import windows_of
 from catchment.engine.engine import Engine
-from catchment.engine.partials import Partials, full_windows
-from catchment.engine.rows import concat_rows
-from catchment.tree.lift import Lift
+from catchment.engine.partials import Partials
+from catchment.tree.lift import Lift, full_of
 from catchment.tree.orders import Key, Orders
 
 
@@ -118,17 +116,7 @@ class Tally:
             [id, w.number, list(key[1:]), list(w.missing)]
             for w in windows if w.missing
         ]  # fmt: skip
-        state = self.engine.states[id]
-        rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)
-        types = self.engine.key_types(id)
-        columns = [
-            pa.array([value] * len(windows), types[name])
-            for name, value in zip(state.group.by, key[1:], strict=True)
-        ]
-        kinds, numbers, selection = np.array(
-            [[w.kind, w.number, key[0]] for w in windows], np.int64
-        ).T
-        return full_windows(state, kinds, numbers, rows, selection, columns)
+        return full_of(self.engine, id, lift, key, windows)
 
     def newly_late(self) -> int:
         """Events of all nodes that came too late, since the last call."""

@@ -1,0 +1,268 @@
+"""Count windows of a batch: samples tell where edges lie, before anything is shuffled.
+
+Events stay with the task that read them, as one partial between two edges, but for the few that may
+be on either side of an edge: those meet, and say exactly where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.counting import wire
+from catchment.counting.edges import Edges
+from catchment.counting.windows import Shelf, Slice
+from catchment.engine import codec, settled
+from catchment.engine.asking import windows_of
+from catchment.engine.engine import Engine
+from catchment.engine.group import GroupState
+from catchment.engine.parcels import pack_partials, unpack_partials
+from catchment.engine.partials import Partials, events_of, no_events, rows_of, stamped
+from catchment.engine.rows import Rows, concat_rows
+from catchment.operators.ragged import Ints
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.spark.tasks import Work, bodies, parcel
+from catchment.tree.lift import Lift, full_of
+from catchment.tree.orders import Key
+
+_SAMPLES = 256
+"""Of the events between two edges, as many are sampled."""
+_REGION, _EVENTS = "#region", "#events"
+
+Lane = tuple[int, Key]
+"""Group and key."""
+Doubts = dict[Lane, Ints]
+"""Spans of time in which an edge is, one after the other: begin, end, begin, end."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Some events of a lane in one task: every so many, in order."""
+
+    events: int
+    step: int
+    times: Ints
+
+
+@dataclass(frozen=True)
+class Sample:
+    """In a task: where events of lanes are."""
+
+    work: Work
+    groups: frozenset[int]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        engine = self.work.engine()
+        for bucket, body in bodies(batches):
+            found = []
+            for id, table in unpack_partials(body)[0].items():
+                if id in self.groups:
+                    found += self._of(engine.states[id], id, table)
+            yield parcel([(bucket, wire.dump(found))])
+
+    def _of(self, state: GroupState, id: int, table: pa.Table) -> list[Any]:
+        events = events_of(state, table)
+        keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
+        step = max(1, Edges(windows_of(state)).longest // _SAMPLES)
+        found = []
+        for code in np.unique(keys).tolist():
+            mine = np.sort(times[keys == code])
+            found.append([id, key_of(state, code), len(mine), step, mine[::step]])
+        return found
+
+
+def doubts_of(samples: Iterator[bytes], windows: Mapping[int, Edges]) -> Doubts:
+    """On the driver: where edges may be, by what all tasks have sampled."""
+    lanes: dict[Lane, list[Sampled]] = {}
+    for body in samples:
+        for id, key, events, step, times in wire.load(body):
+            lanes.setdefault((id, key), []).append(Sampled(events, step, times))
+    return {lane: spans(found, windows[lane[0]]) for lane, found in lanes.items()}
+
+
+def spans(samples: list[Sampled], edges: Edges) -> Ints:
+    """Where the edges of a lane are: every event before a span is before its edges, every event
+    from its end on is after them.
+
+    >>> from catchment.windows.count import count_tumbling
+    >>> some = Sampled(10, 2, np.array([0, 20, 40, 60, 80]))  # an event each 10
+    >>> spans([some], Edges([count_tumbling(5)])).tolist()
+    [40, 60, 80, 4611686018427387904]
+    """
+    times = np.unique(np.concatenate([part.times for part in samples]))
+    least, most = np.zeros(len(times), np.int64), np.zeros(len(times), np.int64)
+    for part in samples:
+        before = np.searchsorted(part.times, times)
+        least += np.where(before > 0, (before - 1) * part.step + 1, 0)
+        most += np.where(before < len(part.times), before * part.step, part.events)
+    found: list[int] = []
+    rank, total = edges.after(0), sum(part.events for part in samples)
+    while rank <= total:
+        low, high = np.searchsorted(most, rank, "right") - 1, np.searchsorted(least, rank)
+        begin = int(times[low]) if low >= 0 else EARLIEST
+        end = int(times[high]) if high < len(times) else LATEST
+        if found and begin < found[-1]:
+            found[-1] = max(found[-1], end)
+        else:
+            found += [begin, end]
+        rank = edges.after(rank)
+    return np.array(found, np.int64)
+
+
+@dataclass(frozen=True)
+class CutApart:
+    """In a task: partials of events that are between edges, and the events that are in doubt."""
+
+    work: Work
+    groups: frozenset[int]
+    doubts: Doubts
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        engine = self.work.engine()
+        for bucket, body in bodies(batches):
+            partials, note = unpack_partials(body)
+            for id in self.groups & partials.keys():
+                state = engine.states[id]
+                events = settled.ordered([events_of(state, partials.pop(id))])
+                partials |= self._cut(state, id, events)
+            yield parcel([(bucket, pack_partials(partials, note))])
+
+    def _cut(self, state: GroupState, id: int, events: settled.Ordered) -> Partials:
+        """Regions and spans of doubt alternate; regions are even."""
+        place = np.zeros(len(events), np.int64)
+        for begin, end in zip(events.heads, [*events.heads[1:], len(events)], strict=True):
+            bounds = self.doubts[id, key_of(state, int(events.key[begin]))]
+            place[begin:end] = np.searchsorted(bounds, events.time[begin:end], "right")
+        cuts = np.zeros(len(events), np.bool_)
+        cuts[1:] = place[1:] != place[:-1]
+        rows, heads = settled.cut_rows(events, cuts, state.group, state.operators)
+        counts = np.diff(np.append(heads, len(events)))
+        sure = place[heads] % 2 == 0
+        regions = codec.rows_to_table(rows.where(sure), state.operators).drop_columns(["key"])
+        regions = regions.append_column(_REGION, pa.array(place[heads][sure]))
+        regions = regions.append_column(_EVENTS, pa.array(counts[sure]))
+        near = np.flatnonzero(place % 2 == 1)
+        table = events.table.drop_columns([settled.KEY]).take(near)
+        table = table.append_column(_REGION, pa.array(place[near]))
+        whole = self.work.plan.groups
+        return {
+            id: _keyed(state, table, events.key[near]),
+            len(whole) + id: _keyed(state, regions, rows.key[sure]),
+        }
+
+
+def key_of(state: GroupState, code: int) -> Key:
+    """Selection and values of a key, by its code."""
+    values = [column[0].as_py() for column in state.keys.take(np.array([code]))]
+    return int(state.keys.selections[code]), *values
+
+
+def _keyed(state: GroupState, table: pa.Table, code: Ints) -> pa.Table:
+    selection, keys = state.keys.selections[code], state.keys.take(code)
+    return stamped(table, state.group, state.types, selection, keys, 0, 0)
+
+
+# -- where a bucket is assembled ------------------------------------------------------------------
+
+
+class Meeting:
+    """All that tasks have cut apart for a bucket: puts count windows together."""
+
+    def __init__(self, groups: frozenset[int], engine: Engine) -> None:
+        self.groups, self.engine = groups, engine
+        self._events: dict[int, list[pa.Table]] = {}
+        self._regions: dict[int, list[pa.Table]] = {}
+
+    def take(self, partials: Partials) -> Partials:
+        """Takes what is its own; the rest."""
+        count, rest = len(self.engine.plan.groups), dict(partials)
+        for id in self.groups:
+            for held, place in ((self._events, id), (self._regions, count + id)):
+                if place in rest:
+                    held.setdefault(id, []).append(rest.pop(place))
+        return rest
+
+    def full(self) -> Iterator[Partials]:
+        """The windows that are full, as partials."""
+        for id in sorted(self._events.keys() | self._regions.keys()):
+            yield from ({id: table} for table in self._of(id))
+
+    def _of(self, id: int) -> Iterator[pa.Table]:
+        state = self.engine.states[id]
+        edges = Edges(windows_of(state))
+        rows, ranks = self._rows(id, state, edges)
+        for code in np.unique(rows.key).tolist():
+            mine = np.flatnonzero(rows.key == code)
+            lift, windows = Lift(state), []
+            shelf = Shelf(edges, lift)
+            places = _slices(ranks[mine], edges)
+            low = 0
+            for number, high in enumerate(_upto(edges, int(ranks[mine].max()))):
+                chosen = rows.take(mine[places == number])
+                one = lift.merge([{"rows": lift.pack(chosen)}])
+                windows += shelf.add(Slice(low, high, one, True, ()))
+                low = high
+            if windows:
+                yield full_of(self.engine, id, lift, key_of(state, code), windows)
+
+    def _rows(self, id: int, state: GroupState, edges: Edges) -> tuple[Rows, Ints]:
+        """Rows that no edge divides, and the rank of the last event of each."""
+        events = [_placed(state, table) for table in self._events.get(id, [])]
+        none = no_events(state).append_column(_REGION, pa.array([], pa.int64()))
+        near = settled.ordered([none, *events])
+        regions = self._regions.get(id, [])
+        sure = [rows_of(state, table) for table in regions]
+        known = concat_rows(sure, state.operators)
+        ranks = _ranked(
+            np.concatenate([near.key, known.key]),
+            np.concatenate([codec.ints(t, _REGION) for t in (near.table, *regions)]),
+            np.concatenate(
+                [np.ones(len(near), np.int64), *(codec.ints(t, _EVENTS) for t in regions)]
+            ),
+        )
+        if not len(near):
+            return known, ranks
+        places = _slices(ranks[: len(near)], edges)
+        cuts = np.append(False, places[1:] != places[:-1])
+        parts, first = settled.cut_rows(near, cuts, state.group, state.operators)
+        last = np.append(first[1:], len(near)) - 1
+        ranks = np.concatenate([ranks[last], ranks[len(near) :]])
+        return concat_rows([parts, known], state.operators), ranks
+
+
+def _placed(state: GroupState, table: pa.Table) -> pa.Table:
+    return events_of(state, table).append_column(_REGION, table.column(_REGION))
+
+
+def _ranked(keys: Ints, places: Ints, counts: Ints) -> Ints:
+    """How many events of its key there are up to each row, itself with them.
+
+    Places are in order; in one place rows are as given. All rows of a region are between the same
+    edges, so it does not matter which is first.
+    """
+    order = np.lexsort((places, keys))
+    key, count = keys[order], counts[order]
+    total = np.cumsum(count)
+    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    before = np.repeat(total[heads] - count[heads], np.diff(np.append(heads, len(key))))
+    ranks = np.empty(len(keys), np.int64)
+    ranks[order] = total - before
+    return ranks
+
+
+def _upto(edges: Edges, total: int) -> list[int]:
+    """All edges up to a rank."""
+    found, rank = [], edges.after(0)
+    while rank <= total:
+        found.append(rank)
+        rank = edges.after(rank)
+    return found
+
+
+def _slices(ranks: Ints, edges: Edges) -> Ints:
+    """Which slice each row is in, by the rank of its last event."""
+    return np.searchsorted(_upto(edges, int(ranks.max(initial=0))), ranks)
