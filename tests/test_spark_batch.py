@@ -27,6 +27,7 @@ QUERIES = [
     ct.Query("bursts", ct.count(), by="player", window=ct.session("20ms")),
     ct.Query("hundred", ct.last("seq"), ct.min("x"), window=ct.count_tumbling(100)),
     ct.Query("plays", ct.count(), window=ct.cut("event = 'start'")),
+    ct.Query("thousands", ct.last("seq"), ct.median("v"), window=ct.count_sliding(6000, 2500)),
 ]
 
 

@@ -78,6 +78,25 @@ def test_what_cannot_be_asked_for_climbs_as_events() -> None:
     assert asked(updating.with_schema(batches(1)[0].schema), 0) == {}
 
 
+def test_a_function_whose_order_matters_gets_all_events_in_order() -> None:
+    path = ct.function(
+        "t_steps", lift=str, combine=lambda a, b: a + b, lower=str, result=pa.string(),
+        commutative=False,
+    )  # fmt: skip
+    queries = [ct.Query("path", path("v"), window=ct.count_tumbling(20)), COUNTED[0]]
+    ruled = charter(FLAT, queries, count="monitor")
+    assert len(asked(ruled.with_schema(batches(1)[0].schema), 0)) == 0
+    events = {id: batches(n, 90) for n, id in enumerate("abc")}
+    world = World(ruled, events, 1, Faults(), until=0)
+    world.run()
+    assert world.done
+    check(world.deliveries, events, queries[1:])
+    rows = [row for tables in events.values() for t in tables for row in t.to_pylist()]
+    steps = [str(row["v"]) for row in sorted(rows, key=lambda row: row["ts"])]  # nodes in order
+    wanted = ["".join(steps[n : n + 20]) for n in range(0, len(steps) - 19, 20)]
+    assert [row["t_steps(v)"] for row in final(world.deliveries, "path")] == wanted
+
+
 def test_a_node_that_is_away_is_named_and_counted_again() -> None:
     events = {id: batches(n, 150) for n, id in enumerate("abc")}
     ruled = charter(FLAT, COUNTED, count="monitor", timeout=2_000_000)
