@@ -13,6 +13,7 @@ import pytest
 import catchment as ct
 from catchment.engine import asking
 from catchment.simulate import Faults, World
+from catchment.tree import kept
 from catchment.tree.charter import Charter, Place
 from catchment.tree.counting import asked
 from catchment.tree.root import Root
@@ -174,6 +175,28 @@ def test_queries_come_and_go_while_edges_are_asked_for(seed: int) -> None:
     check(
         world.deliveries, {id: tables[began.get(id, 0) :] for id, tables in events.items()}, [new]
     )
+
+
+def test_a_node_reads_no_further_than_the_root_can_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_FEW", 0)
+    queries = [ct.Query("sum", ct.sum("v"), window=ct.count_tumbling(300))]
+    events = {id: large(n, 4_000) for n, id in enumerate("abc")}
+    world = World(charter(FLAT, queries, count="monitor"), events, until=30)
+    world.after(1_000_000, lambda: world.crash("c", 20.0))
+    most = []
+
+    def watch() -> None:
+        member = world.sites["a"].member
+        flow = getattr(None if member is None else member.machine, "flow", None)
+        if flow is not None:
+            most.append(sum(lane.events for lane, _ in flow.counting.kept.lanes.values()))
+        world.after(10_000, watch)
+
+    watch()
+    world.run()
+    assert world.done
+    check(world.deliveries, events, queries)
+    assert 1_200 < max(most) < 1_500  # four strides and a batch
 
 
 def test_status_says_how_edges_are_found() -> None:
