@@ -124,6 +124,7 @@ def test_many_partitions(scenario: Scenario, partitions: int, buckets: int, seed
     check(apart(scenario), partitions, buckets, seed, crashes=0.03)
 
 
+SECOND = ct.tumbling("1s")
 COUNTS = ("count_tumbling", "count_sliding", "tumbling")
 
 
@@ -138,6 +139,25 @@ def test_count_windows_whose_edges_partitions_are_asked_for(
     given = apart(scenario) if partitions > 1 else scenario
     with patch.object(asking, "LARGE", 1), patch.object(state, "_SHORTEST", 2_000):
         check(given, partitions, buckets, seed, crashes, scheme)
+
+
+def test_all_count_queries_go_and_another_comes() -> None:
+    rows = [{"ts": n * 1000, "v": float(n)} for n in range(400)]
+    batches: list[Batch] = [
+        [(str(p), to_table(rows[20 * b + 10 * p : 20 * b + 10 * p + 10])) for p in range(2)]
+        for b in range(20)
+    ]
+    first = ct.Query("first", ct.count(), window=ct.count_tumbling(15))
+    new = ct.Query("new", ct.count(), ct.min("v"), window=ct.count_tumbling(10))
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = Pipeline(folder, batches, [first], 3, 0.05, count="monitor")
+        pipeline.at(6, lambda p: _change(p, "add", ct.Query("t", ct.count(), window=SECOND)))
+        pipeline.at(6, lambda p: _change(p, "drop", "first"))
+        pipeline.at(9, lambda p: _change(p, "add", new))
+        found = rows_of(pipeline.run()["new"])
+    assert len(found) > 20 and {row["count(*)"] for row in found} == {10}
+    least = [row["min(v)"] for row in found]
+    assert least == [least[0] + 10 * n for n in range(len(least))]
 
 
 def apart(scenario: Scenario) -> Scenario:

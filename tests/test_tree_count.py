@@ -177,6 +177,29 @@ def test_queries_come_and_go_while_edges_are_asked_for(seed: int) -> None:
     )
 
 
+@pytest.mark.parametrize("crash", ["", "root", "a"])
+def test_all_count_queries_go_and_others_come(crash: str) -> None:
+    events = {id: batches(n, 900, 60, 8) for n, id in enumerate("abc")}
+    world = World(charter(FLAT, [COUNTED[3], QUERIES[0]], count="monitor"), events, until=20)
+    new = ct.Query("new", ct.count(), ct.sum("v"), window=ct.count_tumbling(25))
+
+    def change(*queries: ct.Query) -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        root.adopt(root.charter.with_queries(queries), world.now)
+
+    world.after(1_500_000, lambda: change(QUERIES[0]))
+    world.after(2_500_000, lambda: change(QUERIES[0], new))
+    if crash:
+        world.after(2_200_000, lambda: world.crash(crash, 0.1))
+        world.after(3_200_000, lambda: world.crash(crash, 0.1))
+    world.run()
+    assert world.done
+    check(world.deliveries, events, [QUERIES[0]])
+    rows = final(world.deliveries, "new")
+    assert len(rows) > 30 and {row["count(*)"] for row in rows} == {25}
+
+
 def test_a_node_reads_no_further_than_the_root_can_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_FEW", 0)
     queries = [ct.Query("sum", ct.sum("v"), window=ct.count_tumbling(300))]

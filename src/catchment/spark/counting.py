@@ -133,10 +133,13 @@ def count(
     notes: Iterable[bytes],
 ) -> Counting | None:
     """Finds edges by what partitions say; what the next batch is told is written down."""
-    groups = spec.asked(control.plan)
-    if not groups:
+    if not spec.asks:
         return None
-    before = Told.after(spec, control.batch - 1)
+    groups, before = spec.asked(control.plan), Told.after(spec, control.batch - 1)
+    if not groups:
+        if before.tally:  # orders will go on from the last number that partitions have heard
+            Told(before.tally).save(spec, control.batch)
+        return None
     tally = Tally(spec.count, engine(control.plan), groups, before.tally)
     number = tally.orders.number
     tally.follow(nodes_of(spec, frontier))

@@ -60,6 +60,8 @@ class Root:
         self.tally: Tally | None = None
         children = self._restored()
         self.inbox = Inbox(disk, children)
+        if "tally" in self.last:
+            self._tallied()
         self._replay()
         if self.engine is not None and asked(charter, self.plan):
             self._tallied()
@@ -254,9 +256,7 @@ class Root:
     def _told(self, note: dict[str, Any]) -> Tally | None:
         """The count windows that are found by asking, as a step begins; None: there are none."""
         if "readers" not in note:
-            self.tally = None
-            self.last.pop("tally", None)
-            return None
+            return None  # it stays: orders go on from the last number that nodes have heard
         tally = self._tallied()
         if note["plan"] > self.plan:
             tally.switch(self._shaped(note["plan"]), asked(self.charter, note["plan"]))
@@ -265,15 +265,16 @@ class Root:
 
     def count(self, note: dict[str, Any]) -> Partials:
         """For a step that is carried out elsewhere: the count windows that it makes full."""
-        tally = self._told(note)
+        tally, late = self._told(note), self.last.get("counted_late", 0)
         if tally is None:
+            note |= {"counted_late": late}
             return {}
         for id, seq in self.inbox.chosen(note["take"]):
             notes = plain_section(self.inbox.body(id, seq), COUNTS)
             if notes is not None:
                 tally.take(notes)
         full = tally.step(note["away"])
-        late = self.last.get("counted_late", 0) + tally.newly_late()
+        late += tally.newly_late()
         note |= {"uncounted": self._uncounted(tally), "counted_late": late}
         return full
 

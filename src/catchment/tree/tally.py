@@ -146,6 +146,7 @@ class Tally:
     def _restore(self, saved: bytes) -> None:
         orders, ended, self.nodes, away, self._late, lanes = wire.load(saved)
         self.orders = Orders.from_plain(orders)
+        self.orders.keep(self.groups)
         self.ended, self.away = set(ended), set(away)
         for group, key, body in lanes:
             if group not in self.groups:
