@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 # What a caller may set: make test SEED=7 ARGS='-k session', make soak EXAMPLES=5000, make bench QUICK=1
 SEED ?= $(shell date +%s)
-WORKERS ?= 2
+WORKERS ?= 3
 EXAMPLES ?= 2000
 KILLS ?= 100
 FAULTS ?= 300

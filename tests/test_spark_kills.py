@@ -105,7 +105,7 @@ def until_killed(
     seen = 0
     while kinds:
         # Most kills come once a batch is through, so that the job gets on; some before.
-        until = time.monotonic() + 180
+        until = time.monotonic() + 300
         eager = dice.random() < 0.1
         while job.running and not eager and progress(tmp_path) <= seen:
             assert time.monotonic() < until, (tmp_path / "log").read_text()[-3000:]

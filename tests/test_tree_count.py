@@ -20,7 +20,7 @@ from catchment.tree.root import Root
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
 
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) // 20 or 8
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) // 20 or 4
 COUNTED = [
     QUERIES[5],
     QUERIES[6],
