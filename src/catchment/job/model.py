@@ -153,8 +153,8 @@ class Job(Section):
     )
     count: Literal["auto", "async", "sync", "monitor", "central"] = Field(
         "auto",
-        description="count windows of a tree: all events to the root, or edges found by asking or "
-        "predicting; auto chooses while it runs, and takes central where windows are small",
+        description="count windows over nodes or partitions: all events in one place (central), or "
+        "edges found by asking or predicting; auto chooses, and takes central for small windows",
     )
     security: Security | None = Field(None, description="certificates and tokens of the nodes")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,14 +118,14 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
     keys = {group.id: engine.key_types(group.id) for group in work.plan.groups}
     groups = frozenset(found_by_asking(planned, keys, "auto"))
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
-    if groups:
-        # Events are kept where they were read, while samples of them say where edges are.
-        parcels = parcels.persist(StorageLevel.DISK_ONLY)
-    cut = _cut_apart(work, parcels, groups) if groups else parcels
-    placed = cut.repartitionById(work.buckets, sf.col("bucket"))
-    rows = placed.mapInArrow(assemble, PARCEL).toArrow()
-    if groups:
-        parcels.unpersist()
+    with ExitStack() as stack:
+        if groups:
+            # Events are kept where they were read, while samples of them say where edges are.
+            kept = parcels.persist(StorageLevel.DISK_ONLY)
+            stack.callback(kept.unpersist)
+            parcels = _cut_apart(work, kept, groups)
+        placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
+        rows = placed.mapInArrow(assemble, PARCEL).toArrow()
     parts, counts = [], dict.fromkeys(engine.counts, 0)
     unread: list[dict[str, Any]] = []
     for body in rows.column("body").to_pylist():

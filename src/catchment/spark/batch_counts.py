@@ -26,6 +26,7 @@ from catchment.engine.rows import Rows, concat_rows
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.spark.tasks import Work, bodies, parcel
+from catchment.tree.kept import key_of, segments
 from catchment.tree.lift import Lift, full_of
 from catchment.tree.orders import Key
 
@@ -69,9 +70,9 @@ class Sample:
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
         step = max(1, Edges(windows_of(state)).longest // _SAMPLES)
         found = []
-        for code in np.unique(keys).tolist():
-            mine = np.sort(times[keys == code])
-            found.append([id, key_of(state, code), len(mine), step, mine[::step]])
+        for code, rows in segments(keys):
+            mine = np.sort(times[rows])
+            found.append([id, key_of(state.keys, code), len(mine), step, mine[::step]])
         return found
 
 
@@ -135,7 +136,7 @@ class CutApart:
         """Regions and spans of doubt alternate; regions are even."""
         place = np.zeros(len(events), np.int64)
         for begin, end in zip(events.heads, [*events.heads[1:], len(events)], strict=True):
-            bounds = self.doubts[id, key_of(state, int(events.key[begin]))]
+            bounds = self.doubts[id, key_of(state.keys, int(events.key[begin]))]
             place[begin:end] = np.searchsorted(bounds, events.time[begin:end], "right")
         cuts = np.zeros(len(events), np.bool_)
         cuts[1:] = place[1:] != place[:-1]
@@ -153,12 +154,6 @@ class CutApart:
             id: _keyed(state, table, events.key[near]),
             len(whole) + id: _keyed(state, regions, rows.key[sure]),
         }
-
-
-def key_of(state: GroupState, code: int) -> Key:
-    """Selection and values of a key, by its code."""
-    values = [column[0].as_py() for column in state.keys.take(np.array([code]))]
-    return int(state.keys.selections[code]), *values
 
 
 def _keyed(state: GroupState, table: pa.Table, code: Ints) -> pa.Table:
@@ -195,8 +190,7 @@ class Meeting:
         state = self.engine.states[id]
         edges = Edges(windows_of(state))
         rows, ranks = self._rows(id, state, edges)
-        for code in np.unique(rows.key).tolist():
-            mine = np.flatnonzero(rows.key == code)
+        for code, mine in segments(rows.key):
             lift, windows = Lift(state), []
             shelf = Shelf(edges, lift)
             places = _slices(ranks[mine], edges)
@@ -207,7 +201,7 @@ class Meeting:
                 windows += shelf.add(Slice(low, high, one, True, ()))
                 low = high
             if windows:
-                yield full_of(self.engine, id, lift, key_of(state, code), windows)
+                yield full_of(self.engine, id, lift, key_of(state.keys, code), windows)
 
     def _rows(self, id: int, state: GroupState, edges: Edges) -> tuple[Rows, Ints]:
         """Rows that no edge divides, and the rank of the last event of each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from catchment.engine.engine import Engine
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import SELECTION, key_columns, take
 from catchment.engine.rows import no_rows
+from catchment.operators.ragged import Ints
 from catchment.tree.lift import Lift
 from catchment.tree.orders import Key
 
@@ -97,15 +99,13 @@ class Kept:
 
     def _push(self, name: str, table: pa.Table) -> None:
         state = self.engine.states[self.groups[name]]
-        parts = [codec.ints(table, SELECTION).tolist()]
-        parts += [column.to_pylist() for column in key_columns(table, state.group)]
-        rows: dict[Key, list[int]] = {}
-        for row, key in enumerate(zip(*parts, strict=True)):
-            rows.setdefault(key, []).append(row)
+        index = KeyIndex()
+        codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, state.group))
         names = [settled.TIME, settled.ARRIVAL, *state.columns]
-        for key, chosen in rows.items():
-            lane, lift = self._lane(name, key)
-            some = table.select(names).take(pa.array(chosen))
+        for code, rows in segments(codes):
+            lane, lift = self._lane(name, key_of(index, code))
+            some = table.select(names)
+            some = some if len(rows) == len(codes) else some.take(pa.array(rows))
             first = lift.rows
             lift.tables.append(some)
             numbers = np.arange(first, first + some.num_rows, dtype=np.int64)
@@ -165,6 +165,24 @@ class Kept:
             lane = LocalCounter.from_bytes(body, windows_of(lift.state), lift)
             self.lanes[group, key] = (lane, lift)
         self.early = {(group, key): body for group, key, body in found[7]}
+
+
+def segments(codes: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each code that there is, and the rows that have it, in order.
+
+    >>> [(code, rows.tolist()) for code, rows in segments(np.array([1, 0, 1]))]
+    [(0, [1]), (1, [0, 2])]
+    """
+    order = np.argsort(codes, kind="stable")
+    heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for low, high in zip(heads, np.append(heads[1:], len(codes)), strict=True):
+        yield int(codes[order[low]]), order[low:high]
+
+
+def key_of(keys: KeyIndex, code: int) -> Key:
+    """Selection and values of a key, by its code."""
+    values = [column[0].as_py() for column in keys.take(np.array([code]))]
+    return int(keys.selections[code]), *values
 
 
 def to_ipc(tables: list[pa.Table]) -> bytes:
