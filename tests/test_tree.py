@@ -45,9 +45,6 @@ def nodes(*sections: dict[str, Any]) -> list[NodeSection]:
      "a node has neither source nor children (given: a)"),
     (nodes({"id": "r"}, {"id": "a", "parent": "r", "source": SOURCE}),
      "a node with children must say where they find it (given: r)"),
-    (nodes({"id": "r", "listen": "h:1", "source": SOURCE},
-           {"id": "a", "parent": "r", "source": SOURCE}),
-     "a node with children cannot read events too (given: r)"),
     (nodes({"id": "a", "source": SOURCE}, {"id": "b", "source": SOURCE}),
      "a tree has one root: one node without a parent (given: a, b)"),
 ])  # fmt: skip
