@@ -29,7 +29,6 @@ class NodeSection(Section):
         None, description="its folder; by default one of its name in the job's checkpoint"
     )
 
-
     @property
     def reads_and_merges(self) -> bool:
         """Whether it reads events of its own and has a place for children, or for none yet."""
