@@ -250,7 +250,7 @@ def test_what_a_silent_node_cut_by_an_older_plan_lacks_and_windows_say_so(cut: s
     ("id", "parent", "text"),
     [
         ("root", "m", "the root cannot move"),
-        ("a", "b", "a node that reads events cannot have children"),
+        ("a", "b", "this node has no place for children"),
         ("a", "n", "a node with children must say where they find it"),
         ("a", "m", "this node is there already"),
         ("m", "o", "nodes would go round in a circle"),

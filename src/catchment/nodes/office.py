@@ -18,6 +18,8 @@ from catchment.tree.root import Root
 
 Note = dict[str, Any]
 
+_READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
+
 
 class Office:
     """The transport's handler; one thing at a time."""
@@ -115,7 +117,7 @@ class Office:
                 hint=did_you_mean(parent, charter.places),
             )  # fmt: skip
         if charter.places[parent].source:
-            raise JobError("a node that reads events cannot have children", given=parent)
+            raise JobError("this node has no place for children", given=parent, hint=_READS_ONLY)
         number = 1 + max(place.number for place in charter.places.values())
         listen = body.get("listen")
         reads = bool(body.get("reads", listen is None))
@@ -182,7 +184,7 @@ def check_move(charter: Charter, id: str, parent: str) -> None:
         raise JobError("the root cannot move", given=asked)
     _not_a_reader(charter, id)
     if charter.places[parent].source:
-        raise JobError("a node that reads events cannot have children", given=asked)
+        raise JobError("this node has no place for children", given=asked, hint=_READS_ONLY)
     if charter.places[parent].listen is None:
         raise JobError("a node with children must say where they find it", given=asked)
     if place.was is not None:
