@@ -140,7 +140,7 @@ def test_a_window_that_is_not_well_formed(window: Any, message: str) -> None:
 
 
 def test_sql_says_it_all() -> None:
-    text = "SELECT sum(v) FROM e GROUP BY window(ts, '1s')"
+    text = "SELECT sum(v) FROM events GROUP BY window(ts, '1s')"
     made = job(sql=text, select=None, window=None, distinct_on=["id"]).build()[0]
     assert made == Query("q", f.sum("v"), window=w.tumbling("1s"), distinct_on=["id"])
     with pytest.raises(JobError, match=r"queries\[0\] has both sql and by"):

@@ -28,10 +28,12 @@ from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
+from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
+from catchment.sources import Source
 from catchment.sqltext import aggregate, sql
 from catchment.transport.security import Security
 
@@ -103,9 +105,15 @@ class QuerySection(Section):
                 )  # fmt: skip
         query = sql(self.sql, self.name)
         return Query(
-            query.name, *query.aggregates, window=query.window, by=query.by, where=query.where,
+            query.name,
+            *query.aggregates,
+            window=query.window,
+            by=query.by,
+            where=query.where,
+            time=query.time,
+            table=query.table,
             **options,
-        )  # fmt: skip
+        )
 
 
 def _form_of_query(value: object) -> str:
@@ -160,10 +168,24 @@ class Job(Section):
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
-        return [
-            section if isinstance(section, Query) else _located(section, f"queries[{index}]")
-            for index, section in enumerate(self.queries)
-        ]
+        rules = self.rules
+        return [built(section, index, rules) for index, section in enumerate(self.queries)]
+
+    @property
+    def rules(self) -> QueryRules:
+        """What the job demands of its queries."""
+        return QueryRules(self.time, self.late, self.tables, bool(self.nodes))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """What SQL may call the job's events in FROM, besides `events`: the job, and its source.
+
+        A query reads the events of all nodes, so a source's name stands for them only where every
+        node that reads events has it.
+        """
+        read: list[Source | None] = [self.source, *(node.source for node in self.nodes)]
+        names = {source.table() for source in read if source is not None}
+        return (self.name, *(name for name in names if name is not None and len(names) == 1))
 
     def new_identity(self) -> str:
         """A name for one life of this job, over all its restarts: its own and some random letters.
@@ -180,11 +202,15 @@ class Job(Section):
         return options if self.keep is None else options | {"keep": self.keep}
 
 
-def _located(section: QuerySection, path: str) -> Query:
+def built(section: Query | QuerySection, index: int, rules: QueryRules) -> Query:
+    """A query of the job file as one of the job's; an error's note says where in the file it is."""
+    path = f"queries[{index}]"
     try:
-        return section.build(path)
+        made = section if isinstance(section, Query) else section.build(path)
+        return bound(made, rules)
     except QueryError as error:
-        error.add_note(f"in the job file: {path}")
+        if not isinstance(section, Query):
+            error.add_note(f"in the job file: {path}")
         raise
 
 

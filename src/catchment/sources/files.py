@@ -106,6 +106,12 @@ class Files(Source):
             for name, attr in cls.__private_attributes__.items()
         }
 
+    def table(self) -> str | None:
+        """The name of the one file or folder, without its ending: `rides` for data/rides.csv.gz."""
+        paths = (self.path,) if isinstance(self.path, str) else self.path
+        name = paths[0].rstrip("/").rpartition("/")[2].partition(".")[0] if len(paths) == 1 else ""
+        return name if name and not set("*?[") & set(name) else None
+
     # What a format adds.
 
     @abstractmethod

@@ -67,6 +67,10 @@ class Kafka(Messages):
             planner.close()
         self.event_schema()
 
+    def table(self) -> str | None:
+        topics = self._topics()
+        return topics[0] if len(topics) == 1 else None
+
     def start(self) -> Position:
         newest = self.begin == "latest"
         return {name: high if newest else low for name, (low, high) in self._ends().items()}
