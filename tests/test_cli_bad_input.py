@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from catchment.errors import StateError
 from catchment.spark import past
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
+from catchment.spark.queries import QueryFolder
 
 pytestmark = pytest.mark.spark
 
@@ -187,7 +189,22 @@ def test_queries_of_no_job() -> None:
     assert "--checkpoint" in refused("queries", "ls", code=2)
 
 
-@pytest.mark.usefixtures("home")
+def test_a_query_file_is_held_to_the_job_too(home: Any) -> None:
+    """A file that somebody puts into the job's folder, without any command."""
+    home.write("job.json", json.dumps(
+        {"job": "live-1", "name": "live", "time": "ts", "late": "drop", "tables": ["live", "plays"]}
+    ).encode())  # fmt: skip
+    for table, column in (("live", "ts"), ("PLAYS", "ts"), ("plas", "ts"), ("live", "at")):
+        text = f"SELECT count(*) AS n FROM {table} GROUP BY window({column}, '1s')"
+        query = {"name": f"{table} {column}", "sql": text}
+        home.sub("queries").write(f"{table}-{column}.yaml", json.dumps(query).encode())
+    queries, rejected = QueryFolder(home).read()
+    assert sorted(queries) == ["PLAYS ts", "live ts"]
+    assert all(query.time is query.table is None for query in queries.values())
+    assert "did you mean 'plays'?" in rejected["plas-ts.yaml"]
+    assert "but the time column of the events is 'ts'" in rejected["live-at.yaml"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -195,9 +212,29 @@ def test_queries_of_no_job() -> None:
         (("--sql", "SELECT 1"), "add --name"),
         (("--sql", "SELEC", "--name", "q"), "SQL"),
         (("none.yaml",), "none.yaml"),
+        (("--sql", "SELECT count(*) FROM events GROUP BY window(at, '1s')", "--name", "q"),
+         "its window names the column 'at', but the time column of the events is 'ts'"),
+        (("--sql", "SELECT count(*) FROM events GROUP BY session_window(at, '1s')", "--name", "q"),
+         "its window names the column 'at', but the time column of the events is 'ts'"),
+        (("--sql", "SELECT count(*) FROM evnts GROUP BY count_window(3)", "--name", "q"),
+         "FROM takes the events of the job (given: FROM evnts); did you mean 'events'?"),
+        (("at.yaml",), "its window names the column 'at'"),
+        (("local.yaml",), "windows cut on each node cannot be corrected by late events"),
+        (("lost.yaml",), "query 'q': no such column (given: playr); did you mean 'player'?"),
     ],
-)
-def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str) -> None:
+)  # fmt: skip
+def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str, home: Any) -> None:
+    """A job that corrects results with late events, and whose columns are known."""
+    home.write("job.json", json.dumps({"job": "live-1", "time": "ts", "late": "update"}).encode())
+    columns = pa.schema([("ts", pa.timestamp("us")), ("player", pa.string()), ("m", pa.bool_())])
+    home.write(past.SCHEMA, columns.serialize().to_pybytes())
+    Path("at.yaml").write_text(
+        "{name: q, sql: \"SELECT count(*) FROM events GROUP BY window(at, '1s')\"}"
+    )
+    Path("local.yaml").write_text(
+        "{name: q, select: [count(*)], window: {cut: {at: m, reading: local}}}"
+    )
+    Path("lost.yaml").write_text("{name: q, select: [count(*)], by: playr, window: tumbling(1s)}")
     assert expected in refused("queries", "add", "--checkpoint", "state", *words, code=2)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import (
     BaseModel,
@@ -15,22 +14,19 @@ from pydantic import (
     InstanceOf,
     SkipValidation,
     Tag,
-    ValidationError,
 )
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
-from catchment.errors import JobError, QueryError, did_you_mean
-from catchment.flush import read as read_flush
+from catchment.errors import JobError, QueryError
 from catchment.flush.settings import flush_schema
-from catchment.job.reading import explained, read
 from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
-from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
+from catchment.model.settings import LATE
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
 from catchment.sources import Source
@@ -169,7 +165,7 @@ class Job(Section):
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
         rules = self.rules
-        return [built(section, index, rules) for index, section in enumerate(self.queries)]
+        return [built(part, number, lambda _: rules) for number, part in enumerate(self.queries)]
 
     @property
     def rules(self) -> QueryRules:
@@ -190,7 +186,7 @@ class Job(Section):
     def new_identity(self) -> str:
         """A name for one life of this job, over all its restarts: its own and some random letters.
 
-        >>> load_job({"name": "a b", "queries": []}).new_identity()[:4]
+        >>> Job(name="a b", queries=[]).new_identity()[:4]
         'a-b-'
         """
         plain = re.sub(r"[^\w-]", "-", self.name)
@@ -202,60 +198,18 @@ class Job(Section):
         return options if self.keep is None else options | {"keep": self.keep}
 
 
-def built(section: Query | QuerySection, index: int, rules: QueryRules) -> Query:
+def built(
+    section: Query | QuerySection, number: int, rules: Callable[[Query], QueryRules]
+) -> Query:
     """A query of the job file as one of the job's; an error's note says where in the file it is."""
-    path = f"queries[{index}]"
+    path = f"queries[{number}]"
     try:
         made = section if isinstance(section, Query) else section.build(path)
-        return bound(made, rules)
+        return bound(made, rules(made))
     except QueryError as error:
         if not isinstance(section, Query):
             error.add_note(f"in the job file: {path}")
         raise
-
-
-def load_job(source: str | Path | Mapping[str, Any]) -> Job:
-    """A job from a file, from text, or from what a file would hold.
-
-    >>> query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
-    >>> load_job({"queries": [query]}).build()[0].window
-    Tumbling(length=1000000, slide=1000000, offset=0)
-    """
-    return checked(Job, source if isinstance(source, Mapping) else read(source))
-
-
-JobType = TypeVar("JobType", bound=Job)
-
-
-def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
-    """A job of some kind, whose parts are known to fit together."""
-    try:
-        job = kind.model_validate(data)
-    except ValidationError as error:
-        raise explained(error, Job) from error
-    names = [query.name for query in each_its_name(job.build())]
-    column_name(job.time, "time column")
-    not_negative(job.lateness, "lateness")
-    one_of(job.late, LATE, "late")
-    if job.keep is not None:
-        not_negative(job.keep, "keep")
-    if job.idle_timeout is not None:
-        not_negative(job.idle_timeout, "idle_timeout")
-    if job.max_ahead is not None:
-        not_negative(job.max_ahead, "max_ahead")
-    if job.timeout is not None:
-        not_negative(job.timeout, "timeout")
-    if job.trigger not in TRIGGERS:
-        period(job.trigger)
-    unknown = [name for name in read_flush(job.flush).priorities if name not in names]
-    if unknown:
-        raise JobError(
-            "flush has a priority for a query that is not there", given=unknown[0],
-            hint=did_you_mean(unknown[0], names),
-        )  # fmt: skip
-    if job.nodes and job.source is not None:
-        raise JobError("the job has both source and nodes", hint="give the source to a node")
-    return job
 
 
 TRIGGERS = ("continuous", "available-now", "batch")

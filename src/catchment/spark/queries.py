@@ -111,7 +111,7 @@ def _query(section: Any, name: str) -> Query:
     try:
         return QuerySection.model_validate(section).build(name)
     except ValidationError as error:
-        raise explained(error, QuerySection) from error
+        raise explained(error, QuerySection, section) from error
 
 
 class Queries:
