@@ -18,10 +18,10 @@ from pydantic import ValidationError
 
 from catchment.errors import CatchmentError, JobError, did_you_mean
 from catchment.flush import read as read_flush
-from catchment.job.model import TRIGGERS, Job, built, period
+from catchment.job.model import TRIGGERS, Job, located, period
 from catchment.job.reading import Place, Told, path_text, read, tell_all
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules
+from catchment.model.rules import QueryRules, refusals
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
 
 _ROUNDS = 20
@@ -71,6 +71,8 @@ class Examined:
     mistakes: tuple[Mistake, ...]
     left_out: frozenset[str] = frozenset()
     """The sections of which something was left out."""
+    numbers: Mapping[str, list[int]] = field(default_factory=dict)
+    """The numbers in the file of the queries, sinks and nodes that are left."""
 
 
 def load_job(source: str | Path | Mapping[str, Any]) -> Job:
@@ -117,7 +119,8 @@ def examine(source: str | Path | Mapping[str, Any]) -> Examined:
     queries = _queries(job, draft, {mistake.place for mistake in wrong}, mistakes)
     whole = len(queries) == len(job.queries) and "queries" not in draft.left_out
     mistakes += [*wrong, *(Mistake("flush", error) for error in _flush(job, queries, whole))]
-    return Examined(job, queries, tuple(mistakes), frozenset(draft.left_out))
+    left_out = frozenset(draft.left_out)
+    return Examined(job, queries, tuple(mistakes), left_out, draft.numbers)
 
 
 def _copied(data: Any) -> Any:
@@ -134,21 +137,18 @@ class _Draft:
     data: dict[str, Any]
     rounds: int = 0
     left_out: set[str] = field(default_factory=set)
-    _numbers: dict[str, list[int]] = field(default_factory=dict)
+    numbers: dict[str, list[int]] = field(default_factory=dict)
+    """The places in the file of the elements of lists that are left."""
 
     def __post_init__(self) -> None:
         for key in _LISTS:
             if isinstance(self.data.get(key), list):
-                self._numbers[key] = list(range(len(self.data[key])))
-
-    def number(self, key: str, index: int) -> int:
-        """The place in the file of an element that is left."""
-        return self._numbers[key][index]
+                self.numbers[key] = list(range(len(self.data[key])))
 
     def in_file(self, place: Place) -> Place:
         """A place in what is left, as a place in the file."""
-        if len(place) > 1 and place[0] in self._numbers and isinstance(place[1], int):
-            return (place[0], self.number(str(place[0]), place[1]), *place[2:])
+        if len(place) > 1 and place[0] in self.numbers and isinstance(place[1], int):
+            return (place[0], self.numbers[str(place[0])][place[1]], *place[2:])
         return place
 
     def without(self, told: list[Told]) -> list[Mistake]:
@@ -181,9 +181,8 @@ class _Draft:
         if told.kind != "extra_forbidden":
             return None
         there = _at(self.data, told.place[:-1])
-        free = [key for key in told.known if key not in there]
-        close = get_close_matches(str(told.place[-1]), free, n=1, cutoff=_SURE)
-        return close[0] if close else None
+        close = get_close_matches(str(told.place[-1]), told.known, n=1, cutoff=_SURE)
+        return close[0] if close and close[0] not in there else None
 
     def without_cause(self, error: CatchmentError) -> Mistake:
         """Leaves out the section that raises an error which does not tell its place."""
@@ -208,9 +207,9 @@ class _Draft:
         self.left_out.add(key)
         if len(place) > 1 and isinstance(place[1], int):
             del self.data[key][place[1]]
-            del self._numbers[key][place[1]]
+            del self.numbers[key][place[1]]
         elif key == "queries":
-            self.data[key], self._numbers[key] = [], []
+            self.data[key], self.numbers[key] = [], []
         else:
             self.data.pop(key, None)
 
@@ -242,14 +241,23 @@ def _queries(job: Job, draft: _Draft, wrong: set[str], mistakes: list[Mistake]) 
     seen: dict[str, Query] = {}
     unsure = bool(draft.left_out & {"name", "source", "nodes"})
     for index, section in enumerate(job.queries):
-        number = draft.number("queries", index)
+        number = draft.numbers["queries"][index]
+        path = f"queries[{number}]"
         try:
-            query = built(section, number, lambda query: _rules(job, query, wrong, unsure))
+            query = section if isinstance(section, Query) else section.build(path)
+        except CatchmentError as error:
+            parts = [] if isinstance(section, Query) else section.mistakes(path)
+            mistakes += [Mistake(path, located(one, path)) for one in [*parts] or [error]]
+            continue
+        errors: list[CatchmentError] = [*refusals(query, _rules(job, query, wrong, unsure))]
+        try:
             each_its_name([seen[query.name], query] if query.name in seen else [query])
         except CatchmentError as error:
-            mistakes.append(Mistake(f"queries[{number}]", error))
-            continue
-        made[number] = seen[query.name] = query
+            errors.append(error)
+        mistakes += [Mistake(path, located(one, path)) for one in errors]
+        seen.setdefault(query.name, query)
+        if not errors:
+            made[number] = query.without_names()
     return made
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import (
@@ -18,7 +19,8 @@ from pydantic import (
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
-from catchment.errors import JobError, QueryError
+from catchment.errors import CatchmentError, JobError, QueryError
+from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
 from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
@@ -111,6 +113,27 @@ class QuerySection(Section):
             **options,
         )
 
+    def mistakes(self, path: str) -> Iterator[CatchmentError]:
+        """What is wrong with its parts, each looked at on its own."""
+        parts: list[Callable[[], object]] = [partial(self.build, path)]
+        if self.sql is None and self.select is not None:
+            selected = [
+                s.build if isinstance(s, Section) else partial(aggregate, s) for s in self.select
+            ]
+            window = partial(read_window, self.window, f"{path}.window")
+            parts = [*selected, window, *parts]
+            if self.where is not None:
+                parts.insert(-1, partial(canonical, self.where, "where condition"))
+        told: set[str] = set()
+        for part in parts:
+            try:
+                part()
+            except CatchmentError as error:
+                # To build the whole query fails for the first of the reasons once more.
+                if str(error) not in told:
+                    told.add(str(error))
+                    yield error
+
 
 def _form_of_query(value: object) -> str:
     return "query" if isinstance(value, Query) else "mapping"
@@ -165,7 +188,7 @@ class Job(Section):
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
         rules = self.rules
-        return [built(part, number, lambda _: rules) for number, part in enumerate(self.queries)]
+        return [_built(part, number, rules) for number, part in enumerate(self.queries)]
 
     @property
     def rules(self) -> QueryRules:
@@ -198,18 +221,21 @@ class Job(Section):
         return options if self.keep is None else options | {"keep": self.keep}
 
 
-def built(
-    section: Query | QuerySection, number: int, rules: Callable[[Query], QueryRules]
-) -> Query:
-    """A query of the job file as one of the job's; an error's note says where in the file it is."""
+def _built(section: Query | QuerySection, number: int, rules: QueryRules) -> Query:
     path = f"queries[{number}]"
     try:
-        made = section if isinstance(section, Query) else section.build(path)
-        return bound(made, rules(made))
+        return bound(section if isinstance(section, Query) else section.build(path), rules)
     except QueryError as error:
-        if not isinstance(section, Query):
-            error.add_note(f"in the job file: {path}")
+        located(error, path)
         raise
+
+
+def located(error: CatchmentError, path: str) -> CatchmentError:
+    """The error with a note of where in the job file it is, if its text does not tell."""
+    note = f"in the job file: {path}"
+    if path not in str(error) and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    return error
 
 
 TRIGGERS = ("continuous", "available-now", "batch")
