@@ -155,12 +155,13 @@ def _look(place: str, source: Source, connect: bool) -> _Look:
 
 def _misfits(job: Job, plans: dict[str, Plan], looks: list[_Look], time: bool) -> Iterator[Mistake]:
     """What does not fit the columns of the events. What is wrong over every source is told once."""
-    found: dict[tuple[str, str], tuple[CatchmentError, list[str]]] = {}
+    found: dict[tuple[str, str, str], tuple[CatchmentError, list[str]]] = {}
     for one in looks:
         assert one.schema is not None
         for place, error in _over(job, plans, one.schema, time):
-            found.setdefault((place, str(error)), (error, []))[1].append(one.place)
-    for (place, _), (error, where) in found.items():
+            same = (place, error.what, str(error.given))  # hints may differ
+            found.setdefault(same, (error, []))[1].append(one.place)
+    for (place, *_), (error, where) in found.items():
         some = "" if len(where) == len(looks) else f", over {', '.join(where)}"
         yield Mistake(place + some, error)
 
