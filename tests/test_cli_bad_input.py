@@ -14,11 +14,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from catchment.cli import live
+from catchment.cli import check, live
 from catchment.cli.main import app
-from catchment.errors import StateError
+from catchment.engine import Engine
+from catchment.errors import CatchmentError, StateError
+from catchment.job import load_job
 from catchment.spark import past
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
@@ -181,8 +186,8 @@ FOUND = [
     (
         "queries[4]",
         (
-            "query 'e': its window names the column 'ts', but the time column of the events is 'at' "
-            "(given: ts)"
+            "query 'e': its window names the column 'ts', but the time column of the events is "
+            "'at' (given: ts)"
         ),
     ),
     ("queries[5]", "query 'f': FROM takes the events of the job (given: FROM plys)"),
@@ -257,6 +262,53 @@ queries:
         lines = catchment(command, "job.yaml", code=2).stderr.splitlines()
         # The window in SQL names ts, which is then not the time column either.
         assert len(lines) == (2 if "time" in wrong else 1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    time=st.sampled_from(["ts", "ts", "at", "tss"]),
+    late=st.sampled_from(["drop", "update"]),
+    queries=st.lists(
+        st.tuples(
+            st.sampled_from(["count(*)", "sum(v)", "sum(player)", "max(w)", "min(v + at)"]),
+            st.sampled_from([None, None, "player", "playr"]),
+            st.sampled_from([None, "v > 0", "v", "player = at", "w > 1"]),
+            st.sampled_from(
+                ["tumbling(1s)", "cut(v > 1)", "cut(player)", "{cut: {at: v > 1, reading: local}}"]
+            ),
+        ),
+        max_size=4,
+    ),
+)
+def test_validate_refuses_exactly_what_an_engine_refuses(
+    time: str, late: Any, queries: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("validate")
+    pq.write_table(COLUMNS.empty_table(), folder / "plays.parquet")
+    sections = [
+        {"name": f"q{n}", "select": [select], "window": yaml.safe_load(window)}
+        | ({} if by is None else {"by": by})
+        | ({} if where is None else {"where": where})
+        for n, (select, by, where, window) in enumerate(queries)
+    ]
+    source = {"type": "parquet", "path": str(folder / "plays.parquet")}
+    job = {"time": time, "late": late, "source": source, "queries": sections}
+    (folder / "job.yaml").write_text(json.dumps(job))
+    try:
+        loaded = load_job(job)
+        Engine(loaded.build(), **loaded.engine_options(), schema=COLUMNS)
+        runs = True
+    except CatchmentError:
+        runs = False
+    found = check.inspect(folder / "job.yaml")
+    assert (not found.mistakes) == runs and not found.warnings
+    # Each query is told of as if it were alone.
+    for number, section in enumerate(sections):
+        alone = {"late": late, "source": source, "queries": [section]}
+        (folder / "job.yaml").write_text(json.dumps(alone))
+        own = [m.error for m in check.inspect(folder / "job.yaml").mistakes]
+        of_it = [m.error for m in found.mistakes if m.place == f"queries[{number}]"]
+        assert [(type(e), e.given) for e in of_it] == [(type(e), e.given) for e in own]
 
 
 @pytest.mark.parametrize("command", ["validate", "explain"])
