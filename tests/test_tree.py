@@ -78,8 +78,8 @@ NOT_FOR_A_TREE = {
         ct.Query("q", ct.sum("v"), window=ct.tumbling("1s"), measure="processing"),
         {},
         (
-            "a tree has many clocks: windows by processing time make no sense in it (given: q); use "
-            "event time"
+            "a tree has many clocks: windows by processing time make no sense in it (given: q); "
+            "use event time"
         ),
     ),
     "updates": (
@@ -105,8 +105,8 @@ NOT_FOR_A_TREE = {
         {},
         (
             "query 'q': a function whose order matters needs all events in one order, but these "
-            "windows are cut on each node (given: tree_last(v)); leave out reading, or say that the "
-            "function is commutative"
+            "windows are cut on each node (given: tree_last(v)); leave out reading, or say that "
+            "the function is commutative"
         ),
     ),
     "time": (
