@@ -268,6 +268,119 @@ def test_a_job_file_with_a_typo(text: str, message: str, tmp_path: Path) -> None
         assert str(error).startswith(message) and error.hint
 
 
+# What SQL names: the time column and the table. No runtime is needed to refuse them.
+
+EVENTS = pa.table({"ts": [1], "other": [2], "v": [1.0]}).cast(
+    pa.schema({"ts": pa.timestamp("us"), "other": pa.timestamp("us"), "v": pa.float64()})
+)
+NAMED = {
+    "window": (
+        "FROM events GROUP BY window(other, '10 seconds')",
+        (
+            "query 'q': its window names the column 'other', but the time column of the events "
+            "is 'ts' (given: other); name ts in the window, or make other the time column of "
+            "the whole job"
+        ),
+    ),
+    "session": (
+        "FROM events GROUP BY session_window(nosuchcol, '10 seconds')",
+        (
+            "query 'q': its window names the column 'nosuchcol', but the time column of the "
+            "events is 'ts' (given: nosuchcol); name ts in the window, or make nosuchcol the "
+            "time column of the whole job"
+        ),
+    ),
+    "table": (
+        "FROM evnts GROUP BY window(ts, '10 seconds')",
+        ("query 'q': FROM takes the events of the job (given: FROM evnts); did you mean 'events'?"),
+    ),
+    "table of counts": (
+        "FROM evnts GROUP BY count_window(3)",
+        ("query 'q': FROM takes the events of the job (given: FROM evnts); did you mean 'events'?"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(NAMED))
+def test_another_time_column_or_table_is_refused_on_every_way_in(name: str) -> None:
+    text, message = NAMED[name]
+    text = f"SELECT sum(v) {text}"
+    query = ct.sql(text, "q")
+    ways: list[Way] = [
+        lambda: ct.Engine([query]),
+        lambda: ct.Engine([query], schema=EVENTS.schema),
+        lambda: ct.Engine([ct.Query("p", ct.count(), window=ct.session("1s"))]).add(query),
+        lambda: ct.load_job({"queries": [{"name": "q", "sql": text}]}),
+        lambda: ct.load_job({"queries": [query]}),
+        lambda: ct.Job(queries=[query], source={"type": "generator", "events": 5}).start(),
+        lambda: ct.Job(queries=[{"name": "q", "sql": text}]).build(),
+        lambda: ct.run(EVENTS, query),
+        lambda: ct.run("nowhere/events.parquet", [query]),
+    ]
+    for way in ways:
+        error = caught(way)
+        assert type(error) is ct.QueryError and str(error) == message
+
+
+def test_a_plan_remembers_the_time_column_until_it_is_bound() -> None:
+    made = ct.plan([OK, ct.sql("SELECT sum(v) FROM events GROUP BY window(other, '1s')", "r")])
+    assert ct.Plan.from_bytes(made.to_bytes()) == made
+    ways: list[Way] = [
+        lambda: ct.slice(EVENTS, made), lambda: ct.Engine([], plan=made),
+    ]  # fmt: skip
+    for way in ways:
+        assert str(caught(way)).startswith("a query of the plan names the column 'other', but the")
+    parts = ct.slice(EVENTS, made, time="other")
+    found = ct.assemble(ct.merge([parts], made), 10 * SECOND, made)
+    assert found["r"].column("window_start").cast(pa.int64()).to_pylist() == [0]
+    error = caught(
+        lambda: ct.plan([ct.sql(f"SELECT sum(v) FROM events GROUP BY window({c}, '1s')", c)
+                         for c in ("ts", "other")])
+    )  # fmt: skip
+    assert str(error).startswith("the queries name several time columns (given: ts in ts, other in")
+    error = caught(lambda: ct.plan([ct.sql("SELECT sum(v) FROM e GROUP BY count_window(3)", "q")]))
+    assert (
+        str(error) == "query 'q': FROM takes the events of the job (given: FROM e); known: events"
+    )
+
+
+def test_the_job_and_its_source_give_names_to_the_events(tmp_path: Path) -> None:
+    def text(table: str) -> str:
+        return f"SELECT sum(v) FROM {table} GROUP BY window(ts, '1s')"
+
+    job = ct.load_job({
+        "name": "soccer", "source": {"type": "parquet", "path": "data/plays.parquet"},
+        "queries": [{"name": t, "sql": text(t)} for t in ("events", "soccer", "Plays")],
+    })  # fmt: skip
+    assert all(query.table is query.time is None for query in job.build())
+    error = caught(lambda: ct.load_job({"name": "soccer", "queries": [
+        {"name": "q", "sql": text("socer")}]}))  # fmt: skip
+    assert str(error).endswith("(given: FROM socer); did you mean 'soccer'?")
+    assert getattr(error, "__notes__", []) == ["in the job file: queries[0]"]
+
+
+@pytest.mark.parametrize(("sites", "fits"), [(("a/rides", "b/rides"), True),
+                                             (("a/rides", "b/walks"), False)])  # fmt: skip
+def test_a_source_names_the_events_of_a_tree_where_all_nodes_read_such(
+    sites: tuple[str, ...], fits: bool
+) -> None:
+    """FROM rides would else promise rides alone, and compute walks too."""
+    nodes = [{"id": "root", "listen": "127.0.0.1:1"}]
+    nodes += [
+        {"id": f"n{i}", "parent": "root", "source": {"type": "parquet", "path": path}}  # type: ignore[dict-item]
+        for i, path in enumerate(sites)
+    ]
+    sql = "SELECT sum(v) FROM rides GROUP BY window(ts, '1s')"
+
+    def way() -> Any:
+        return ct.load_job({"queries": [{"name": "q", "sql": sql}], "nodes": nodes})
+
+    if fits:
+        assert way().build()[0].table is None
+    else:
+        assert str(caught(way)).endswith("FROM rides); known: catchment, events")
+
+
 # The engine.
 
 

@@ -11,15 +11,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from catchment.cli import live
+from catchment.cli import check, live
 from catchment.cli.main import app
-from catchment.errors import StateError
+from catchment.engine import Engine
+from catchment.errors import CatchmentError, StateError
+from catchment.job import load_job
 from catchment.spark import past
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
+from catchment.spark.queries import QueryFolder
 
 pytestmark = pytest.mark.spark
 
@@ -148,6 +156,287 @@ def test_explain_says_how_a_job_will_run(job: Path) -> None:
     assert "all but (v > 5)" in catchment("explain", "job.yaml").stdout
 
 
+# -- what keeps a job from running ---------------------------------------------------------------
+
+COLUMNS = pa.schema(
+    [
+        ("ts", pa.timestamp("us", "UTC")),
+        ("at", pa.string()),
+        ("player", pa.string()),
+        ("v", pa.float64()),
+    ]
+)
+BROKEN = """\
+time: at
+source: {type: parquet, path: plays.parquet}
+checkpoint: state
+queries:
+  - {name: a, select: [sum(w) AS s, avg(player) AS m, max(x * v) AS p], window: tumbling(1s)}
+  - {name: b, select: [count(*) AS n], by: playr, window: session(1s)}
+  - {name: c, select: [count(*) AS n], where: v, window: cut(player + 1)}
+  - {name: d, select: [avgg(v)], window: tumbling(0s)}
+  - {name: e, sql: "SELECT count(*) FROM plays GROUP BY window(ts, '1s')"}
+  - {name: f, sql: "SELECT count(*) FROM plys GROUP BY window(at, '1s')"}
+  - {name: g, select: [sum(v)], windw: tumbling(1s)}
+"""
+FOUND = [
+    ("queries[6].windw", "no such key in the job file (given: queries[6].windw)"),
+    ("queries[3]", "no such function (given: avgg)"),
+    ("queries[3]", "the window length must be positive (given: '0s')"),
+    (
+        "queries[4]",
+        (
+            "query 'e': its window names the column 'ts', but the time column of the events is "
+            "'at' (given: ts)"
+        ),
+    ),
+    ("queries[5]", "query 'f': FROM takes the events of the job (given: FROM plys)"),
+    ("time", "the time column 'at' is not a time (given: string)"),
+    ("queries[0]", "query 'a': no such column (given: w)"),
+    ("queries[0]", "query 'a': no such column (given: x)"),
+    ("queries[0]", "query 'a': avg needs a number (given: player is string)"),
+    ("queries[1]", "query 'b': no such column (given: playr)"),
+    ("queries[2]", "query 'c': the where is not a condition (given: v is double)"),
+    ("queries[2]", "+ needs numbers, not string and int64 (given: player + 1)"),
+]
+
+
+@pytest.fixture
+def plays() -> Path:
+    path = Path("plays.parquet")
+    pq.write_table(COLUMNS.empty_table(), path)
+    return path
+
+
+@pytest.mark.usefixtures("plays")
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_all_that_keeps_a_job_from_running_is_listed(command: str, job: Path) -> None:
+    job.write_text(BROKEN)
+    result = catchment(command, "job.yaml", code=2)
+    lines = [line.removeprefix("catchment: ") for line in result.stderr.splitlines()]
+    assert result.stdout == ""
+    told = json.loads(catchment(command, "job.yaml", "--json", code=2).stdout)
+    assert [mistake["text"] for mistake in told["mistakes"]] == lines
+    assert [(m["place"], m["text"].partition(";")[0]) for m in told["mistakes"]] == FOUND
+    assert told["fine"] is False and told["warnings"] == [] and told["columns"] == 4
+    assert told["mistakes"][9] == {
+        "place": "queries[1]",
+        "kind": "SchemaError",
+        "what": "query 'b': no such column",
+        "given": "playr",
+        "hint": "did you mean 'player'?",
+        "text": "query 'b': no such column (given: playr); did you mean 'player'? "
+        "[in the job file: queries[1]]",
+    }
+
+
+@pytest.mark.usefixtures("plays")
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("sum(v)", "sum(w)"),
+        ("by: player", "by: playr"),
+        ("time: ts", "time: tss"),
+        ("window(ts", "window(at"),
+        ("FROM plays", "FROM plas"),
+        ("where: v > 0", "where: v + 'x' > 0"),
+        ("between(v > 1, v > 2)", "between(v, v > 2)"),
+    ],
+)
+def test_one_mistake_is_enough(wrong: str, right: str, job: Path) -> None:
+    """What validate takes runs, and what does not run it refuses: one mistake at a time."""
+    fine = """\
+time: ts
+source: {type: parquet, path: plays.parquet}
+queries:
+  - {name: a, select: [sum(v) AS s], by: player, where: v > 0, window: tumbling(1s)}
+  - {name: b, sql: "SELECT count(*) FROM plays GROUP BY window(ts, '1s')"}
+  - {name: c, select: [count(*) AS n], window: "between(v > 1, v > 2)"}
+"""
+    job.write_text(fine)
+    assert catchment("validate", "job.yaml").stdout == "job.yaml is fine: 3 queries, 4 columns\n"
+    assert "group 0" in catchment("explain", "job.yaml").stdout
+    assert wrong in fine
+    job.write_text(fine.replace(wrong, right))
+    for command in ("validate", "explain"):
+        lines = catchment(command, "job.yaml", code=2).stderr.splitlines()
+        # The window in SQL names ts, which is then not the time column either.
+        assert len(lines) == (2 if "time" in wrong else 1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    time=st.sampled_from(["ts", "ts", "at", "tss"]),
+    late=st.sampled_from(["drop", "update"]),
+    queries=st.lists(
+        st.tuples(
+            st.sampled_from(["count(*)", "sum(v)", "sum(player)", "max(w)", "min(v + at)"]),
+            st.sampled_from([None, None, "player", "playr"]),
+            st.sampled_from([None, "v > 0", "v", "player = at", "w > 1"]),
+            st.sampled_from(
+                ["tumbling(1s)", "cut(v > 1)", "cut(player)", "{cut: {at: v > 1, reading: local}}"]
+            ),
+        ),
+        max_size=4,
+    ),
+)
+def test_validate_refuses_exactly_what_an_engine_refuses(
+    time: str, late: Any, queries: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("validate")
+    pq.write_table(COLUMNS.empty_table(), folder / "plays.parquet")
+    sections = [
+        {"name": f"q{n}", "select": [select], "window": yaml.safe_load(window)}
+        | ({} if by is None else {"by": by})
+        | ({} if where is None else {"where": where})
+        for n, (select, by, where, window) in enumerate(queries)
+    ]
+    source = {"type": "parquet", "path": str(folder / "plays.parquet")}
+    job = {"time": time, "late": late, "source": source, "queries": sections}
+    (folder / "job.yaml").write_text(json.dumps(job))
+    try:
+        loaded = load_job(job)
+        Engine(loaded.build(), **loaded.engine_options(), schema=COLUMNS)
+        runs = True
+    except CatchmentError:
+        runs = False
+    found = check.inspect(folder / "job.yaml")
+    assert (not found.mistakes) == runs and not found.warnings
+    # Each query is told of as if it were alone.
+    for number, section in enumerate(sections):
+        alone = {"late": late, "source": source, "queries": [section]}
+        (folder / "job.yaml").write_text(json.dumps(alone))
+        own = [m.error for m in check.inspect(folder / "job.yaml").mistakes]
+        of_it = [m.error for m in found.mistakes if m.place == f"queries[{number}]"]
+        assert [(type(e), e.given) for e in of_it] == [(type(e), e.given) for e in own]
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_a_source_that_cannot_be_reached_is_a_warning(command: str, job: Path) -> None:
+    """The rest is checked all the same."""
+    job.write_text(BROKEN)
+    lines = catchment(command, "job.yaml", code=2).stderr.splitlines()
+    assert lines[0] == (
+        "catchment: warning: no such file or folder (given: plays.parquet); check the path "
+        "[in the job file: source]"
+    )
+    starts = [line.removeprefix("catchment: ").partition(";")[0] for line in lines[1:]]
+    assert starts == [text for _, text in FOUND[:5]]
+    job.write_text(JOB.replace("generator, events: 1000", "parquet, path: nowhere"))
+    told = json.loads(catchment(command, "job.yaml", "--json").stdout)
+    assert told["fine"] and [warning["place"] for warning in told["warnings"]] == ["source"]
+    result = catchment(command, "job.yaml", "--offline")
+    assert result.stderr == ""
+
+
+def test_columns_that_the_file_gives_are_held_to_although_the_source_is_down(job: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    job.write_text(
+        f"source: {{type: kafka, servers: '127.0.0.1:{port}', topic: plays,"
+        " schema: {ts: timestamp, v: double}}\n"
+        "queries: [{name: q, select: [sum(w)], by: player, window: tumbling(1s)}]\n"
+    )
+    lines = catchment("validate", "job.yaml", code=2).stderr.splitlines()
+    assert lines[0].startswith("catchment: warning: Kafka does not answer")
+    assert [line.partition(";")[0] for line in lines[1:]] == [
+        "catchment: query 'q': no such column (given: player)",
+        "catchment: query 'q': no such column (given: w)",
+    ]
+
+
+def test_a_source_that_is_there_and_wrong_is_a_mistake(plays: Path, job: Path) -> None:
+    plays.write_bytes(b"this is no Parquet file")
+    job.write_text(JOB.replace("generator, events: 1000", "parquet, path: plays.parquet"))
+    assert "no file can be read" in refused("validate", "job.yaml", code=1)
+    pq.write_table(COLUMNS.empty_table(), plays)
+    text = JOB.replace("generator, events: 1000", "parquet, path: plays.parquet")
+    job.write_text(text.replace("plays.parquet", "plays.parquet, schema: {ts: timestamp, w: int}"))
+    assert "a file does not fit the schema" in refused("validate", "job.yaml", code=1)
+
+
+def test_connect_and_offline_exclude_each_other() -> None:
+    assert "exclude" in refused("validate", "job.yaml", "--connect", "--offline", code=2)
+
+
+def test_sinks_are_asked_with_connect(job: Path) -> None:
+    Path("results").write_text("not a folder")
+    job.write_text(JOB.replace("generator, events: 1000", "parquet, path: nowhere"))
+    assert "is fine" in catchment("validate", "job.yaml").stdout
+    told = json.loads(catchment("validate", "job.yaml", "--connect", "--json", code=1).stdout)
+    assert [mistake["place"] for mistake in told["mistakes"]] == ["source", "sinks[0]"]
+
+
+TREE = """\
+name: sites
+checkpoint: state
+nodes:
+  - {id: root, listen: 127.0.0.1:7401}
+  - {id: a, parent: root, source: {type: parquet, path: a/plays.parquet}}
+  - {id: b, parent: root, source: {type: parquet, path: b/plays.parquet}}
+  - {id: c, parent: root, source: {type: parquet, path: c/plays.parquet}}
+queries:
+  - {name: mean, select: [avg(v) AS m], by: player, window: tumbling(1s)}
+  - {name: most, sql: "SELECT max(v) FROM plays GROUP BY window(ts, '1s')"}
+"""
+
+
+@pytest.fixture
+def sites(plays: Path) -> Path:
+    for site in "abc":
+        Path(site).mkdir()
+        (Path(site) / plays.name).write_bytes(plays.read_bytes())
+    return plays
+
+
+@pytest.mark.usefixtures("sites")
+def test_a_tree_is_looked_at_node_by_node(job: Path) -> None:
+    job.write_text(TREE)
+    assert catchment("validate", "job.yaml").stdout == "job.yaml is fine: 2 queries, 4 columns\n"
+    pq.write_table(COLUMNS.remove(3).empty_table(), "b/plays.parquet")
+    Path("c/plays.parquet").unlink()
+    job.write_text(TREE.replace("avg(v) AS m", "avg(v) AS m, sum(w) AS s"))
+    for command in ("validate", "explain"):
+        lines = catchment(command, "job.yaml", code=2).stderr.splitlines()
+        assert [line.removeprefix("catchment: ").partition(";")[0] for line in lines] == [
+            "warning: no such file or folder (given: c/plays.parquet)",
+            "query 'mean': no such column (given: w)",
+            "query 'mean': no such column (given: v)",
+            "query 'most': no such column (given: v)",
+        ]
+        assert lines[0].endswith("[in the job file: nodes[3].source]")
+        assert lines[1].endswith("[in the job file: queries[0]]")
+        assert lines[2].endswith("[in the job file: queries[0], over nodes[2].source]")
+
+
+@pytest.mark.usefixtures("sites")
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_what_makes_no_tree_is_listed_with_the_queries_it_cannot_take(
+    command: str, job: Path
+) -> None:
+    text = TREE.replace("{id: b, parent: root,", "{id: b, parent: rot,")
+    text = text.replace("checkpoint: state\n", "").replace("id: a, ", "id: a, home: here, ")
+    job.write_text(
+        text + "  - {name: clock, select: [count(*)], window: tumbling(1s), measure: processing}\n"
+    )
+    lines = catchment(command, "job.yaml", code=2).stderr.splitlines()
+    assert [line.removeprefix("catchment: ").partition(";")[0] for line in lines] == [
+        "a tree has many clocks: windows by processing time make no sense in it (given: clock)",
+        "a node's parent is unknown (given: rot, the parent of b)",
+        "a node needs a folder (given: root)",
+        "a node needs a folder (given: b)",
+        "a node needs a folder (given: c)",
+    ]
+
+
+def test_some_nodes_of_a_tree_whose_root_is_elsewhere(job: Path) -> None:
+    job.write_text(
+        "checkpoint: state\nqueries: []\n"
+        "nodes: [{id: a, parent: '10.0.0.5:7401', source: {type: generator, events: 5}}]\n"
+    )
+    assert "is fine" in catchment("validate", "job.yaml").stdout
+
+
 # -- queries -------------------------------------------------------------------------------------
 
 
@@ -187,7 +476,22 @@ def test_queries_of_no_job() -> None:
     assert "--checkpoint" in refused("queries", "ls", code=2)
 
 
-@pytest.mark.usefixtures("home")
+def test_a_query_file_is_held_to_the_job_too(home: Any) -> None:
+    """A file that somebody puts into the job's folder, without any command."""
+    home.write("job.json", json.dumps(
+        {"job": "live-1", "name": "live", "time": "ts", "late": "drop", "tables": ["live", "plays"]}
+    ).encode())  # fmt: skip
+    for table, column in (("live", "ts"), ("PLAYS", "ts"), ("plas", "ts"), ("live", "at")):
+        text = f"SELECT count(*) AS n FROM {table} GROUP BY window({column}, '1s')"
+        query = {"name": f"{table} {column}", "sql": text}
+        home.sub("queries").write(f"{table}-{column}.yaml", json.dumps(query).encode())
+    queries, rejected = QueryFolder(home).read()
+    assert sorted(queries) == ["PLAYS ts", "live ts"]
+    assert all(query.time is query.table is None for query in queries.values())
+    assert "did you mean 'plays'?" in rejected["plas-ts.yaml"]
+    assert "but the time column of the events is 'ts'" in rejected["live-at.yaml"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -195,9 +499,29 @@ def test_queries_of_no_job() -> None:
         (("--sql", "SELECT 1"), "add --name"),
         (("--sql", "SELEC", "--name", "q"), "SQL"),
         (("none.yaml",), "none.yaml"),
+        (("--sql", "SELECT count(*) FROM events GROUP BY window(at, '1s')", "--name", "q"),
+         "its window names the column 'at', but the time column of the events is 'ts'"),
+        (("--sql", "SELECT count(*) FROM events GROUP BY session_window(at, '1s')", "--name", "q"),
+         "its window names the column 'at', but the time column of the events is 'ts'"),
+        (("--sql", "SELECT count(*) FROM evnts GROUP BY count_window(3)", "--name", "q"),
+         "FROM takes the events of the job (given: FROM evnts); did you mean 'events'?"),
+        (("at.yaml",), "its window names the column 'at'"),
+        (("local.yaml",), "windows cut on each node cannot be corrected by late events"),
+        (("lost.yaml",), "query 'q': no such column (given: playr); did you mean 'player'?"),
     ],
-)
-def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str) -> None:
+)  # fmt: skip
+def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str, home: Any) -> None:
+    """A job that corrects results with late events, and whose columns are known."""
+    home.write("job.json", json.dumps({"job": "live-1", "time": "ts", "late": "update"}).encode())
+    columns = pa.schema([("ts", pa.timestamp("us")), ("player", pa.string()), ("m", pa.bool_())])
+    home.write(past.SCHEMA, columns.serialize().to_pybytes())
+    Path("at.yaml").write_text(
+        "{name: q, sql: \"SELECT count(*) FROM events GROUP BY window(at, '1s')\"}"
+    )
+    Path("local.yaml").write_text(
+        "{name: q, select: [count(*)], window: {cut: {at: m, reading: local}}}"
+    )
+    Path("lost.yaml").write_text("{name: q, select: [count(*)], by: playr, window: tumbling(1s)}")
     assert expected in refused("queries", "add", "--checkpoint", "state", *words, code=2)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catchment import functions as f
 from catchment import windows as w
 from catchment.errors import JobError, QueryError, SqlError
-from catchment.job import Job, job_schema, load_job
+from catchment.job import Job, examine, job_schema, load_job
 from catchment.model.query import Query
 from catchment.model.window import Window
 
@@ -140,7 +143,7 @@ def test_a_window_that_is_not_well_formed(window: Any, message: str) -> None:
 
 
 def test_sql_says_it_all() -> None:
-    text = "SELECT sum(v) FROM e GROUP BY window(ts, '1s')"
+    text = "SELECT sum(v) FROM events GROUP BY window(ts, '1s')"
     made = job(sql=text, select=None, window=None, distinct_on=["id"]).build()[0]
     assert made == Query("q", f.sum("v"), window=w.tumbling("1s"), distinct_on=["id"])
     with pytest.raises(JobError, match=r"queries\[0\] has both sql and by"):
@@ -176,6 +179,156 @@ def test_the_same_mistake_gives_the_same_error(parts: dict[str, Any], python: An
     assert type(from_job.value) is type(from_python.value)
     assert str(from_job.value) == str(from_python.value)
     assert from_job.value.__notes__ == ["in the job file: queries[0]"]
+
+
+def mistakes(text: str) -> list[str]:
+    return [mistake.text for mistake in examine(text).mistakes]
+
+
+def test_every_mistake_of_a_file_is_found_with_its_place() -> None:
+    """Each part that is wrong is told, and does not hide those after it."""
+    found = mistakes("""
+name: soccer
+latenes: 2s
+lateness: -1s
+keep: soon
+trigger: sometimes
+buckets: -1
+xyz: 1
+flush: {priorities: {a: 5, f: 2}}
+sinks: [{type: memory}, {type: memry}, {type: parquet, pth: out}]
+source: {type: parquet, paht: plays.parquet}
+queries:
+  - {name: a, select: [avg(v)], windw: tumbling(1s)}
+  - {name: b, select: [avgg(v)], window: tumbling(1s)}
+  - {name: c, selct: [avg(v)], window: tumbling(0s)}
+  - 5
+  - {name: a, select: [count(*)], window: session(1s)}
+  - {nme: d, sql: "SELECT sum(v) FROM plays GROUP BY window(ts, '1s')"}
+  - {name: e, sql: "SELECT sum(v) FROM plas GROUP BY window(at, '1s')"}
+  - {name: f, select: [sum(v)], window: session(2s), nonsense: 5}
+""")
+    expected = [
+        "no such key in the job file (given: queries[0].windw); did you mean 'window'?",
+        "no such key in the job file (given: queries[2].selct); did you mean 'select'?",
+        "no such key in the job file (given: queries[5].nme); did you mean 'name'?",
+        "no such key in the job file (given: queries[7].nonsense); known: name, sql, select, by",
+        "no such key in the job file (given: source.paht); did you mean 'path'?",
+        "no such key in the job file (given: sinks[2].pth); did you mean 'path'?",
+        "no such key in the job file (given: latenes); did you mean 'lateness'?",
+        "no such key in the job file (given: xyz); known: name, time, lateness, late, keep",
+        "a wrong value in the job file (given: queries[3] is 5); it should be a mapping of keys",
+        "no such type in the job file (given: sinks[1].type: memry); did you mean 'memory'?",
+        "a wrong value in the job file (given: buckets is -1); it should be greater than 0",
+        "no such function (given: avgg); did you mean 'avg'? [in the job file: queries[1]]",
+        "the window length must be positive (given: '0s')",
+        "two queries have one name (given: a); give each query its own [in the job file: queri",
+        "query 'e': its window names the column 'at', but the time column of the events is 'ts'",
+        "query 'e': FROM takes the events of the job (given: FROM plas); did you mean 'plays'?",
+        "the lateness must not be negative (given: -1s)",
+        "the keep is not a duration (given: 'soon')",
+        "no such trigger (given: 'sometimes')",
+    ]
+    assert len(found) == len(expected)
+    for text, start in zip(found, expected, strict=True):
+        assert text.startswith(start)
+    assert found[12].endswith("[in the job file: queries[2]]")
+
+
+@pytest.mark.parametrize("text", [
+    "queries: [1", "- a", "", "nowhere.yaml", "queries: []\nname: a\nname: b",
+])  # fmt: skip
+def test_a_file_that_holds_no_job_is_one_mistake(text: str) -> None:
+    found = examine(text)
+    assert found.job is None and [type(m.error) for m in found.mistakes] == [JobError]
+
+
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ("source: {type: mqtt, host: h, topic: t}", "source"),
+        (("nodes:\n  - {id: r, listen: 'h:1'}\n"
+         "  - {id: a, parent: r, source: {type: mqtt, host: h, topic: t}}"), "nodes[1]"),
+    ],
+)  # fmt: skip
+def test_an_error_that_does_not_tell_its_place_is_located(section: str, place: str) -> None:
+    found = examine(f"{section}\nlate: never\nqueries: [{{name: q, select: [count(*)]}}]")
+    assert [mistake.place for mistake in found.mistakes] == [place, "queries[0]", "late"]
+    assert "needs a schema" in found.mistakes[0].text and found.mistakes[0].text.endswith(
+        f"[in the job file: {place}]"
+    )
+
+
+def test_what_is_wrong_in_the_job_is_not_told_of_its_queries_too() -> None:
+    query = "{name: q, sql: \"SELECT sum(v) FROM plays GROUP BY window(at, '1s')\"}"
+    assert [
+        m.place for m in examine(f"time: 5\nsource: {{type: parket}}\nqueries: [{query}]").mistakes
+    ] == ["source", "time"]
+
+
+MISTAKEN = {
+    "lateness": "-1s", "late": "never", "keep": "soon", "trigger": "sometimes", "buckets": 0,
+    "rate": -1, "time": "", "sinks": [{"type": "memry"}], "flush": "sometimes", "metrics": -1,
+    "idle_timeout": 5, "source": {"type": "parket"}, "xyz": 1,
+}  # fmt: skip
+BAD_QUERIES = [
+    {"name": "x", "select": ["avgg(v)"], "window": "tumbling(1s)"},
+    {"name": "x", "select": ["avg(v)"], "window": "tumbling(0s)"},
+    {"name": "x", "select": ["avg(v)"], "windw": "tumbling(1s)"},
+    {"name": "x", "sql": "SELECT sum(v) FROM nosuch GROUP BY window(ts, '1s')"},
+    {"name": "x", "sql": "SELECT sum(v) FROM events GROUP BY window(nosuch, '1s')"},
+    7,
+]
+
+
+def test_every_part_of_a_query_is_looked_at() -> None:
+    query = (
+        "{name: q, select: [avgg(v), sum(v), 'quantile(v, 2)', {function: maxx, column: v}], "
+        "window: tumbling(0s), where: v >, by: [k, k]}"
+    )
+    found = mistakes(f"queries: [{query}]")
+    assert [text.partition(" (given")[0] for text in found] == [
+        "no such function",
+        "quantile takes one number from 0 to 1",
+        "no such function",
+        "the window length must be positive",
+        "the where condition does not parse",
+    ]
+    assert all(text.endswith("[in the job file: queries[0]]") for text in found)
+
+
+@given(
+    settings=st.sets(st.sampled_from(sorted(MISTAKEN))),
+    queries=st.lists(st.sampled_from([None, *range(len(BAD_QUERIES))]), max_size=6),
+)
+def test_any_mistakes_together_are_told_as_each_alone(
+    settings: set[str], queries: list[int | None]
+) -> None:
+    """No mistake hides another, none is told twice, and none comes from another."""
+    good = {"select": ["count(*)"], "window": "session(1s)"}
+    listed: list[Any] = []
+    for number, kind in enumerate(queries):
+        bad = None if kind is None else BAD_QUERIES[kind]
+        own = {"name": f"q{number}"}
+        listed.append(good | own if bad is None else bad | own if isinstance(bad, dict) else bad)
+    places = {key if key != "sinks" else "sinks[0]" for key in settings}
+    places |= {
+        f"queries[{number}]" + (".windw" if kind == 2 else "")
+        for number, kind in enumerate(queries)
+        if kind is not None
+    }
+    if "source" in settings:  # a name in FROM might be that source's
+        places -= {f"queries[{n}]" for n, kind in enumerate(queries) if kind == 3}
+    if "time" in settings:
+        places -= {f"queries[{n}]" for n, kind in enumerate(queries) if kind == 4}
+    data = {key: MISTAKEN[key] for key in settings} | {"queries": listed}
+    found = examine(data)
+    assert sorted(m.place for m in found.mistakes) == sorted(places)
+    if places:
+        with pytest.raises((JobError, QueryError), match=re.escape(str(found.mistakes[0].error))):
+            load_job(data)
+    else:
+        load_job(data)
 
 
 def test_an_unknown_window_is_named() -> None:

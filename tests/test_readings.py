@@ -381,7 +381,7 @@ def test_what_is_refused(make: Any, text: str) -> None:
 def test_a_reading_in_every_front_end() -> None:
     python = ct.between("v > 1", "v < 0", reading="gaps")
     sql = ct.sql(
-        "SELECT count(*) FROM e GROUP BY "
+        "SELECT count(*) FROM events GROUP BY "
         "event_window(start => v > 1, end => v < 0, reading => 'gaps')", name="q",
     )  # fmt: skip
     assert sql.window == python

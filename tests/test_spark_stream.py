@@ -106,6 +106,9 @@ def test_queries_change_while_it_runs(spark: SparkSession, tmp_path: Path) -> No
             handle.add_query(QUERIES[0])
         with pytest.raises(CatchmentError, match="no such column"):
             handle.add_query(ct.Query("bad", ct.sum("w"), window=ct.tumbling("1s")))
+        for named in ("FROM files GROUP BY window(v, '1s')", "FROM fils GROUP BY count_window(3)"):
+            with pytest.raises(ct.QueryError, match=r"names the column 'v'|did you mean 'files'"):
+                handle.add_query(ct.sql(f"SELECT count(*) {named}", "bad"))
         (tmp_path / "state/catchment/queries/broken.yaml").write_text("name: [")
         until(handle, lambda: "broken.yaml" in handle.status.rejected)
         write(tmp_path / "in", 1, 2000, 6000)

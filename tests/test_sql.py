@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ from catchment import functions as f
 from catchment import windows as w
 from catchment.errors import QueryError, SqlError
 from catchment.model.query import Query
+from catchment.model.rules import QueryRules, bound, refusals
 from catchment.model.window import Window
-from catchment.sqltext import aggregate, sql, time_column
+from catchment.sqltext import aggregate, sql
 
 TAIL = "FROM events GROUP BY window(ts, '10s')"
 
@@ -109,17 +111,89 @@ def test_a_function_of_the_user_goes_by_its_name() -> None:
 def test_keys_and_bounds_in_select_are_what_results_carry_anyway() -> None:
     text = (
         "SELECT k, window, window.start, window.end AS window_end, window_start, window_index, "
-        "window(ts, '10s'), sum(v) FROM s.events e GROUP BY e.k, `my key`, window(e.ts, '10s')"
+        "window(ts, '10s'), sum(v) FROM events e GROUP BY e.k, `my key`, window(e.ts, '10s')"
     )
     query = sql(text, "q")
     assert query.by == ("k", "my key")
     assert query.aggregates == (f.sum("v"),)
 
 
-def test_time_column() -> None:
-    assert time_column(f"SELECT sum(v) {TAIL}") == "ts"
-    assert time_column("SELECT sum(v) FROM e GROUP BY session_window(`my time`, '1s')") == "my time"
-    assert time_column("SELECT sum(v) FROM e GROUP BY count_window(5)") is None
+@pytest.mark.parametrize(
+    ("call", "time"),
+    [
+        ("window(ts, '10s')", "ts"),
+        ("window(other, '10s', '5s', '1s')", "other"),
+        ("session_window(`my time`, '1s')", "my time"),
+        ("count_window(5)", None),
+        ("event_window(at => v > 1)", None),
+        ("event_window(start => a, end => b)", None),
+    ],
+)
+def test_a_query_remembers_the_time_column_that_its_window_names(
+    call: str, time: str | None
+) -> None:
+    assert sql(f"SELECT sum(v) FROM events GROUP BY {call}", "q").time == time
+
+
+@pytest.mark.parametrize(
+    ("table", "kept"),
+    [
+        ("events", None),
+        ("EVENTS AS e", None),
+        ("soccer", "soccer"),
+        ("`my job` j", "my job"),
+        ("s.events", "s.events"),
+    ],
+)
+def test_a_query_remembers_its_table(table: str, kept: str | None) -> None:
+    assert sql(f"SELECT sum(v) FROM {table} GROUP BY count_window(5)", "q").table == kept
+
+
+def test_what_sql_names_is_no_part_of_the_query_but_goes_where_the_query_goes() -> None:
+    """Until a job is known: to a file of the job's folder, or over the network."""
+    made = sql("SELECT sum(v) FROM soccer GROUP BY window(at, '10s')", "q")
+    plain = Query("q", f.sum("v"), window=w.tumbling("10s"))
+    assert made == plain and hash(made) == hash(plain) and made.identity == plain.identity
+    assert set(made.to_dict()) - set(plain.to_dict()) == {"time", "table"}
+    sent = Query.from_dict(json.loads(json.dumps(made.to_dict())))
+    assert (sent.time, sent.table) == ("at", "soccer")
+    met = bound(sent, QueryRules("at", tables=("soccer",)))
+    assert met == plain and met.to_dict() == plain.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "message"),
+    [
+        ("FROM events GROUP BY window(other, '10s')", QueryRules("ts"),
+         "query 'q': its window names the column 'other', but the time column of the events is 't"),
+        ("FROM events GROUP BY session_window(TS, '10s')", QueryRules("ts"),
+         "query 'q': its window names the column 'TS', but the time column of the events is 'ts'"),
+        ("FROM event GROUP BY window(ts, '10s')", QueryRules("ts"),
+         "query 'q': FROM takes the events of the job (given: FROM event); did you mean 'events'?"),
+        ("FROM socer GROUP BY count_window(5)", QueryRules("ts", tables=("soccer", "plays")),
+         "query 'q': FROM takes the events of the job (given: FROM socer); did you mean 'soccer'?"),
+        ("FROM x GROUP BY count_window(5)", QueryRules("ts", tables=("soccer", "plays")),
+         "query 'q': FROM takes the events of the job (given: FROM x); known: events, plays, so"),
+        ("FROM s.events GROUP BY window(ts, '10s')", QueryRules("ts"),
+         "query 'q': FROM takes the events of the job (given: FROM s.events); did you mean 'ev"),
+    ],
+)  # fmt: skip
+def test_another_time_column_or_table_is_refused(
+    text: str, rules: QueryRules, message: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        bound(sql(f"SELECT sum(v) {text}", "q"), rules)
+    assert str(caught.value).startswith(message)
+
+
+def test_every_reason_against_a_query_is_told() -> None:
+    query = sql("SELECT sum(v) FROM x GROUP BY window(y, '1s')", "q")
+    assert len(list(refusals(query, QueryRules("ts")))) == 2
+
+
+def test_tables_are_told_apart_without_regard_to_case() -> None:
+    query = sql("SELECT sum(v) FROM Soccer GROUP BY window(ts, '1s')", "q")
+    assert bound(query, QueryRules("ts", tables=("soccer",))).table is None
 
 
 def test_aggregate() -> None:

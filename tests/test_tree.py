@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import catchment as ct
-from catchment.errors import DataError, JobError, StateError
+from catchment.cli.main import app
+from catchment.errors import DataError, JobError, QueryError, StateError
+from catchment.job import Job, load_job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.disk import FileDisk, FileLog
-from catchment.nodes.office import check_move
+from catchment.nodes.founding import founded
+from catchment.nodes.office import Office, check_move
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.testing.compare import rows_of
@@ -61,6 +67,121 @@ def test_a_charter_comes_back_from_its_bytes() -> None:
     assert again.plans[0].plan == made.plans[0].plan
     with pytest.raises(StateError, match="these bytes are not a charter"):
         Charter.from_bytes(b"nonsense")
+
+
+SQL = "SELECT sum(v) FROM events GROUP BY"
+NOT_FOR_A_TREE = {
+    "processing": (
+        ct.Query("q", ct.sum("v"), window=ct.tumbling("1s"), measure="processing"),
+        {},
+        (
+            "a tree has many clocks: windows by processing time make no sense in it (given: q); "
+            "use event time"
+        ),
+    ),
+    "updates": (
+        ct.Query("q", ct.sum("v"), window=ct.cut("m = 'on'", reading="local")),
+        {"late": "update"},
+        (
+            "query 'q': windows cut on each node cannot be corrected by late events (given: "
+            "reading='local' with late='update'); leave out reading, or drop or collect late events"
+        ),
+    ),
+    "order": (
+        ct.Query(
+            "q",
+            ct.function(
+                "tree_last",
+                lift=lambda v: v,
+                combine=lambda a, b: b,
+                lower=lambda a: a,
+                commutative=False,
+            )("v"),
+            window=ct.cut("m = 'on'", reading="local"),
+        ),
+        {},
+        (
+            "query 'q': a function whose order matters needs all events in one order, but these "
+            "windows are cut on each node (given: tree_last(v)); leave out reading, or say that "
+            "the function is commutative"
+        ),
+    ),
+    "time": (
+        ct.sql(f"{SQL} window(k, '1s')", "q"),
+        {},
+        (
+            "query 'q': its window names the column 'k', but the time column of the events is 'ts' "
+            "(given: k); name ts in the window, or make k the time column of the whole job"
+        ),
+    ),
+    "table": (
+        ct.sql("SELECT sum(v) FROM rides GROUP BY window(ts, '1s')", "q"),
+        {},
+        "query 'q': FROM takes the events of the job (given: FROM rides); did you mean 'sites'?",
+    ),
+}
+
+
+def a_tree(queries: list[ct.Query], **options: Any) -> Job:
+    return load_job({
+        "name": "sites", "queries": queries, "checkpoint": "folder",
+        "nodes": [
+            {"id": "root", "listen": "127.0.0.1:1"}, {"id": "a", "parent": "root", "source": SOURCE}
+        ],
+    } | options)  # fmt: skip
+
+
+def office_of(member: Member) -> Office:
+    return Office(member, threading.RLock(), threading.Event(), lambda: None)
+
+
+@pytest.mark.parametrize("name", list(NOT_FOR_A_TREE))
+def test_one_rule_for_the_queries_of_the_file_and_those_that_come_later(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, options, text = NOT_FOR_A_TREE[name]
+    with pytest.raises(QueryError) as at_start:
+        founded(a_tree([query], **options))
+    assert str(at_start.value) == text
+    for known in (False, True):  # before the first node has told its columns, and after
+        made = founded(a_tree(QUERIES[:1], **options))
+        office = office_of(root_of(made.with_schema(SCHEMA) if known else made))
+        sent = json.loads(json.dumps({"queries": [query.to_dict()]}))
+        with pytest.raises(RefusedError) as later:
+            office.ask("add query", sent)
+        assert str(later.value) == text
+        assert list(office.ask("queries", {})["queries"]) == [QUERIES[0].to_dict()]
+    with pytest.raises(QueryError) as inside:
+        made.with_queries([*QUERIES[:1], query])
+    assert str(inside.value) == text
+    # As a person types it.
+    monkeypatch.setattr(
+        "catchment.transport.ask", lambda _, what, body, *__: office.ask(what, body)
+    )
+    words = ["--sql", "SELECT count(*) FROM rides GROUP BY window(x, '1s')", "--name", "q"]
+    done = CliRunner().invoke(app, ["queries", "add", *words, "--root", "127.0.0.1:1"])
+    assert done.exit_code == 1 and "its window names the column 'x'" in done.stderr
+
+
+def test_a_query_of_a_running_tree_may_name_the_job_and_must_fit_the_events() -> None:
+    office = office_of(root_of(founded(a_tree(QUERIES[:1])).with_schema(SCHEMA)))
+    named = ct.sql("SELECT sum(v) AS s FROM Sites GROUP BY window(ts, '1s')", "named")
+    assert office.ask("add query", {"queries": [named.to_dict()]}) == {"added": ["named"]}
+    held = office.ask("queries", {})["queries"][-1]
+    assert held == ct.Query("named", ct.sum("v").alias("s"), window=ct.tumbling("1s")).to_dict()
+    lost = ct.Query("lost", ct.sum("nothing"), window=ct.tumbling("1s"))
+    with pytest.raises(RefusedError, match=r"query 'lost': no such column \(given: nothing\)"):
+        office.ask("add query", {"queries": [lost.to_dict()]})
+
+
+def test_a_query_that_an_older_root_took_does_not_keep_others_out() -> None:
+    """What runs already is not judged again, so that it can be removed."""
+    made = founded(a_tree(QUERIES[:1]))
+    clock = ct.Query("clock", ct.sum("v"), window=ct.tumbling("1s"), measure="processing")
+    held = made.plans[0].next(1, {"avg": QUERIES[0], "clock": clock}, 1000.0, apart=True)
+    old = dataclasses.replace(made, plans={**made.plans, 1: held})
+    assert "slide" in old.with_queries([QUERIES[0], clock, QUERIES[1]]).plans[2].queries
+    assert list(old.with_queries([QUERIES[0]]).plans[2].queries) == ["avg"]
 
 
 def a_message() -> tuple[Charter, bytes]:

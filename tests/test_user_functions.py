@@ -197,13 +197,13 @@ def test_a_name_with_capitals_is_found_again() -> None:
     """SQL and plans look functions up by name."""
     big = ct.function("T_Big", lift=float, combine=max, lower=float)
     assert one(big("v"), table([1, 2], v=[1, 2])) == [(2.0,)]
-    query = ct.sql("SELECT T_Big(v) AS x FROM e GROUP BY window(ts, '10 seconds')", "q")
+    query = ct.sql("SELECT T_Big(v) AS x FROM events GROUP BY window(ts, '10 seconds')", "q")
     assert values(everything([query], table([1, 2], v=[1, 2])), "q") == [(2.0,)]
 
 
 def test_from_sql_and_job_files() -> None:
     events = table([1, 2], v=[3, 4])
-    query = ct.sql("SELECT t_norm(v) AS x FROM e GROUP BY window(ts, '10 seconds')", "q")
+    query = ct.sql("SELECT t_norm(v) AS x FROM events GROUP BY window(ts, '10 seconds')", "q")
     job = ct.load_job({"queries": [{"name": "q", "select": ["t_norm(v) AS x"],
                                     "window": "tumbling(10s)"}]})  # fmt: skip
     assert query == job.build()[0]

@@ -62,6 +62,10 @@ class SourceError(CatchmentError, OSError):
     """A source that cannot be read: not there, not reachable, not what it was said to be."""
 
 
+class UnreachableError(SourceError):
+    """A source that is not there now, or does not answer: nothing can be said of its events."""
+
+
 class SinkError(CatchmentError, OSError):
     """A sink that refuses results; they are kept and offered again."""
 

@@ -1,24 +1,190 @@
-"""Looking at a job before it runs: what it reads and writes, and whether that is there."""
+"""Looking at a job before it runs: what it reads and writes, and whether that is there.
+
+A job file goes in (`inspect`); a report of everything that keeps the job from running comes out:
+the mistakes of the file, those of its queries, and, where a source can be reached, all that does
+not fit the columns of its events. A source that cannot be reached is a warning: nothing is known of
+it.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from catchment.engine.binding import bind_types
-from catchment.errors import CatchmentError, JobError
+from catchment.engine.binding import bind_types, check_time, misfits
+from catchment.errors import (
+    CatchmentError,
+    JobError,
+    QueryError,
+    SchemaError,
+    UnreachableError,
+)
 from catchment.folder import Folder
-from catchment.job import Job
+from catchment.job import Job, Mistake, examine
+from catchment.job.topology import node_mistakes
 from catchment.model.duration import micros, show
+from catchment.model.plan import Plan
 from catchment.planner import plan
 from catchment.sinks import Sink
 from catchment.sources import Source
 
 _SHOWN = ("path", "topic", "servers", "namespace", "prefix", "url", "host", "events")
 """Options that say which source or sink it is. Others may hold secrets."""
+_PATIENCE = "5s"
+"""How long a source that does not answer is waited for, where it need not answer."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found out about a job."""
+
+    job: Job | None
+    """Without the parts that are wrong; None where nothing is left of it."""
+    queries: int = 0
+    columns: int | None = None
+    """How many columns the events have, where a source could be asked."""
+    mistakes: tuple[Mistake, ...] = ()
+    warnings: tuple[Mistake, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "fine": not self.mistakes,
+            "queries": self.queries,
+            "columns": self.columns,
+            "mistakes": [mistake.to_dict() for mistake in self.mistakes],
+            "warnings": [warning.to_dict() for warning in self.warnings],
+        }
+
+    @property
+    def code(self) -> int:
+        """The exit code: 2 when what was given is wrong, 1 when it cannot be done now."""
+        wrong = (JobError, QueryError, SchemaError)
+        return 2 if any(isinstance(m.error, wrong) for m in self.mistakes) else 1
+
+
+def inspect(path: Path, *, connect: bool = False, offline: bool = False) -> Report:
+    """All that is wrong with a job, as far as its file and its sources tell.
+
+    With `connect`, sources and sinks must answer; `offline`, none of them is asked.
+    """
+    found = examine(path)
+    mistakes: list[Mistake] = list(found.mistakes)
+    warnings: list[Mistake] = []
+    if found.job is None:
+        return Report(None, mistakes=tuple(mistakes))
+    job = found.job
+    if job.nodes and "nodes" not in found.left_out:
+        mistakes += [Mistake("nodes", error) for error in _nodes(job)]
+    plans: dict[str, Plan] = {}
+    for number, query in found.queries.items():
+        try:
+            plans[f"queries[{number}]"] = plan([query])
+        except CatchmentError as error:
+            mistakes.append(Mistake(f"queries[{number}]", error))
+    if connect and job.source is None and not job.nodes and "source" not in found.left_out:
+        mistakes.append(Mistake("source", _no_source()))
+    asked = [] if offline else list(sources(job, found.numbers.get("nodes", ())))
+    looks = [_look(place, source, connect) for place, source in asked]
+    for one in looks:
+        (mistakes if connect or one.wrong else warnings).extend(one.trouble)
+    time = "time" in {mistake.place for mistake in mistakes}
+    mistakes += _misfits(job, plans, [one for one in looks if one.schema is not None], time)
+    if connect and not offline:
+        mistakes += _sinks(job)
+    known = [len(one.schema) for one in looks if one.schema is not None]
+    columns = known[0] if known else None
+    return Report(job, len(found.queries), columns, tuple(mistakes), tuple(warnings))
+
+
+def sources(job: Job, numbers: Sequence[int]) -> Iterator[tuple[str, Source]]:
+    """The sources of a job or of the nodes of its tree, by their places in the job file."""
+    if job.source is not None:
+        yield "source", job.source
+    for number, node in zip(numbers, job.nodes, strict=True):
+        if node.source is not None:
+            yield f"nodes[{number}].source", node.source
+
+
+def _nodes(job: Job) -> Iterator[JobError]:
+    """What keeps the nodes of a job file from being a tree.
+
+    A file may hold some nodes of a tree whose others are on other hosts: these have an address for
+    a parent, and the root is elsewhere.
+    """
+    apart = any(node.parent is not None and ":" in node.parent for node in job.nodes)
+    if not apart:
+        yield from node_mistakes(job.nodes)
+    for node in job.nodes:
+        if job.checkpoint is None and node.home is None:
+            hint = "add checkpoint: folder/ to the job file"
+            yield JobError("a node needs a folder", given=node.id, hint=hint)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a source tells without its events being read."""
+
+    place: str
+    schema: pa.Schema | None
+    trouble: tuple[Mistake, ...] = ()
+    """Why it cannot be used now."""
+    wrong: bool = False
+    """Whether it is there, and wrong."""
+
+
+def _look(place: str, source: Source, connect: bool) -> _Look:
+    """Asks a source for its columns; where these are given in the file, it need not answer."""
+    if not connect and "timeout" in type(source).model_fields:
+        source = source.model_copy(update={"timeout": _PATIENCE})
+    try:
+        source.check()
+        return _Look(place, source.event_schema())
+    except CatchmentError as error:
+        trouble = (Mistake(place, error),)
+        wrong = not isinstance(error, UnreachableError)
+    try:
+        return _Look(place, source.event_schema(), trouble, wrong)
+    except CatchmentError:
+        return _Look(place, None, trouble, wrong)
+
+
+def _misfits(job: Job, plans: dict[str, Plan], looks: list[_Look], time: bool) -> Iterator[Mistake]:
+    """What does not fit the columns of the events. What is wrong over every source is told once."""
+    found: dict[tuple[str, str, str], tuple[CatchmentError, list[str]]] = {}
+    for one in looks:
+        assert one.schema is not None
+        for place, error in _over(job, plans, one.schema, time):
+            same = (place, error.what, str(error.given))  # hints may differ
+            found.setdefault(same, (error, []))[1].append(one.place)
+    for (place, *_), (error, where) in found.items():
+        some = "" if len(where) == len(looks) else f", over {', '.join(where)}"
+        yield Mistake(place + some, error)
+
+
+def _over(
+    job: Job, plans: dict[str, Plan], schema: pa.Schema, time: bool
+) -> Iterator[tuple[str, CatchmentError]]:
+    if not time:
+        try:
+            check_time(schema, job.time)
+        except CatchmentError as error:
+            yield "time", error
+    for place, made in plans.items():
+        yield from ((place, misfit) for misfit in misfits(made, schema))
+
+
+def _sinks(job: Job) -> Iterator[Mistake]:
+    sinks: tuple[Sink, ...] = job.sinks
+    for number, sink in enumerate(sinks):
+        try:
+            sink.check()
+        except CatchmentError as error:
+            yield Mistake(f"sinks[{number}]", error)
 
 
 def connect(job: Job) -> pa.Schema:
@@ -36,9 +202,13 @@ def connect(job: Job) -> pa.Schema:
 def source_of(job: Job) -> Source:
     """The job's source, which a job that runs must have."""
     if job.source is None:
-        raise JobError("the job has no source", hint="add source: {type: parquet, path: events/}")
+        raise _no_source()
     source: Source = job.source
     return source
+
+
+def _no_source() -> JobError:
+    return JobError("the job has no source", hint="add source: {type: parquet, path: events/}")
 
 
 def told(part: Source | Sink) -> str:

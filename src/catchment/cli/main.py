@@ -15,6 +15,7 @@ from catchment.cli import tree as tree_commands
 from catchment.errors import CatchmentError, JobError, QueryError, SchemaError
 
 if TYPE_CHECKING:
+    from catchment.cli.check import Report
     from catchment.job import Job
 
 
@@ -211,15 +212,23 @@ def status(job: tree_commands.JobOf = None, root: tree_commands.RootAt = None,
     tree_commands.show_status(root, job, as_json)
 
 
+Offline = Annotated[bool, typer.Option("--offline", help="Ask no source: check the file alone.")]
+
+
 @app.command()
-def explain(job: JobFile) -> None:
+def explain(job: JobFile, offline: Offline = False, as_json: AsJson = False) -> None:
     """Print the shared plan of a job's queries as a tree, and how the job will run."""
     import catchment as ct
     from catchment.cli import check
 
-    loaded = _load(job)
-    typer.echo(ct.explain(ct.plan(loaded.build())))
-    runtime = check.runtime(loaded)
+    found = check.inspect(job, offline=offline)
+    loaded = _sound(found, as_json)
+    text = ct.explain(ct.plan(loaded.build()))
+    runtime = "" if offline else check.runtime(loaded)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict() | {"plan": text, "runtime": runtime}))
+        return
+    typer.echo(text)
     if runtime:
         typer.echo(runtime)
 
@@ -228,22 +237,46 @@ def explain(job: JobFile) -> None:
 def validate(
     job: JobFile,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Ask source and sinks too, and their columns.")
+        bool, typer.Option("--connect", help="Sources and sinks must answer.")
     ] = False,
+    offline: Offline = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Check a job file without reading any event."""
-    import catchment as ct
+    """Check a job file and its queries against the columns of the events, without reading any.
+
+    Every mistake is listed. A source that cannot be reached is only a warning, unless --connect.
+    """
     from catchment.cli import check
 
-    loaded = _load(job)
-    queries = loaded.build()
-    ct.plan(queries)
-    reached = ""
+    if connect and offline:
+        raise QueryError("--connect and --offline exclude each other", hint="leave out one")
+    found = check.inspect(job, connect=connect, offline=offline)
+    loaded = _sound(found, as_json)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+        return
+    reached = "" if found.columns is None else f", {found.columns} columns"
     if connect:
-        schema = check.connect(loaded)
-        reached = f", source and {len(loaded.sinks)} sink(s) answer, {len(schema)} columns"
-    count = f"{len(queries)} {'query' if len(queries) == 1 else 'queries'}"
+        reached = f", source and {len(loaded.sinks)} sink(s) answer{reached}"
+    count = f"{found.queries} {'query' if found.queries == 1 else 'queries'}"
     typer.echo(f"{job} is fine: {count}{reached}")
+
+
+def _sound(found: Report, as_json: bool) -> Job:
+    """The job, where nothing is wrong with it; otherwise all that is, and the end.
+
+    Mistakes and warnings go to stderr, a line each; as JSON, all of it goes to stdout.
+    """
+    if as_json and found.mistakes:
+        typer.echo(json.dumps(found.to_dict()))
+    elif not as_json:
+        for warning in found.warnings:
+            typer.echo(f"catchment: warning: {warning.text}", err=True)
+        for mistake in found.mistakes:
+            typer.echo(f"catchment: {mistake.text}", err=True)
+    if found.mistakes or found.job is None:
+        raise typer.Exit(found.code)
+    return found.job
 
 
 @app.command()
@@ -299,12 +332,6 @@ def advise(
 
 app.add_typer(query_commands.app, name="queries")
 app.add_typer(tree_commands.nodes, name="nodes")
-
-
-def _load(path: Path) -> Job:
-    from catchment.job import load_job
-
-    return load_job(path)
 
 
 def _fail(error: CatchmentError) -> NoReturn:

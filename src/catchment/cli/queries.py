@@ -156,18 +156,17 @@ def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
 
 
 def _fit(home: Folder, asked: list[Query]) -> None:
-    """Refuses queries that do not fit the events, where the job has noted what these are."""
+    """Refuses queries that the job cannot take, as far as its folder tells what its events are."""
     import pyarrow as pa
 
-    from catchment.engine.binding import bind_types
-    from catchment.planner import plan
+    from catchment.engine.binding import admitted
     from catchment.spark import past
+    from catchment.spark.queries import rules_of
 
-    made = plan(asked)
-    schema = home.read(past.SCHEMA)
-    if schema is not None:
-        time = json.loads(home.read("job.json") or b"{}")["time"]
-        bind_types(made, pa.ipc.read_schema(pa.py_buffer(schema)), time)
+    noted = home.read(past.SCHEMA)
+    schema = None if noted is None else pa.ipc.read_schema(pa.py_buffer(noted))
+    for query in asked:
+        admitted(query, rules_of(home), schema)
 
 
 def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:

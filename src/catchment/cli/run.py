@@ -102,12 +102,10 @@ def _stream(job: Job, options: Options, voice: Voice) -> Status:
         voice.note("this job has ended before; to run it anew, use another checkpoint")
         return before
     voice.phase("looking at source and sinks")
-    schema = connect(job)
+    connect(job)
     with _metrics(job, voice) as metrics, spark_session(options.cores, voice) as spark:
         voice.phase("starting the job")
         handle = start(job, spark)
-        # For commands that check a query against the events while the job runs.
-        home.write(past.SCHEMA, schema.serialize().to_pybytes())
         handle.watch(voice.heard)
         if metrics is not None:
             metrics.follow(handle, spark)

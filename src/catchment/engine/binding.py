@@ -1,16 +1,26 @@
-"""Fitting a plan to the columns of real events."""
+"""Fitting queries and plans to a job's rules and to the columns of real events.
+
+A plan and a schema go in; the schema that events are worked on in and the types of the aggregated
+expressions come out, or the mistakes: the first is raised (`bind_types`, `admitted`), or all are
+listed (`misfits`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from catchment import expression
-from catchment.errors import QueryError, SchemaError, did_you_mean
+from catchment.errors import CatchmentError, SchemaError, did_you_mean
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
+from catchment.model.query import Query
+from catchment.model.rules import QueryRules, bound, no_updates, other_time
 from catchment.model.window import Marked
+from catchment.planner import plan as plan_of
 
 Types = dict[str | None, pa.DataType | None]
 
@@ -26,6 +36,27 @@ def columns_of(group: Group) -> set[str]:
     return read | set(group.by) | set(group.distinct_on)
 
 
+Refuse = Callable[[CatchmentError], None]
+"""What is done with a mistake: it is raised, or collected with others."""
+
+
+def _raise(mistake: CatchmentError) -> None:
+    raise mistake
+
+
+def admitted(query: Query, rules: QueryRules, schema: pa.Schema | None = None) -> Query:
+    """The query as one of a job's; raises the first reason why it cannot be one.
+
+    Whoever adds a query to a job that exists calls this: the job's rules are applied, the query is
+    planned on its own, and where the columns of the events are known it is fitted to them.
+    """
+    query = bound(query, rules)
+    made = plan_of([query])
+    if schema is not None:
+        bind_types(made, schema, rules.time, rules.late)
+    return query
+
+
 def bind_types(
     plan: Plan, schema: pa.Schema, time: str, late: str = "drop"
 ) -> tuple[pa.Schema, dict[int, Types]]:
@@ -33,27 +64,35 @@ def bind_types(
 
     Refuses what does not fit.
     """
-    refuse_updates(plan, late)
-    _check_time(schema, time)
-    schema = _plain_schema(plan, schema)
+    check_rules(plan, time, late)
+    check_time(schema, time)
+    schema = _plain_schema(plan, schema, _raise)
     return schema, {
         group.id: group_types(group, schema, _some_name(plan, group)) for group in plan.groups
     }
 
 
-def refuse_updates(plan: Plan, late: str) -> None:
-    """A late mark would split slices that were cut on its node and have climbed already."""
+def misfits(plan: Plan, schema: pa.Schema) -> list[CatchmentError]:
+    """Every reason why a plan does not fit the columns of events, other than their time."""
+    found: list[CatchmentError] = []
+    schema = _plain_schema(plan, schema, found.append)
+    for group in plan.groups:
+        _group_types(group, schema, _some_name(plan, group), found.append)
+    return found
+
+
+def check_rules(plan: Plan, time: str, late: str) -> None:
+    """Refuses a plan whose queries name another time column, or forbid late events to correct."""
+    if plan.time is not None and plan.time != time:
+        raise other_time("a query of the plan names", plan.time, time)
     for group in plan.groups:
         if late == "update" and group.slicing == "stream":
             readings = [w.reading for w in group.windows if isinstance(w, Marked)]
-            raise QueryError(
-                f"query {_some_name(plan, group)!r}: windows cut on each node cannot be corrected "
-                "by late events", given=f"reading={readings[0]!r} with late='update'",
-                hint="leave out reading, or drop or collect late events",
-            )  # fmt: skip
+            raise no_updates(_some_name(plan, group), readings[0])
 
 
-def _check_time(schema: pa.Schema, time: str) -> None:
+def check_time(schema: pa.Schema, time: str) -> None:
+    """Refuses events without a column of times under that name."""
     if time not in schema.names:
         raise SchemaError(
             "the events have no such time column", given=time,
@@ -74,35 +113,70 @@ def _some_name(plan: Plan, group: Group) -> str:
 
 
 def group_types(group: Group, schema: pa.Schema, query: str = "?") -> Types:
-    """The types of a group's aggregated expressions."""
-    for name in sorted(columns_of(group)):
-        if name not in schema.names:
-            raise SchemaError(
-                f"query {query!r}: no such column", given=name,
-                hint=did_you_mean(name, schema.names),
-            )  # fmt: skip
-    conditions = [(text, "where") for text in group.selections if text]
-    for window in group.windows:
-        if isinstance(window, Marked):
-            conditions += [(t, "window condition") for t in (window.opens, window.closes) if t]
-    for text, what in conditions:
-        kind = expression.infer(text, schema)
-        if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-            raise SchemaError(
-                f"query {query!r}: the {what} is not a condition", given=f"{text} is {kind}",
-                hint="compare it with something, as in v > 0",
-            )  # fmt: skip
+    """The types of a group's aggregated expressions; refuses what does not fit the columns."""
+    return _group_types(group, schema, query, _raise)
+
+
+def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) -> Types:
+    missing = frozenset(columns_of(group)) - set(schema.names)
+    for name in sorted(missing):
+        hint = did_you_mean(name, schema.names)
+        refuse(SchemaError(f"query {query!r}: no such column", given=name, hint=hint))
+    typing = _Typing(schema, missing, refuse)
+    typing.check_conditions(group, query)
     types: Types = {None: None}
-    for answer in group.answers:
-        for aggregate in answer.aggregates:
-            column = aggregate.column
-            if column is not None and column not in types:
-                types[column] = _value_type(expression.infer(column, schema))
-            function_of(aggregate).check_type(aggregate, types[column], query)
-    for _, column, _ in group.operators:  # some may outlive the query that brought them
+    aggregates = [aggregate for answer in group.answers for aggregate in answer.aggregates]
+    # Some operators may outlive the query that brought them.
+    columns = [a.column for a in aggregates] + [column for _, column, _ in group.operators]
+    for column in columns:
         if column is not None and column not in types:
-            types[column] = _value_type(expression.infer(column, schema))
+            kind = typing.infer(column)
+            types[column] = None if kind is None else _value_type(kind)
+    for aggregate in aggregates:
+        kind = types[aggregate.column]
+        if kind is not None or aggregate.column is None:
+            try:
+                function_of(aggregate).check_type(aggregate, kind, query)
+            except CatchmentError as mistake:
+                refuse(mistake)
     return types
+
+
+@dataclass(frozen=True)
+class _Typing:
+    """Finds the types of expressions over a schema; each mistake is told once."""
+
+    schema: pa.Schema
+    missing: frozenset[str]
+    """Columns that the schema lacks, which was told already."""
+    refuse: Refuse
+
+    def infer(self, text: str) -> pa.DataType | None:
+        """The type of an expression; None where a mistake in it was told."""
+        if self.missing.intersection(expression.columns(text)):
+            return None
+        try:
+            return expression.infer(text, self.schema)
+        except CatchmentError as mistake:
+            self.refuse(mistake)
+            return None
+
+    def check_conditions(self, group: Group, query: str) -> None:
+        """Refuses conditions of queries and windows that are not true or false."""
+        conditions = [(text, "where") for text in group.selections if text]
+        for window in group.windows:
+            if isinstance(window, Marked):
+                conditions += [(t, "window condition") for t in (window.opens, window.closes) if t]
+        for text, what in conditions:
+            kind = self.infer(text)
+            if kind is not None and not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+                self.refuse(
+                    SchemaError(
+                        f"query {query!r}: the {what} is not a condition",
+                        given=f"{text} is {kind}",
+                        hint="compare it with something, as in v > 0",
+                    )
+                )
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
@@ -111,13 +185,14 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_null(kind) else kind
 
 
-def _plain_schema(plan: Plan, schema: pa.Schema) -> pa.Schema:
+def _plain_schema(plan: Plan, schema: pa.Schema, refuse: Refuse) -> pa.Schema:
     """The columns that are read, in the types that they are worked on in."""
     needed = set().union(*(columns_of(group) for group in plan.groups))
     keys = set().union(*(group.by for group in plan.groups))
     for name in needed:
         if schema.names.count(name) > 1:
-            raise SchemaError("two columns have one name", given=name, hint="rename one of them")
+            hint = "rename one of them"
+            refuse(SchemaError("two columns have one name", given=name, hint=hint))
     fields = [
         pa.field(field.name, _plain_type(field.type, field.name in keys))
         if field.name in needed

@@ -13,10 +13,10 @@ from catchment.engine.batch import Batch
 from catchment.engine.binding import (
     Types,
     bind_types,
+    check_rules,
     columns_of,
     conform,
     key_type,
-    refuse_updates,
 )
 from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import to_block
@@ -30,6 +30,7 @@ from catchment.errors import QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan, longest
 from catchment.model.query import Query
+from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import (
     BAD,
     LATE,
@@ -88,7 +89,7 @@ class Engine:
         self.bad = one_of(bad, BAD, "bad")
         self.rate = positive_rate(rate)
         self.clock = clock
-        given = each_its_name(queries)
+        given = [bound(query, self._rules) for query in each_its_name(queries)]
         self.plan = replan(Plan(), given, rate)[0] if plan is None else plan
         self.queries = {query.name: query for query in given}
         self._keep = None if keep is None else not_negative(keep, "keep")
@@ -110,10 +111,14 @@ class Engine:
             self._bind(schema)
 
     def _replanned(self) -> None:
-        refuse_updates(self.plan, self.late)
+        check_rules(self.plan, self.time, self.late)
         self._names = NamesOf(self.plan)
         self.needed = set().union(*(columns_of(group) for group in self.plan.groups))
         self._shapes = {g.id: self._shape(g, {None: None}, {}) for g in self.plan.groups}
+
+    @property
+    def _rules(self) -> QueryRules:
+        return QueryRules(self.time, self.late)
 
     def _shape(self, group: Group, types: Types, keys: dict[str, pa.DataType]) -> Shape:
         return Shape(group, types, keys, self._updates(group))
@@ -295,9 +300,8 @@ class Engine:
                 hint="it is leaving: wait, or remove it with drain=False" if leaving
                 else "remove one first",
             )  # fmt: skip
-        queries = self.queries | {query.name: query}
+        queries = self.queries | {query.name: bound(query, self._rules)}
         plan, lineage = replan(self.plan, queries.values(), self.rate)
-        refuse_updates(plan, self.late)
         if self.schema is not None:
             bind_types(plan, self.schema, self.time)
         self.queries = queries
@@ -364,7 +368,7 @@ class Engine:
         self, plan: Plan, partials: Mapping[int, tuple[Types, dict[str, pa.DataType]]]
     ) -> None:
         """Runs a plan made elsewhere over partials, given the types of their values and keys."""
-        self.plan = plan
+        self.plan, self.time = plan, plan.time or self.time
         self._replanned()
         for group in plan.groups:
             types, keys = partials.get(group.id, ({None: None}, {}))

@@ -15,6 +15,7 @@ A section is a pydantic model and one field of `Job`. Values that a query checks
 names, conditions) pass through unchecked, so the same mistake gives the same error as in Python.
 """
 
-from catchment.job.model import Job, QuerySection, job_schema, load_job
+from catchment.job.loading import Examined, Mistake, examine, load_job
+from catchment.job.model import Job, QuerySection, job_schema
 
-__all__ = ["Job", "QuerySection", "job_schema", "load_job"]
+__all__ = ["Examined", "Job", "Mistake", "QuerySection", "examine", "job_schema", "load_job"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import (
     BaseModel,
@@ -15,23 +15,23 @@ from pydantic import (
     InstanceOf,
     SkipValidation,
     Tag,
-    ValidationError,
 )
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
-from catchment.errors import JobError, QueryError, did_you_mean
-from catchment.flush import read as read_flush
+from catchment.errors import CatchmentError, JobError, QueryError
+from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
-from catchment.job.reading import explained, read
 from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
+from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
-from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
+from catchment.model.settings import LATE
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
+from catchment.sources import Source
 from catchment.sqltext import aggregate, sql
 from catchment.transport.security import Security
 
@@ -103,9 +103,36 @@ class QuerySection(Section):
                 )  # fmt: skip
         query = sql(self.sql, self.name)
         return Query(
-            query.name, *query.aggregates, window=query.window, by=query.by, where=query.where,
+            query.name,
+            *query.aggregates,
+            window=query.window,
+            by=query.by,
+            where=query.where,
+            time=query.time,
+            table=query.table,
             **options,
-        )  # fmt: skip
+        )
+
+    def mistakes(self, path: str) -> Iterator[CatchmentError]:
+        """What is wrong with its parts, each looked at on its own."""
+        parts: list[Callable[[], object]] = [partial(self.build, path)]
+        if self.sql is None and self.select is not None:
+            selected = [
+                s.build if isinstance(s, Section) else partial(aggregate, s) for s in self.select
+            ]
+            window = partial(read_window, self.window, f"{path}.window")
+            parts = [*selected, window, *parts]
+            if self.where is not None:
+                parts.insert(-1, partial(canonical, self.where, "where condition"))
+        told: set[str] = set()
+        for part in parts:
+            try:
+                part()
+            except CatchmentError as error:
+                # To build the whole query fails for the first of the reasons once more.
+                if str(error) not in told:
+                    told.add(str(error))
+                    yield error
 
 
 def _form_of_query(value: object) -> str:
@@ -160,15 +187,29 @@ class Job(Section):
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
-        return [
-            section if isinstance(section, Query) else _located(section, f"queries[{index}]")
-            for index, section in enumerate(self.queries)
-        ]
+        rules = self.rules
+        return [_built(part, number, rules) for number, part in enumerate(self.queries)]
+
+    @property
+    def rules(self) -> QueryRules:
+        """What the job demands of its queries."""
+        return QueryRules(self.time, self.late, self.tables, bool(self.nodes))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """What SQL may call the job's events in FROM, besides `events`: the job, and its source.
+
+        A query reads the events of all nodes, so a source's name stands for them only where every
+        node that reads events has it.
+        """
+        read: list[Source | None] = [self.source, *(node.source for node in self.nodes)]
+        names = {source.table() for source in read if source is not None}
+        return (self.name, *(name for name in names if name is not None and len(names) == 1))
 
     def new_identity(self) -> str:
         """A name for one life of this job, over all its restarts: its own and some random letters.
 
-        >>> load_job({"name": "a b", "queries": []}).new_identity()[:4]
+        >>> Job(name="a b", queries=[]).new_identity()[:4]
         'a-b-'
         """
         plain = re.sub(r"[^\w-]", "-", self.name)
@@ -180,56 +221,21 @@ class Job(Section):
         return options if self.keep is None else options | {"keep": self.keep}
 
 
-def _located(section: QuerySection, path: str) -> Query:
+def _built(section: Query | QuerySection, number: int, rules: QueryRules) -> Query:
+    path = f"queries[{number}]"
     try:
-        return section.build(path)
+        return bound(section if isinstance(section, Query) else section.build(path), rules)
     except QueryError as error:
-        error.add_note(f"in the job file: {path}")
+        located(error, path)
         raise
 
 
-def load_job(source: str | Path | Mapping[str, Any]) -> Job:
-    """A job from a file, from text, or from what a file would hold.
-
-    >>> query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
-    >>> load_job({"queries": [query]}).build()[0].window
-    Tumbling(length=1000000, slide=1000000, offset=0)
-    """
-    return checked(Job, source if isinstance(source, Mapping) else read(source))
-
-
-JobType = TypeVar("JobType", bound=Job)
-
-
-def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
-    """A job of some kind, whose parts are known to fit together."""
-    try:
-        job = kind.model_validate(data)
-    except ValidationError as error:
-        raise explained(error, Job) from error
-    names = [query.name for query in each_its_name(job.build())]
-    column_name(job.time, "time column")
-    not_negative(job.lateness, "lateness")
-    one_of(job.late, LATE, "late")
-    if job.keep is not None:
-        not_negative(job.keep, "keep")
-    if job.idle_timeout is not None:
-        not_negative(job.idle_timeout, "idle_timeout")
-    if job.max_ahead is not None:
-        not_negative(job.max_ahead, "max_ahead")
-    if job.timeout is not None:
-        not_negative(job.timeout, "timeout")
-    if job.trigger not in TRIGGERS:
-        period(job.trigger)
-    unknown = [name for name in read_flush(job.flush).priorities if name not in names]
-    if unknown:
-        raise JobError(
-            "flush has a priority for a query that is not there", given=unknown[0],
-            hint=did_you_mean(unknown[0], names),
-        )  # fmt: skip
-    if job.nodes and job.source is not None:
-        raise JobError("the job has both source and nodes", hint="give the source to a node")
-    return job
+def located(error: CatchmentError, path: str) -> CatchmentError:
+    """The error with a note of where in the job file it is, if its text does not tell."""
+    note = f"in the job file: {path}"
+    if path not in str(error) and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    return error
 
 
 TRIGGERS = ("continuous", "available-now", "batch")

@@ -1,18 +1,23 @@
-"""Reading a job file, and saying where it is wrong."""
+"""Reading a job file, and saying where it is wrong.
+
+Text or a path goes in and plain data comes out (`read`); pydantic's errors about that data go in
+and come out in our words, each with its place in the file (`tell_all`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from catchment.errors import JobError, did_you_mean
 
 _EXAMPLE = "a job file has at least queries:, a list"
-_FORMS = ("text", "mapping")
 _MESSAGES = {
     "model_type": "should be a mapping of keys to values",
     "list_type": "should be a list",
@@ -101,35 +106,76 @@ def _syntax(error: yaml.YAMLError) -> JobError:
     )
 
 
-def explained(error: ValidationError, model: type[BaseModel]) -> JobError:
+Place = tuple[int | str, ...]
+"""Where something is in a job file: keys, and numbers of elements of lists."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One of pydantic's errors: where it is, and how to say it in our words."""
+
+    place: Place
+    kind: str
+    """As pydantic calls it."""
+    detail: Mapping[str, Any]
+    known: tuple[str, ...] = ()
+    """The keys that may stand there, where one stands that may not."""
+
+    def error(self, path: str) -> JobError:
+        """The error, of something that is called so."""
+        if self.kind == "extra_forbidden":
+            hint = did_you_mean(str(self.place[-1]), self.known, "known: " + ", ".join(self.known))
+            return JobError("no such key in the job file", given=path, hint=hint)
+        if self.kind == "missing":
+            return JobError("a key is missing in the job file", given=path, hint="add it")
+        if self.kind in ("union_tag_invalid", "union_tag_not_found"):
+            return self._wrong_type(path)
+        message = _MESSAGES.get(self.kind) or str(self.detail["msg"]).removeprefix("Input ")
+        value = self.detail["input"]
+        given = f"{path} is {value!r}" if path else repr(value)
+        return JobError("a wrong value in the job file", given=given, hint=f"it {message}")
+
+    def _wrong_type(self, path: str) -> JobError:
+        """A source or sink whose type nobody knows, or that has none."""
+        if self.kind == "union_tag_not_found":
+            return JobError("a key is missing in the job file", given=f"{path}.type", hint="add it")
+        given, known = (self.detail["ctx"][name] for name in ("tag", "expected_tags"))
+        hint = did_you_mean(given, [tag.strip("'") for tag in known.split(", ")])
+        return JobError("no such type in the job file", given=f"{path}.type: {given}", hint=hint)
+
+
+def explained(error: ValidationError, model: type[BaseModel], data: Any) -> JobError:
     """The first of pydantic's errors, in our words; a misspelt key before what it left missing."""
-    errors = error.errors(include_url=False)
-    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    place = tuple(part for part in first["loc"] if part not in _FORMS)
-    path = path_text(place)
-    if first["type"] == "extra_forbidden":
-        known = list(_model_at(model, place[:-1]).model_fields)
-        hint = did_you_mean(str(place[-1]), known, "known: " + ", ".join(known))
-        return JobError("no such key in the job file", given=path, hint=hint)
-    if first["type"] == "missing":
-        return JobError("a key is missing in the job file", given=path, hint="add it")
-    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return _wrong_type(first, path)
-    message = _MESSAGES.get(first["type"]) or first["msg"].removeprefix("Input ")
-    given = f"{path} is {first['input']!r}" if path else repr(first["input"])
-    return JobError("a wrong value in the job file", given=given, hint=f"it {message}")
+    first = tell_all(error, model, data)[0]
+    return first.error(path_text(first.place))
 
 
-def _wrong_type(error: Any, path: str) -> JobError:
-    """A source or sink whose type nobody knows, or that has none."""
-    if error["type"] == "union_tag_not_found":
-        return JobError("a key is missing in the job file", given=f"{path}.type", hint="add it")
-    given, known = (error["ctx"][name] for name in ("tag", "expected_tags"))
-    hint = did_you_mean(given, [tag.strip("'") for tag in known.split(", ")])
-    return JobError("no such type in the job file", given=f"{path}.type: {given}", hint=hint)
+def tell_all(error: ValidationError, model: type[BaseModel], data: Any) -> list[Told]:
+    """All of pydantic's errors about what a file holds, misspelt keys first."""
+    told = []
+    for detail in error.errors(include_url=False):
+        kind = detail["type"]
+        place = _place(detail["loc"], data, kind == "missing")
+        extra = kind == "extra_forbidden"
+        known = tuple(_keys(_model_at(model, place[:-1], data))) if extra else ()
+        told.append(Told(place, kind, dict(detail), known))
+    return sorted(told, key=lambda one: one.kind != "extra_forbidden")
 
 
-def path_text(place: tuple[int | str, ...]) -> str:
+def _place(loc: Place, data: Any, missing: bool) -> Place:
+    """Where in the file an error is; pydantic also names the forms that a value was read as."""
+    place: list[int | str] = []
+    for number, part in enumerate(loc):
+        listed = isinstance(data, list | tuple) and isinstance(part, int) and part < len(data)
+        if missing and number == len(loc) - 1:
+            place.append(part)
+        elif listed or (isinstance(data, Mapping) and part in data):
+            place.append(part)
+            data = data[part]
+    return tuple(place)
+
+
+def path_text(place: Place) -> str:
     """A place in the file as people write it.
 
     >>> path_text(("queries", 2, "windw"))
@@ -139,12 +185,30 @@ def path_text(place: tuple[int | str, ...]) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def _model_at(model: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel]:
+def _keys(model: type[BaseModel]) -> dict[str, Any]:
+    """The keys of a model as the file writes them, and what they hold."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _model_at(model: type[BaseModel], place: Place, data: Any) -> type[BaseModel]:
     """The model that describes a place in the file."""
+    options = [model]
     for part in place:
-        if isinstance(part, str) and part in model.model_fields:
-            model = next(_models(model.model_fields[part].annotation), model)
-    return model
+        if isinstance(part, str):
+            keys = _keys(_option(options, data))
+            options = list(_models(keys.get(part))) or options
+        data = data[part]
+    return _option(options, data)
+
+
+def _option(options: list[type[BaseModel]], data: Any) -> type[BaseModel]:
+    """The model among several that a mapping is meant for: the one of its type."""
+    kind = data.get("type") if isinstance(data, Mapping) else None
+    typed = (o for o in options if kind and o.model_fields.get("type", _NO_FIELD).default == kind)
+    return next(typed, options[0])
+
+
+_NO_FIELD = FieldInfo()
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

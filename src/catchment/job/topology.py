@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field
@@ -42,56 +42,70 @@ class NodeSection(Section):
 
 def check_nodes(nodes: Sequence[NodeSection]) -> None:
     """Refuses nodes that make no tree."""
+    for mistake in node_mistakes(nodes):
+        raise mistake
+
+
+def node_mistakes(nodes: Sequence[NodeSection]) -> Iterator[JobError]:
+    """Every reason why nodes make no tree."""
     known: dict[str, NodeSection] = {}
     for node in nodes:
         if node.id in known:
-            raise JobError("two nodes have one id", given=node.id, hint="give each its own")
+            yield JobError("two nodes have one id", given=node.id, hint="give each its own")
         known[node.id] = node
     for node in nodes:
         if node.reads_and_merges and node.reader in known:
-            raise JobError(
+            yield JobError(
                 "two nodes have one id",
                 given=f"{node.reader}, which stands for the source of {node.id}",
                 hint="give the node of that name another one",
             )
     roots = [node.id for node in nodes if node.parent is None]
     if len(roots) != 1:
-        raise JobError(
+        yield JobError(
             "a tree has one root: one node without a parent",
             given=", ".join(roots) or "no such node",
             hint="name the parent of all others" if roots else "leave out the root's parent",
         )
     for node in nodes:
         if node.parent is not None and node.parent not in known:
-            raise JobError(
-                "a node's parent is unknown", given=f"{node.parent}, the parent of {node.id}",
+            yield JobError(
+                "a node's parent is unknown",
+                given=f"{node.parent}, the parent of {node.id}",
                 hint=did_you_mean(node.parent, known),
-            )  # fmt: skip
+            )
+    yield from _circles(nodes, known)
     for node in nodes:
-        _reaches_root(node, known)
+        yield from _without_work(node, any(other.parent == node.id for other in nodes))
+
+
+def _circles(nodes: Sequence[NodeSection], known: dict[str, NodeSection]) -> Iterator[JobError]:
+    """Nodes that never come to a root; each circle is told once."""
+    told: set[str] = set()
     for node in nodes:
-        _has_work(node, any(other.parent == node.id for other in nodes))
+        path = [node.id]
+        while (parent := known[path[-1]].parent) is not None and parent in known:
+            if parent in told:
+                break
+            if parent in path:
+                told.update(path)
+                yield JobError(
+                    "nodes go round in a circle",
+                    given=" -> ".join([*path, parent]),
+                    hint="one of them must have another parent",
+                )
+                break
+            path.append(parent)
 
 
-def _reaches_root(node: NodeSection, known: dict[str, NodeSection]) -> None:
-    path = [node.id]
-    while (parent := known[path[-1]].parent) is not None:
-        if parent in path:
-            raise JobError(
-                "nodes go round in a circle", given=" -> ".join([*path, parent]),
-                hint="one of them must have another parent",
-            )  # fmt: skip
-        path.append(parent)
-
-
-def _has_work(node: NodeSection, children: bool) -> None:
+def _without_work(node: NodeSection, children: bool) -> Iterator[JobError]:
     if not children and node.source is None:
-        raise JobError(
+        yield JobError(
             "a node has neither source nor children", given=node.id,
             hint="add source: {type: parquet, path: events/}",
         )  # fmt: skip
     if children and node.listen is None:
-        raise JobError(
+        yield JobError(
             "a node with children must say where they find it", given=node.id,
             hint="add listen: 127.0.0.1:7401",
         )  # fmt: skip

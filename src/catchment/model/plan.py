@@ -62,6 +62,9 @@ class Plan:
     groups: tuple[Group, ...] = ()
     names: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Query name to (group id, place in its answers)."""
+    time: str | None = None
+    """The time column that SQL queries named which were planned before they met a job; binding
+    compares it. None where the queries were bound already, as every runtime does."""
 
     explainer: ClassVar[Callable[[Plan], str] | None] = None
     """Set by the planner, which knows what plans mean."""
@@ -75,6 +78,7 @@ class Plan:
         data = {
             "version": self.version, "names": self.names,
             "groups": [_group_to_dict(group) for group in self.groups],
+            **({} if self.time is None else {"time": self.time}),
         }  # fmt: skip
         return packed.pack(data, FORMAT)
 
@@ -84,7 +88,7 @@ class Plan:
         try:
             groups = tuple(_group_from_dict(group) for group in read["groups"])
             names = {name: (place[0], place[1]) for name, place in read["names"].items()}
-            return cls(read["version"], groups, names)
+            return cls(read["version"], groups, names, read.get("time"))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise StateError(
                 "these bytes are not a plan", given=f"{len(data)} bytes",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from catchment.errors import QueryError, did_you_mean
@@ -62,6 +63,11 @@ class Query:
     `distinct_on` names columns whose values make an event unique: an event that repeats them
     within `distinct_within` of event time of an accepted one is dropped, and counted.
     `measure="processing"` takes the time of arrival instead of the event's own.
+
+    `time` and `table` are what SQL text named as the time column and in FROM. The text alone cannot
+    tell whether they are those of the job, so the query remembers them until it meets one:
+    `rules.bound` compares them, and returns the query without. They are no part of what is
+    computed, so queries that differ in nothing else are equal.
     """
 
     name: str
@@ -72,6 +78,8 @@ class Query:
     distinct_on: tuple[str, ...] = ()
     distinct_within: int = 0
     measure: Measure = "event"
+    time: str | None = field(default=None, compare=False)
+    table: str | None = field(default=None, compare=False)
 
     def __init__(
         self,
@@ -83,6 +91,8 @@ class Query:
         distinct_on: str | Sequence[str] = (),
         distinct_within: Duration = "1h",
         measure: Measure = "event",
+        time: str | None = None,
+        table: str | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "name", _name(name))
@@ -94,6 +104,8 @@ class Query:
         within = micros(distinct_within, "distinct_within") if self.distinct_on else 0
         put(self, "distinct_within", within)
         put(self, "measure", measure)
+        put(self, "time", time)
+        put(self, "table", table)
         _check(self)
 
     @property
@@ -109,7 +121,17 @@ class Query:
         """The result columns that tell windows of equal bounds apart."""
         return (*self.by, NODE) if _named(self) else self.by
 
+    def without_names(self) -> Query:
+        """The query without the names of time column and table that SQL text gave."""
+        if self.time is None and self.table is None:
+            return self
+        made = copy(self)
+        object.__setattr__(made, "time", None)
+        object.__setattr__(made, "table", None)
+        return made
+
     def to_dict(self) -> dict[str, Any]:
+        named = {"time": self.time, "table": self.table}
         return {
             "name": self.name,
             "aggregates": [a.to_dict() for a in self.aggregates],
@@ -119,6 +141,7 @@ class Query:
             "distinct_on": list(self.distinct_on),
             "distinct_within": f"{self.distinct_within}us",
             "measure": self.measure,
+            **{key: value for key, value in named.items() if value is not None},
         }
 
     @classmethod
@@ -158,6 +181,13 @@ def _check(query: Query) -> None:
             "no such measure of time", given=repr(query.measure),
             hint=did_you_mean(str(query.measure), MEASURES),
         )  # fmt: skip
+    for what, named in (("time column", query.time), ("table", query.table)):
+        if named is not None and (not isinstance(named, str) or not named):
+            raise QueryError(
+                f"query {query.name!r}: the {what} is not a name",
+                given=repr(named),
+                hint="give a text, or leave it out",
+            )
     if not query.aggregates:
         raise QueryError(
             f"query {query.name!r} computes nothing", hint='add an aggregate, as in ct.avg("v")'

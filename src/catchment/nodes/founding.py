@@ -41,12 +41,6 @@ class Given:
 def founded(job: Job) -> Charter:
     """The charter of a new tree."""
     queries = job.build()
-    for query in queries:
-        if query.measure == "processing":
-            raise JobError(
-                "a tree has many clocks: windows by processing time make no sense in it",
-                given=query.name, hint="use event time",
-            )  # fmt: skip
     check_nodes(job.nodes)
     settings = {
         "time": job.time, "late": job.late, "rate": job.rate,
@@ -56,7 +50,7 @@ def founded(job: Job) -> Charter:
         "ahead": None if job.max_ahead is None else micros(job.max_ahead),
         "timeout": None if job.timeout is None else micros(job.timeout),
         "flush": read_flush(job.flush).to_dict(),
-        "count": job.count,
+        "count": job.count, "tables": list(job.tables),
     }  # fmt: skip
     placed = enumerate(_places(job.nodes))
     places = {place.id: replace(place, number=number) for number, place in placed}

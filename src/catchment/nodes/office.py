@@ -6,12 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from catchment.engine.binding import bind_types
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
 from catchment.model.query import Query
 from catchment.nodes.status import status
-from catchment.planner import plan
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
 from catchment.tree.root import Root
@@ -91,8 +89,6 @@ class Office:
         for query in asked:
             if query.name in known:
                 raise QueryError("two queries have one name", given=query.name, hint="remove one")
-        if charter.schema is not None:
-            bind_types(plan(asked), charter.schema, str(charter.settings["time"]))
         known |= {query.name: query for query in asked}
         self.member.adopt(charter.with_queries(known.values()), now())
         return {"added": [query.name for query in asked]}

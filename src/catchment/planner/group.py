@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catchment.errors import QueryError
@@ -11,6 +11,7 @@ from catchment.expression import disjoint
 from catchment.functions import function_of
 from catchment.model.plan import Answer, Group, Plan
 from catchment.model.query import Query
+from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
 from catchment.model.window import Counted, Marked, Periodic, Window, by_stream
 from catchment.operators import OperatorRef, operator_class
@@ -107,7 +108,9 @@ def replan(
             sharing.setdefault(draft.shared, []).append(draft)
     placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
     names: dict[str, tuple[Draft, int]] = {}
-    for query in each_its_name(queries):
+    given = each_its_name(queries)
+    time = time_named(given)
+    for query in given:
         identity = query.identity
         place = placed.get(identity)
         if place is None:
@@ -116,7 +119,9 @@ def replan(
             draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts, apart)
             place = placed[identity] = (draft, draft.add(query))
         names[query.name] = place
-    return _finish([draft for draft in drafts if draft.answers], names, rate, before.version + 1)
+    kept = [draft for draft in drafts if draft.answers]
+    made, lineage = _finish(kept, names, rate, before.version + 1)
+    return (made if time is None else replace(made, time=time)), lineage
 
 
 def only_counts(group: Group) -> bool:

@@ -67,6 +67,10 @@ class Source(Section, ABC):
     def event_schema(self) -> pa.Schema:
         """The columns of its events."""
 
+    def table(self) -> str | None:
+        """What SQL may call its events in FROM, such as a topic; None where they have no name."""
+        return None
+
     def open(self, home: Folder) -> None:
         """Gets ready to plan. `home` is a folder of its own that outlives restarts."""
         return

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
-from catchment.errors import SourceError
+from catchment.errors import SourceError, UnreachableError
 from catchment.folder import Folder
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
@@ -106,6 +106,12 @@ class Files(Source):
             for name, attr in cls.__private_attributes__.items()
         }
 
+    def table(self) -> str | None:
+        """The name of the one file or folder, without its ending: `rides` for data/rides.csv.gz."""
+        paths = (self.path,) if isinstance(self.path, str) else self.path
+        name = paths[0].rstrip("/").rpartition("/")[2].partition(".")[0] if len(paths) == 1 else ""
+        return name if name and not set("*?[") & set(name) else None
+
     # What a format adds.
 
     @abstractmethod
@@ -176,7 +182,7 @@ class Files(Source):
         return SourceError("no file can be read", given=self.path, hint=why)
 
     def _nothing_yet(self) -> SourceError:
-        return SourceError(
+        return UnreachableError(
             "the columns are not known: there is no file yet", given=self.path,
             hint='give them, as in schema: {ts: timestamp, v: double}',
         )  # fmt: skip

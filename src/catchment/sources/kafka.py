@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 from pydantic import Field, PrivateAttr, field_validator
 
-from catchment.errors import SourceError
+from catchment.errors import SourceError, UnreachableError
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import Piece, Position, Split
@@ -66,6 +66,10 @@ class Kafka(Messages):
         finally:
             planner.close()
         self.event_schema()
+
+    def table(self) -> str | None:
+        topics = self._topics()
+        return topics[0] if len(topics) == 1 else None
 
     def start(self) -> Position:
         newest = self.begin == "latest"
@@ -187,7 +191,7 @@ class Kafka(Messages):
                         return read_stream(payload).schema.remove_metadata()
                     except (pa.ArrowException, OSError):
                         continue
-        raise SourceError(
+        raise UnreachableError(
             "the topic has no message yet that tells its columns", given=", ".join(self._topics()),
             hint="add schema: {ts: timestamp, v: double}",
         )  # fmt: skip

@@ -25,7 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from catchment.errors import SourceError, did_you_mean
+from catchment.errors import SourceError, UnreachableError, did_you_mean
 
 T = TypeVar("T")
 Settings = Mapping[str, str]
@@ -91,7 +91,7 @@ def passing(error: KafkaError) -> bool:
 
 def failure(what: str, servers: str, error: KafkaError | None) -> SourceError:
     hint = error.str() if error is not None else "is the server up?"
-    return SourceError(what, given=servers, hint=hint)
+    return UnreachableError(what, given=servers, hint=hint)
 
 
 class Planner:
@@ -195,7 +195,9 @@ def no_topic(topic: str, there: Iterable[str]) -> SourceError:
     known = [name for name in there if not name.startswith("__")]
     many = "no topics" if not known else f"{len(known)} topics, none of a similar name"
     otherwise = "" if 0 < len(known) <= _FEW else f"the server has {many}"
-    return SourceError("no such topic", given=topic, hint=did_you_mean(topic, known, otherwise))
+    return UnreachableError(
+        "no such topic", given=topic, hint=did_you_mean(topic, known, otherwise)
+    )
 
 
 class Gone(NamedTuple):

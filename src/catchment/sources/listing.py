@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from catchment.errors import SourceError
+from catchment.errors import SourceError, UnreachableError
 from catchment.sources.aside import reason_of
 
 _UNFINISHED = (".tmp", ".crc", ".inprogress")
@@ -64,7 +64,7 @@ def _walk(root: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 def _refused(error: OSError) -> None:
     if isinstance(error, PermissionError):
-        raise SourceError(
+        raise UnreachableError(
             "a folder cannot be read", given=error.filename, hint=reason_of(error)
         ) from error
 
@@ -94,16 +94,16 @@ def _full(path: str) -> str:
 
 
 def check_paths(paths: tuple[str, ...]) -> None:
-    """Raises SourceError for a path that stands for nothing."""
+    """Raises UnreachableError for a path that stands for nothing."""
     for path in paths:
         full = _full(path)
         if os.path.exists(full):
             if not os.access(full, os.R_OK):
-                raise SourceError("no permission to read", given=path, hint="see its rights")
+                raise UnreachableError("no permission to read", given=path, hint="see its rights")
         elif not glob.has_magic(full):
-            raise SourceError("no such file or folder", given=path, hint="check the path")
+            raise UnreachableError("no such file or folder", given=path, hint="check the path")
         elif not any(True for _ in _names(path, ())):
-            raise SourceError(
+            raise UnreachableError(
                 "no file matches the path", given=path,
                 hint="name the folder instead to wait for files in it",
             )  # fmt: skip

@@ -89,6 +89,10 @@ class Mqtt(Messages):
             return schema
         return schema.append(pa.field(self.topic_column, pa.string()))
 
+    def table(self) -> str | None:
+        topics = (self.topic,) if isinstance(self.topic, str) else self.topic
+        return topics[0] if len(topics) == 1 and not set("+#") & set(topics[0]) else None
+
     def open(self, home: Folder) -> None:
         self._folder = _local(home) / "spool"
         self._spool = Spool(self._folder, max(1, min(_SEGMENT, self.max_spool // 4)))

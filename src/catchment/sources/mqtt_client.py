@@ -19,7 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from catchment.errors import SourceError
+from catchment.errors import SourceError, UnreachableError
 from catchment.sources.spool import Spool
 
 _log = logging.getLogger("catchment.mqtt")
@@ -102,13 +102,13 @@ def check(link: Link) -> None:
             if client.loop(0.1) != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 break
     except (OSError, ValueError) as error:
-        raise SourceError(
+        raise UnreachableError(
             "the MQTT broker cannot be reached", given=link.address, hint=str(error)
         ) from error
     client.disconnect()
     if not said or said[0].is_failure:
         hint = str(said[0]) if said else "it does not answer as an MQTT broker does"
-        raise SourceError("the MQTT broker lets nobody in", given=link.address, hint=hint)
+        raise UnreachableError("the MQTT broker lets nobody in", given=link.address, hint=hint)
 
 
 class Receiver(threading.Thread):

@@ -22,6 +22,7 @@ from catchment.errors import SourceError
 from catchment.folder import Folder
 from catchment.model.plan import Plan
 from catchment.model.query import Query
+from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import column_name, each_its_name
 from catchment.planner.group import DEFAULT_RATE
 from catchment.planner.planned import NOTHING, Planned
@@ -54,9 +55,10 @@ def run(
     Without a session it starts Spark in local mode, on all cores.
     """
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    planned = NOTHING.next(0, {query.name: query for query in given}, DEFAULT_RATE, apart=True)
-    made = planned.plan
     time = column_name(time, "time column")
+    named = {query.name: bound(query, QueryRules(time, tables=_tables(events))) for query in given}
+    planned = NOTHING.next(0, named, DEFAULT_RATE, apart=True)
+    made = planned.plan
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
     ship(spark)
     buckets = buckets or (cores_of(spark) if any(group.by for group in made.groups) else 1)
@@ -67,6 +69,14 @@ def run(
     else:
         work, parcels = _sliced_source(source_of(events), made, time, spark, buckets)
     return _assembled(work, parcels, spark, planned)
+
+
+def _tables(events: Events) -> tuple[str, ...]:
+    """What SQL may call the events in FROM, besides `events`."""
+    if isinstance(events, DataFrame) or _is_frame(events):
+        return ()
+    name = source_of(events).table()
+    return () if name is None else (name,)
 
 
 def _sliced_source(

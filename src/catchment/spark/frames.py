@@ -22,6 +22,7 @@ from catchment.engine.cutter import Cutter
 from catchment.errors import SchemaError, SourceError
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
+from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import column_name, each_its_name
 from catchment.planner import explain
 from catchment.planner import plan as make_plan
@@ -83,9 +84,10 @@ def how(plan: Plan, schema: StructType, time: str) -> Ways:
 def explain_frame(events: DataFrame, queries: Query | Iterable[Query], time: str = "ts") -> str:
     """What `run` will do with a DataFrame, and why, as a tree."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    plan = make_plan(given)
+    time = column_name(time, "time column")
+    plan = make_plan([bound(query, QueryRules(time)) for query in given])
     lines = [explain(plan)]
-    for id, (way, why) in how(plan, events.schema, column_name(time, "time column")).items():
+    for id, (way, why) in how(plan, events.schema, time).items():
         where = "by Spark columns" if way == "columns" else "in Python"
         lines.append(f"group {id}: sliced {where} ({why})")
     return "\n".join(lines)

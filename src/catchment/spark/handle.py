@@ -14,17 +14,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from catchment.engine.binding import bind_types
+from catchment.engine.binding import admitted
 from catchment.errors import QueryError
 from catchment.job.model import Job as JobModel
 from catchment.model.frontier import EARLIEST
 from catchment.model.query import Query
-from catchment.planner import plan
 from catchment.sinks.memory import Memory
 from catchment.spark.deliver import COUNTS, Steward
 from catchment.spark.framed import Framed
 from catchment.spark.planning import Progress
-from catchment.spark.queries import REJECTED, QueryFolder
+from catchment.spark.queries import REJECTED, QueryFolder, rules_of
 from catchment.spark.session import SparkError
 from catchment.spark.spec import Spec
 
@@ -171,8 +170,8 @@ class Handle:
         QueryFolder(self.spec.home).add(query)
 
     def check(self, query: Query) -> None:
-        """Refuses a query that does not fit the events."""
-        bind_types(plan([query]), self.spec.schema, self.spec.time, self.spec.late)
+        """Refuses a query that the job cannot take, or that does not fit its events."""
+        admitted(query, rules_of(self.spec.home), self.spec.schema)
 
     def remove_query(self, name: str) -> None:
         """Removes a query with the next batch: its open windows give no results any more."""

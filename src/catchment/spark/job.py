@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from catchment.job import model
+from catchment.job.loading import checked
 from catchment.job.reading import explained, read
 from catchment.spark.handle import Handle
 from catchment.spark.stream import start
@@ -22,12 +23,12 @@ class Job(model.Job):
         try:
             super().__init__(**sections)
         except ValidationError as error:
-            raise explained(error, model.Job) from error
+            raise explained(error, model.Job, sections) from error
 
     @classmethod
     def load(cls, source: str | Path | Mapping[str, Any]) -> Job:
         """A job from a file, from its text, or from what a file would hold."""
-        return model.checked(cls, source if isinstance(source, Mapping) else read(source))
+        return checked(cls, source if isinstance(source, Mapping) else read(source))
 
     def start(
         self, spark: SparkSession | None = None, *, events: DataFrame | None = None

@@ -9,20 +9,27 @@ from urllib.parse import quote
 import yaml
 from pydantic import ValidationError
 
-from catchment.engine.binding import bind_types
+from catchment.engine.binding import admitted
 from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
 from catchment.folder import Folder
 from catchment.job import QuerySection
 from catchment.job.reading import explained
 from catchment.model.query import Query
+from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import each_its_name
-from catchment.planner import plan as make_plan
 from catchment.planner.planned import Planned
 from catchment.spark.spec import Spec, forget_plans
 
 REJECTED = "rejected.json"
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def rules_of(home: Folder) -> QueryRules:
+    """What a job demands of its queries, as its folder says."""
+    held = json.loads(home.read("job.json") or b"{}")
+    tables = held.get("tables", [held["name"]] if "name" in held else [])
+    return QueryRules(held.get("time", "ts"), held.get("late", "drop"), tuple(tables))
 
 
 class QueryFolder:
@@ -42,9 +49,11 @@ class QueryFolder:
         """The queries by name, and why files were rejected."""
         found: dict[str, Query] = {}
         rejected: dict[str, str] = {}
+        rules = rules_of(self.home)
         for name, data in self.files().items():
             try:
-                for query in parse(data, name):
+                for given in parse(data, name):
+                    query = bound(given, rules)
                     if query.name in found:
                         raise QueryError("two queries have one name", given=query.name)
                     found[query.name] = query
@@ -56,6 +65,7 @@ class QueryFolder:
         """Adds a query, as a file of its own."""
         if query.name in self.read()[0]:
             raise QueryError("two queries have one name", given=query.name, hint="remove one first")
+        query = bound(query, rules_of(self.home))
         data = json.dumps(query.to_dict(), indent=1).encode()
         self.folder.write(f"{quote(query.name, safe=' ')}.json", data)
 
@@ -101,7 +111,7 @@ def _query(section: Any, name: str) -> Query:
     try:
         return QuerySection.model_validate(section).build(name)
     except ValidationError as error:
-        raise explained(error, QuerySection) from error
+        raise explained(error, QuerySection, section) from error
 
 
 class Queries:
@@ -151,8 +161,7 @@ class Queries:
 
     def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
         try:
-            spec = self.spec
-            bind_types(make_plan([query]), spec.schema, spec.time, spec.late)
+            admitted(query, rules_of(self.spec.home), self.spec.schema)
         except CatchmentError as error:
             rejected[query.name] = str(error)
             return False

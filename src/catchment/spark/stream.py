@@ -23,6 +23,7 @@ from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.framed import Framed, parcels_of
 from catchment.spark.handle import Handle
 from catchment.spark.labels import labels
+from catchment.spark.past import SCHEMA
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import QueryFolder
 from catchment.spark.rows import OUTPUT
@@ -63,6 +64,8 @@ def start(
     checkpoint = job.checkpoint or tempfile.mkdtemp(prefix="catchment-")
     home = Folder(_absolute(checkpoint)).sub("catchment")
     identity = _identity(home, job, spark)
+    # For commands that check a query against the events while the job runs.
+    home.write(SCHEMA, schema.serialize().to_pybytes())
     buckets = identity["buckets"]
     spec = Spec(
         job=identity["job"], home=home, source=source, sinks=sinks, schema=schema, time=job.time,
@@ -90,6 +93,7 @@ def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any
             "format": FORMAT, "job": job.new_identity(),
             "name": job.name, "source": job.source.type, "time": job.time,
             "late": job.late, "buckets": job.buckets or cores_of(spark),
+            "tables": list(job.tables),
         }  # fmt: skip
         home.write("job.json", json.dumps(made).encode())
         return made
@@ -108,6 +112,9 @@ def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any
                 given=f"{found[key]!r} there, {value!r} here",
                 hint="use another checkpoint, or the job file it was made with",
             )
+    if found.get("tables") != list(job.tables):
+        found["tables"] = list(job.tables)
+        home.write("job.json", json.dumps(found).encode())
     return found
 
 

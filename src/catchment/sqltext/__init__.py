@@ -4,6 +4,6 @@ SQL follows Spark. The statement is taken apart here; its expressions, functions
 text to the same builders that Python calls, so the same mistake gives the same error.
 """
 
-from catchment.sqltext.query import aggregate, sql, time_column
+from catchment.sqltext.query import aggregate, sql
 
-__all__ = ["aggregate", "sql", "time_column"]
+__all__ = ["aggregate", "sql"]

@@ -94,6 +94,11 @@ def time_of(call: exp.Anonymous) -> str:
     return column.name
 
 
+def takes_time(call: exp.Anonymous) -> bool:
+    """Whether a window names the time column; windows of counts and of conditions do not."""
+    return call.name.lower() in ("window", "session_window")
+
+
 def _event_window(call: exp.Anonymous) -> Window:
     given: dict[str, str] = {}
     for arg in call.expressions:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from catchment.errors import SqlError
 from catchment.model.query import Aggregate, Query
-from catchment.sqltext.grouping import grouping_of, time_of, window_of
+from catchment.model.rules import EVENTS
+from catchment.sqltext.grouping import grouping_of, takes_time, time_of, window_of
 from catchment.sqltext.selecting import aggregate_of, aggregates_of
-from catchment.sqltext.syntax import parsed, select_of, text_of
+from catchment.sqltext.syntax import parsed, select_of, table_of, text_of
 
 
 def sql(text: str, name: str) -> Query:
     """The query that SQL text asks for.
+
+    It remembers the time column that its window names, and the table in FROM unless that is
+    `events`: the text does not tell which job it is for (see `catchment.model.rules`).
 
     >>> sql("SELECT avg(v) AS mean FROM events GROUP BY window(ts, '10 seconds')", "speed").window
     Tumbling(length=10000000, slide=10000000, offset=0)
@@ -23,17 +27,16 @@ def sql(text: str, name: str) -> Query:
             f"query {name!r} computes nothing", hint='add an aggregate, as in ct.avg("v")'
         )
     where = select.args.get("where")
+    table = table_of(select)
     return Query(
-        name, *aggregates, window=window_of(window), by=keys, where=where and text_of(where.this)
+        name,
+        *aggregates,
+        window=window_of(window),
+        by=keys,
+        where=where and text_of(where.this),
+        time=time_of(window) if takes_time(window) else None,
+        table=None if table.casefold() == EVENTS else table,
     )
-
-
-def time_column(text: str) -> str | None:
-    """The time column that the query's window names; None for count and event windows."""
-    _, window = grouping_of(select_of(text))
-    if window.name.lower() not in ("window", "session_window"):
-        return None
-    return time_of(window)
 
 
 def aggregate(text: str) -> Aggregate:

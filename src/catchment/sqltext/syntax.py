@@ -130,6 +130,12 @@ def _check_table(select: exp.Select) -> None:
             column.set("table", None)
 
 
+def table_of(select: exp.Select) -> str:
+    """The table in FROM, with the names of schema and catalog before it if they are given."""
+    table = (select.args.get("from_") or select.args["from"]).this
+    return ".".join(part for part in (table.catalog, table.db, table.name) if part)
+
+
 def _subquery(node: Any, hint: str) -> SqlError:
     return SqlError("a subquery is not supported in SQL", given=text_of(node), hint=hint)
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from catchment.engine.binding import refuse_updates
+from catchment.engine.binding import admitted
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
 from catchment.flush.settings import Flush
 from catchment.model import packed
 from catchment.model.query import Query
+from catchment.model.rules import QueryRules
 from catchment.planner.planned import NOTHING, Planned
 
 FORMAT = 1
@@ -50,7 +51,8 @@ class Charter:
     version: int
     settings: Mapping[str, Any]
     """`time`, `late`, `keep`, `rate`: as for an engine; `lateness`, `idle`, `ahead`, `timeout`: in
-    microseconds, or null; `flush`: as `Flush.to_dict` has it."""
+    microseconds, or null; `flush`: as `Flush.to_dict` has it; `tables`: what SQL may call the
+    events in FROM."""
     places: Mapping[str, Place]
     schema: pa.Schema | None = None
     """Of the events; unknown until the first node that reads some has told."""
@@ -104,6 +106,13 @@ class Charter:
         central = given.get("count", "central") == "central"
         return not central and given["late"] != "update" and given["idle"] is None
 
+    @property
+    def rules(self) -> QueryRules:
+        """What the tree demands of its queries."""
+        given = self.settings
+        tables = tuple(given.get("tables", ()))
+        return QueryRules(given["time"], given["late"], tables, tree=True)
+
     def options(self) -> dict[str, Any]:
         """How events are treated, for engines."""
         keep = self.settings["keep"]
@@ -136,12 +145,20 @@ class Charter:
     # -- changes, each a new version --------------------------------------------------------------
 
     def with_queries(self, queries: Iterable[Query]) -> Charter:
-        """With another set of queries: the plan gets a new version."""
-        given = {query.name: query for query in queries}
+        """With another set of queries: the plan gets a new version.
+
+        This is the one door for queries, those of the job file and those that are added later:
+        each that is new must meet the tree's rules, and fit the events once these are known.
+        """
         before = self.plans[self.plan] if self.plans else NOTHING
+        given = {
+            query.name: query
+            if before.queries.get(query.name) == query
+            else admitted(query, self.rules, self.schema)
+            for query in queries
+        }
         number = self.plan + 1 if self.plans else 0
         planned = before.next(number, given, self._rate, self.asks)
-        refuse_updates(planned.plan, str(self.settings["late"]))
         plans = dict(sorted({**self.plans, number: planned}.items())[-_KEPT:])
         return replace(self, version=self.version + 1, plans=plans)
 

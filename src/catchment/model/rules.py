@@ -1,0 +1,119 @@
+"""What a job demands of its queries, checked the same on every way in.
+
+A query reaches a job in its file, through a command, over the network, in a file of the job's
+folder, or from Python. Each of these ways calls `bound` with the rules of the job. What goes in is
+a query as it was written; what comes out is the same query, known to fit, or a typed error. The
+rules need no events: whether the columns exist is checked when the schema is known
+(`catchment.engine.binding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from catchment.errors import QueryError, did_you_mean
+from catchment.model.query import Query
+from catchment.model.settings import Late
+from catchment.model.window import Marked, by_stream
+
+EVENTS = "events"
+"""What SQL may always call the events of a job in FROM."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRules:
+    """The rules of a job: its one time column, its tables, what becomes of late events."""
+
+    time: str
+    late: Late = "drop"
+    tables: tuple[str, ...] = ()
+    """Names in FROM that stand for all events of the job, besides `events`."""
+    tree: bool = False
+    """Whether the events are read by the nodes of a tree."""
+
+
+def bound(query: Query, rules: QueryRules) -> Query:
+    """The query as one of the job's; raises the first reason why it cannot be one.
+
+    >>> from catchment.functions import count
+    >>> from catchment.windows import tumbling
+    >>> query = Query("n", count(), window=tumbling("1s"), time="ts")
+    >>> bound(query, QueryRules("ts")).time is None
+    True
+    """
+    for refusal in refusals(query, rules):
+        raise refusal
+    return query.without_names()
+
+
+def refusals(query: Query, rules: QueryRules) -> Iterator[QueryError]:
+    """Every reason why a query cannot be one of the job's."""
+    if query.time is not None and query.time != rules.time:
+        yield other_time(f"query {query.name!r}: its window names", query.time, rules.time)
+    if query.table is not None and not _known(query.table, rules):
+        yield _no_table(query.name, query.table, rules.tables)
+    if rules.tree and query.measure == "processing":
+        yield QueryError(
+            "a tree has many clocks: windows by processing time make no sense in it",
+            given=query.name,
+            hint="use event time",
+        )
+    window = query.window
+    if rules.late == "update" and isinstance(window, Marked) and by_stream(window):
+        yield no_updates(query.name, window.reading)
+
+
+def _known(table: str, rules: QueryRules) -> bool:
+    """Whether a name in FROM stands for the job's events; SQL does not tell case apart."""
+    return table.casefold() in {name.casefold() for name in (EVENTS, *rules.tables)}
+
+
+def other_time(who: str, named: str, time: str) -> QueryError:
+    """The error of a window that names a column which is not the job's time column."""
+    return QueryError(
+        f"{who} the column {named!r}, but the time column of the events is {time!r}",
+        given=named,
+        hint=f"name {time} in the window, or make {named} the time column of the whole job",
+    )
+
+
+def no_updates(name: str, reading: str) -> QueryError:
+    """The error of windows cut on each node where late events correct results.
+
+    A late mark would split slices that were cut on its node and have climbed already.
+    """
+    return QueryError(
+        f"query {name!r}: windows cut on each node cannot be corrected by late events",
+        given=f"reading={reading!r} with late='update'",
+        hint="leave out reading, or drop or collect late events",
+    )
+
+
+def _no_table(name: str, table: str, known: tuple[str, ...]) -> QueryError:
+    return QueryError(
+        f"query {name!r}: FROM takes the events of the job",
+        given=f"FROM {table}",
+        hint=did_you_mean(table, [EVENTS, *known]),
+    )
+
+
+def time_named(queries: list[Query]) -> str | None:
+    """The time column that queries name which no job has met yet; None where none names one.
+
+    Without a job there is no table but `events`.
+    """
+    named: dict[str, str] = {}
+    for query in queries:
+        if query.table is not None:
+            raise _no_table(query.name, query.table, ())
+        if query.time is not None:
+            named.setdefault(query.time, query.name)
+    if len(named) > 1:
+        (first, one), (second, other), *_ = named.items()
+        raise QueryError(
+            "the queries name several time columns",
+            given=f"{first} in {one}, {second} in {other}",
+            hint="events have one time column; run the others as a job of their own",
+        )
+    return next(iter(named), None)
