@@ -95,8 +95,8 @@ def fitted(value: Value, to: pa.DataType) -> Value:
     limit = 10 ** (precision + surplus) if precision + surplus >= 0 else 1
     if surplus > 0:
         limit -= 5 * 10 ** (surplus - 1)
-    if limit < 10**WIDEST:
-        outside = pc.greater_equal(pc.abs(value), constant(limit, given))
+    if limit <= 10**WIDEST:
+        outside = pc.greater(pc.abs(value), constant(limit - 1, given))
         value = pc.if_else(outside, pa.scalar(None, value.type), value)
     if surplus <= 0:
         return pc.cast(value, to, safe=False)

@@ -181,7 +181,8 @@ def _quantile(values: Values, q: float) -> float | None:
 def _approximate_quantile(values: Values, q: float) -> Any:
     if not values:
         return None
-    ranked = sorted(values, key=order_key)
+    # Sketches take doubles.
+    ranked = sorted((float(v) if isinstance(v, Decimal) else v for v in values), key=order_key)
     slack = 1 / len(ranked) + 0.03
 
     def accepts(answer: Any) -> bool:
