@@ -88,8 +88,14 @@ def as_int64(units: Array) -> Ints | None:
 
 
 def carried(limbs: Sequence[Ints], count: int) -> list[Ints]:
-    """The same numbers in so many limbs, all but the last in [0, 2**32)."""
-    out = [limb.copy() for limb in limbs]
+    """The same numbers in so many limbs, all but the last in [0, 2**32).
+
+    Where there are fewer limbs than before, the last takes what is above it: 64 bits hold it.
+    """
+    out = [limb.copy() for limb in limbs[:count]]
+    for place, limb in enumerate(limbs[count:], 1):
+        if place * _BITS < 64:  # beyond that there is nothing but the sign
+            out[-1] += limb << (place * _BITS)
     out += [np.zeros_like(out[0]) for _ in range(count - len(out))]
     for place in range(count - 1):
         out[place + 1] += out[place] >> _BITS
@@ -98,7 +104,7 @@ def carried(limbs: Sequence[Ints], count: int) -> list[Ints]:
 
 
 def doubles_of(limbs: Sequence[Ints], scale: int) -> Array:
-    """The doubles next to numbers of `scale` digits behind the point."""
+    """Doubles close to numbers of `scale` digits behind the point; the same for equal numbers."""
     limbs = carried(limbs, len(limbs))
     negative = limbs[-1] < 0
     # Of a negative number the limbs would cancel: add up those of its opposite.

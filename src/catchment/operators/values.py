@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.expression.decimals import digits_of
 from catchment.operators.base import Reading, is_exact
-from catchment.operators.limbs import is_narrow, narrow_decimals, units_of
+from catchment.operators.limbs import doubles_of, is_narrow, narrow_decimals, split, units_of
 from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 
 Mask = npt.NDArray[np.bool_]
@@ -44,6 +45,8 @@ def column_of(array: pa.Array[Any], reads: Reading = "doubles") -> Column:
     kind = array.type
     if reads != "doubles" and is_exact(kind) and (reads == "units" or is_narrow(kind)):
         return Column(units_of(array), valid, None)
+    if reads == "doubles" and pa.types.is_decimal(kind):
+        return Column(doubles_of(split(units_of(array)), digits_of(kind)[1]), valid, None)
     if pa.types.is_floating(kind) or (reads == "doubles" and is_exact(kind)):
         return Column(_plain(array, pa.float64()), valid, None)
     if pa.types.is_integer(kind) and kind != pa.uint64():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -290,7 +291,7 @@ def _fields(operator: Operator, table: pa.Table, prefix: str) -> dict[str, Any]:
     if is_exact(operator.type):
         assert operator.type is not None
         summed = codec.whole(table, prefix + "total")
-        zero = pa.scalar(0).cast(summed.type)  # of a sum without values
+        zero = pa.scalar(Decimal(0), summed.type)  # of a sum without values
         limbs = split(units_of(summed.fill_null(zero)))
         return dict(zip(operator.fields, carried(limbs, limbs_for(operator.type)), strict=True))
     if is_float(operator.type):
