@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CatchmentError,
         DataError,
         JobError,
+        LimitError,
         QueryError,
         SchemaError,
         SqlError,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "catchment.engine": "Engine Results Stats assemble merge slice",
     "catchment.errors": (
-        "CatchmentError DataError JobError QueryError SchemaError SqlError StateError"
+        "CatchmentError DataError JobError LimitError QueryError SchemaError SqlError StateError"
     ),
     "catchment.functions": (
         "approx_count_distinct approx_median approx_quantile avg count count_distinct "
@@ -108,8 +109,8 @@ except PackageNotFoundError:  # running from a source tree that was not installe
     __version__ = "0.0.0"
 
 __all__ = [
-    "Aggregate", "CatchmentError", "DataError", "Engine", "Job", "JobError", "Plan", "Query",
-    "QueryError", "Results", "SchemaError", "SqlError", "StateError", "Stats",
+    "Aggregate", "CatchmentError", "DataError", "Engine", "Job", "JobError", "LimitError", "Plan",
+    "Query", "QueryError", "Results", "SchemaError", "SqlError", "StateError", "Stats",
     "approx_count_distinct", "approx_median", "approx_quantile", "assemble", "avg", "between",
     "count", "count_distinct", "count_sliding", "count_tumbling", "cut", "explain", "first",
     "fixed", "function", "geometric_mean", "last", "load_job", "max", "median", "merge", "min",

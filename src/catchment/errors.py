@@ -74,6 +74,10 @@ class StateError(CatchmentError, ValueError):
     """A plan or snapshot that cannot be read back."""
 
 
+class LimitError(CatchmentError, MemoryError):
+    """A limit that was set is reached, and all that is held is needed."""
+
+
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """A hint naming the closest known word.
 

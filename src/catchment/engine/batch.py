@@ -11,6 +11,7 @@ import pyarrow as pa
 from catchment.engine.keys import Encoder, LocalKeys
 from catchment.expression import evaluate
 from catchment.model.plan import Group
+from catchment.operators.base import Reading, is_exact
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Column, Mask, column_of, one_piece
 
@@ -45,7 +46,7 @@ class Batch:
         self.arrival = arrival
         self.encoder = encoder or Encoder()
         self._arrays: dict[str, pa.Array[Any]] = {}
-        self._columns: dict[tuple[str, bool], Column] = {}
+        self._columns: dict[tuple[str, Reading], Column] = {}
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
@@ -93,10 +94,10 @@ class Batch:
         column = self.table.column(name)
         return one_piece(column) if isinstance(column, pa.ChunkedArray) else column
 
-    def column(self, expression: str, arithmetic: bool = True) -> Column:
+    def column(self, expression: str, reads: Reading = "doubles") -> Column:
         """The values of an SQL expression as operators work on them."""
         array = self.array(expression)
-        place = (expression, arithmetic or not _two_faced(array.type))
+        place: tuple[str, Reading] = (expression, reads if is_exact(array.type) else "values")
         if place not in self._columns:
             self._columns[place] = column_of(array, place[1])
         return self._columns[place]
@@ -129,8 +130,3 @@ class Batch:
             met[slice(None) if condition is None else self.mask(condition)] = number
         rows = np.flatnonzero(met >= 0)
         return Chosen(rows, met[rows] if len(selections) > 1 else None)
-
-
-def _two_faced(kind: pa.DataType) -> bool:
-    """Types that are doubles for arithmetic only."""
-    return pa.types.is_decimal(kind) or kind == pa.uint64()

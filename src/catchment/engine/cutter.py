@@ -122,6 +122,7 @@ class Cutter(Engine):
                 self._owned.setdefault(id, []).append(owned_of(state, table))
             else:
                 self._add(id, rows_of(state, table))
+        self._bound_keys()
 
     def _resume(self, id: int, table: pa.Table) -> None:
         """Takes back what `held` gave besides slices."""
@@ -173,6 +174,7 @@ class Cutter(Engine):
         session may end anywhere in a slice: no event before the frontier may be held back from it.
         """
         made: Partials = {}
+        self._forget_texts()  # while it is still known how many keys have come
         for id, state in self.states.items():
             if state.group.distinct_on:
                 continue

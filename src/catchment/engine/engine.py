@@ -26,7 +26,7 @@ from catchment.engine.partials import EVENTS, Partials, absorb
 from catchment.engine.results import Limit, NamesOf, Results, Shape
 from catchment.engine.stats import Stats, missed
 from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
-from catchment.errors import QueryError, SchemaError, did_you_mean
+from catchment.errors import LimitError, QueryError, SchemaError, did_you_mean
 from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan, longest
 from catchment.model.query import Query
@@ -40,6 +40,7 @@ from catchment.model.settings import (
     each_its_name,
     not_negative,
     one_of,
+    positive,
     positive_rate,
 )
 from catchment.operators.values import Mask
@@ -49,6 +50,8 @@ from catchment.planner.group import DEFAULT_RATE
 
 _PIECE = 1 << 20
 """Rows worked on at once: what lies between two steps should not leave the cache by far."""
+KEY_BYTES = 4 << 30
+"""What keys may take unless it is said otherwise: enough for some ten million."""
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 
 
@@ -80,7 +83,10 @@ class Engine:
         clock: Callable[[], int] = now,
         plan: Plan | None = None,
         census: bool = False,
+        key_bytes: int = KEY_BYTES,
     ) -> None:
+        self.key_bytes = positive(key_bytes, "key_bytes")
+        """How many bytes keys may take; more, all of them needed, are a LimitError."""
         self.census = census
         """Whether partials say how many events they hold, so that late ones can be counted."""
         self.time = column_name(time, "time column")
@@ -151,6 +157,7 @@ class Engine:
             refuse_bad(table, self.time)
         for begin in range(0, max(table.num_rows, 1), _PIECE):
             self._push(table.slice(begin, _PIECE))
+            self._bound_keys()
 
     def _push(self, table: pa.Table) -> None:
         assert self.schema is not None
@@ -226,6 +233,28 @@ class Engine:
             else:
                 absorb(self.states[id], table)
                 self.newest = max(self.newest, self.states[id].newest)
+        self._bound_keys()
+
+    def _bound_keys(self) -> None:
+        """Keeps what keys take within their limit: first what only saves time is forgotten."""
+        if self._encoder.nbytes + self._indexed() <= self.key_bytes:
+            return
+        self._encoder.forget()
+        for state in self.states.values():
+            state.collect_keys(at_once=True)
+            state.keys.unlink()
+        if self._indexed() <= self.key_bytes:
+            return
+        keys = max(len(state.keys) for state in self.states.values())
+        raise LimitError(
+            "the keys that open windows need take more memory than is allowed",
+            given=f"{keys:,} keys in {self._indexed():,} bytes of {self.key_bytes:,}",
+            hint="raise key_bytes, or use fewer keys, shorter windows, or more nodes",
+        )
+
+    def _indexed(self) -> int:
+        """Bytes of the keys that are in use."""
+        return sum(state.keys.nbytes for state in self.states.values())
 
     def key_types(self, id: int) -> dict[str, pa.DataType]:
         """The types of a group's keys."""
@@ -284,8 +313,12 @@ class Engine:
                 self.counts["results"] += len(windows)
                 results.add(group.id, *to_block(windows, state.keys, state.operators))
             state.collect_keys()
+        self._forget_texts()
         self._drop_drained()
         return results
+
+    def _forget_texts(self) -> None:
+        self._encoder.forget(sum(len(state.keys) for state in self.states.values()))
 
     # -- queries ---------------------------------------------------------------------------------
 
@@ -386,7 +419,7 @@ class Engine:
             slices=sum(state.slices for state in states),
             partials=sum(state.partials for state in states),
             operator_calls=sum(state.calls for state in states),
-            state_bytes=sum(state.nbytes for state in states),
+            state_bytes=sum(state.nbytes for state in states) + self._encoder.nbytes,
             missed=missed(states),
         )
 

@@ -340,13 +340,13 @@ class GroupState:
         if self.own is not None:
             self.own.begin(newest)
 
-    def collect_keys(self) -> None:
-        """Forgets the keys that nothing refers to, once they are most of all keys."""
-        if len(self.keys) < self._crowd or self.own is not None:
+    def collect_keys(self, at_once: bool = False) -> None:
+        """Forgets the keys that nothing refers to, once they are most of all keys, or at once."""
+        if self.own is not None or (len(self.keys) < self._crowd and not at_once):
             return  # how many windows a key has had is kept for good
         live = np.unique(np.concatenate([np.empty(0, np.int64), *self._keys()]))
         self._crowd = max(_CROWD, 2 * len(live))
-        if 2 * len(live) > len(self.keys):
+        if len(live) == len(self.keys) or (2 * len(live) > len(self.keys) and not at_once):
             return
         place = np.full(len(self.keys), -1, np.int64)
         place[live] = np.arange(len(live))
@@ -386,7 +386,7 @@ class GroupState:
         repeats = 0 if self.repeats is None else self.repeats.nbytes
         held = self.store.nbytes + sum(tables.values()) + waiting
         held += 0 if self.own is None else self.own.nbytes
-        return held + said + repeats + 100 * len(self.keys)
+        return held + said + repeats + self.keys.nbytes
 
 
 def _of(window: int, rows: Rows, start: Ints, end: Ints) -> Complete:

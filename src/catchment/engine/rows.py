@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.operators import Computed, Grouping, Input, Operator
-from catchment.operators.base import QUIET, is_float, value_type
+from catchment.operators.base import QUIET, is_exact, value_type
+from catchment.operators.limbs import is_narrow
 from catchment.operators.ragged import Array, Field, Fields, Ints, Ragged, concat, nbytes, take
 
 Operators = Mapping[str, Operator]
@@ -100,13 +101,15 @@ def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
 
 def empty_type(operator: Operator) -> type:
     """The NumPy type of an operator's input values."""
-    if operator.type is None or (operator.arithmetic and is_float(operator.type)):
+    if operator.reads != "values" and is_exact(operator.type):
+        return np.float64 if operator.reads == "doubles" else np.int64
+    if operator.type is None:
         return np.float64
     kind = value_type(operator.type)
     if kind in (pa.int64(), pa.float64()):
         return np.int64 if kind == pa.int64() else np.float64
     narrow = pa.types.is_temporal(kind) and kind.bit_width in (32, 64)
-    return np.int64 if narrow or pa.types.is_boolean(kind) else object
+    return np.int64 if narrow or pa.types.is_boolean(kind) or is_narrow(kind) else object
 
 
 def flat(fields: Mapping[str, Fields]) -> dict[str, Field]:

@@ -13,7 +13,7 @@ from catchment.engine.rows import Rows, concat_rows, flat, no_rows
 from catchment.model.plan import Group
 from catchment.model.window import Gap, Periodic
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
-from catchment.operators.base import QUIET
+from catchment.operators.base import QUIET, Reading
 from catchment.operators.ragged import Fields, Ints, take
 from catchment.planner.cost import edges_of, overlap, session_grid
 from catchment.planner.edges import Edges
@@ -273,10 +273,10 @@ def lift(
     operators: Mapping[str, Operator],
 ) -> dict[str, Fields]:
     """Every operator's partials; the nulls of a column are dropped once for all its operators."""
-    inputs: dict[tuple[str | None, bool], Input] = {}
+    inputs: dict[tuple[str | None, Reading], Input] = {}
     out: dict[str, Fields] = {}
     for id, operator in operators.items():
-        place = (operator.ref.column, operator.arithmetic)
+        place = (operator.ref.column, operator.reads)
         if place not in inputs:
             inputs[place] = _input(batch, kept, times, groups, *place)
         out[id] = operator.lift(inputs[place], Computed(operators, out))
@@ -289,12 +289,12 @@ def _input(
     times: Callable[[], Ints],
     groups: Grouping,
     text: str | None,
-    arithmetic: bool,
+    reads: Reading,
 ) -> Input:
     if text is None:  # whole events, which have no value
         nothing = np.empty(0, np.int64)
         return Input(nothing, groups, times, lambda: kept.of(batch.arrivals))
-    column = batch.column(text, arithmetic)
+    column = batch.column(text, reads)
     values = kept.of(column.values)
     if column.valid is None:
         return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)

@@ -30,6 +30,7 @@ def save(engine: Engine) -> bytes:
     tables: dict[str, pa.Table] = {}
     meta: dict[str, Any] = {name: getattr(engine, name) for name in _SETTINGS}
     meta["keep"] = engine._keep
+    meta["key_bytes"] = engine.key_bytes
     meta["plan"] = base64.b64encode(engine.plan.to_bytes()).decode()
     meta["queries"] = [query.to_dict() for query in engine.queries.values()]
     meta["limits"] = {name: list(limit) for name, limit in engine.limits.items()}
@@ -91,6 +92,7 @@ def load(cls: type[Engine], blob: bytes, clock: Callable[[], int]) -> Engine:
     engine = cls(
         [], meta["time"], f"{meta['lateness']}us", meta["late"], keep=keep, bad=meta["bad"],
         rate=meta["rate"], clock=clock, census=meta.get("census", False),
+        **({"key_bytes": meta["key_bytes"]} if "key_bytes" in meta else {}),
     )  # fmt: skip
     engine.queries = {query.name: query for query in queries}
     engine.plan = Plan.from_bytes(base64.b64decode(meta["plan"]))

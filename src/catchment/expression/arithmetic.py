@@ -1,7 +1,8 @@
 """Arithmetic and functions of numbers and texts.
 
-Whole numbers are int64, others are doubles. What has no result (a division by zero, an overflow,
-the logarithm of a negative number) is null, so that no event is ever fatal.
+Whole numbers are int64, decimals have the types that Spark gives them (`decimals.py`), others are
+doubles. What has no result (a division by zero, an overflow, the logarithm of a negative number) is
+null, so that no event is ever fatal.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.expression import decimals
 from catchment.expression.nodes import Call
 from catchment.expression.values import (
     DOUBLE,
@@ -26,7 +28,8 @@ from catchment.expression.values import (
     need,
     null,
     where,
-)  # fmt: skip
+    with_decimals,
+)
 
 _WIDE = pa.decimal256(19, 0)
 _CHECKED: dict[str, tuple[Any, Any]] = {
@@ -42,9 +45,24 @@ def _whole(args: Sequence[Value]) -> bool:
     return all(kind(a) in ("int", "null") for a in args)
 
 
+def _decimals(node: Call, args: Sequence[Value]) -> tuple[Value, Value] | None:
+    """Two operands, of which one is a decimal and none a double; None where it is not so."""
+    left, right = with_decimals(node.args, args)
+    kinds = {kind(left), kind(right)}
+    if "decimal" not in kinds or not kinds <= {"decimal", "int", "null"}:
+        return None
+    known = left.type if kind(left) == "decimal" else right.type
+    left, right = (null(known) if kind(v) == "null" else v for v in (left, right))
+    return left, right
+
+
 def arithmetic(node: Call, args: Sequence[Value]) -> Value:
     """+, - and *."""
     need(node, args, NUMBERS, "numbers")
+    exact = _decimals(node, args)
+    if exact is not None:
+        left, right = exact
+        return decimals.multiply(left, right) if node.op == "*" else decimals.add(*exact, node.op)
     checked, plain = _CHECKED[node.op]
     if not _whole(args):
         return plain(*[double(a) for a in args])
@@ -53,10 +71,11 @@ def arithmetic(node: Call, args: Sequence[Value]) -> Value:
         return checked(left, right)
     except pa.ArrowInvalid:
         wide = plain(pc.cast(left, _WIDE), pc.cast(right, _WIDE))
-        return _narrow(wide)
+        return narrowed(wide)
 
 
-def _narrow(wide: Value) -> Value:
+def narrowed(wide: Value) -> Value:
+    """Decimals without digits behind the point as int64; null where they do not fit."""
     low, high = (pc.cast(pa.scalar(v, _WIDE), wide.type) for v in (-(2**63), 2**63 - 1))
     outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
     return pc.cast(where(outside, null(wide.type), wide), INT)
@@ -64,6 +83,9 @@ def _narrow(wide: Value) -> Value:
 
 def divide(node: Call, args: Sequence[Value]) -> Value:
     need(node, args, NUMBERS, "numbers")
+    exact = _decimals(node, args)
+    if exact is not None:
+        return decimals.divide(*exact)
     left, right = (double(a) for a in args)
     return pc.divide(left, where(pc.equal(right, _ZERO), null(DOUBLE), right))
 
@@ -71,6 +93,9 @@ def divide(node: Call, args: Sequence[Value]) -> Value:
 def remainder(node: Call, args: Sequence[Value]) -> Value:
     """%, with the sign of the dividend."""
     need(node, args, NUMBERS, "numbers")
+    exact = _decimals(node, args)
+    if exact is not None:
+        return decimals.remainder(*exact)
     if not _whole(args):
         return _float_remainder(*(double(a) for a in args))
     left, right = (integer(a) for a in args)
@@ -96,6 +121,8 @@ def _numpy(value: Value) -> Any:
 def signed(node: Call, args: Sequence[Value]) -> Value:
     """Unary minus and abs."""
     need(node, args, NUMBERS, "a number")
+    if kind(args[0]) == "decimal":
+        return (pc.negate if node.op == "neg" else pc.abs)(decimals.in_128_bits(args[0]))
     if not _whole(args):
         return (pc.negate if node.op == "neg" else pc.abs)(double(args[0]))
     kernel = pc.negate_checked if node.op == "neg" else pc.abs_checked
@@ -110,6 +137,8 @@ def rounded(node: Call, args: Sequence[Value]) -> Value:
     """round, with halves away from zero."""
     need(node, args, NUMBERS, "a number")
     digits = args[1].as_py() if len(args) > 1 else 0
+    if kind(args[0]) == "decimal":
+        return decimals.rounded(args[0], digits)
     whole = _whole(args[:1])
     value = integer(args[0]) if whole else double(args[0])
     if whole and digits >= 0:
@@ -123,8 +152,10 @@ def rounded(node: Call, args: Sequence[Value]) -> Value:
 
 
 def stepped(node: Call, args: Sequence[Value]) -> Value:
-    """floor and ceil, to int64."""
+    """floor and ceil, to int64; of decimals, to decimals without digits behind the point."""
     need(node, args, NUMBERS, "a number")
+    if kind(args[0]) == "decimal":
+        return decimals.stepped(args[0], up=node.op == "ceil")
     if _whole(args):
         return integer(args[0])
     return to_int((pc.floor if node.op == "floor" else pc.ceil)(double(args[0])))

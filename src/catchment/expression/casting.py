@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.expression.arithmetic import to_int
+from catchment.expression import decimals
+from catchment.expression.arithmetic import narrowed, to_int
 from catchment.expression.nodes import Call
 from catchment.expression.values import (
     BOOL,
@@ -36,14 +37,21 @@ TYPES: dict[str, pa.DataType] = {
     "BIGINT": INT, "FLOAT": pa.float32(), "DOUBLE": DOUBLE, "STRING": STRING, "DATE": DATE,
     "TIMESTAMP": TIME,
 }  # fmt: skip
+DECIMAL = re.compile(r"DECIMAL\((\d+), (\d+)\)")
 _SECOND = 1_000_000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 
 
+def type_of(name: str) -> pa.DataType:
+    """The type that a cast names."""
+    digits = DECIMAL.fullmatch(name)
+    return pa.decimal128(*map(int, digits.groups())) if digits else TYPES[name]
+
+
 def cast(node: Call, args: Sequence[Value]) -> Value:
-    value, to = args[0], TYPES[node.to]
+    value, to = args[0], type_of(node.to)
     if value.type == to:
         return value
     if kind(value) == "null":
@@ -59,7 +67,10 @@ def cast(node: Call, args: Sequence[Value]) -> Value:
 
 def _to_whole(value: Value, to: pa.DataType) -> Value:
     """Any number to a whole one; null where it does not fit."""
-    whole = to_int(double(value)) if kind(value) == "float" else integer(value)
+    if kind(value) == "decimal":
+        whole = narrowed(decimals.truncated(value))
+    else:
+        whole = to_int(double(value)) if kind(value) == "float" else integer(value)
     if to == INT:
         return whole
     half = 1 << (to.bit_width - 1)
@@ -117,6 +128,26 @@ def _by_value(
 
 def _settle(values: Value, to: pa.DataType) -> Value:
     return _to_whole(values, to) if pa.types.is_integer(to) else convert(values, to)
+
+
+def _read_decimal(value: float | str | bool, to: pa.DataType) -> Decimal | None:
+    """A number as its shortest text has it, rounded half up."""
+    text = str(int(value)) if isinstance(value, bool) else str(value).strip()
+    if not _NUMBER.fullmatch(text):
+        return None
+    precision, scale = decimals.digits_of(to)
+    number = Decimal(text)
+    if number.adjusted() > precision - scale:
+        return None
+    if number.adjusted() < -scale - 1:  # however many its digits: less than a half
+        return Decimal(0)
+    with localcontext(prec=max(len(number.as_tuple().digits), 1) + 2 * decimals.MOST):
+        number = number.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP)
+    return number if abs(number) < 10 ** (precision - scale) else None
+
+
+def _to_decimal(value: Value, to: pa.DataType) -> Value:
+    return _by_value(lambda read: _read_decimal(read, to))(value, to)
 
 
 def _show_float(value: float) -> str:
@@ -191,4 +222,9 @@ _ROUTES: dict[tuple[str, str], Callable[[Value, pa.DataType], Value]] = {
     ("time", "time"): convert, ("time", "date"): _to_day, ("time", "int"): _to_seconds,
     ("time", "float"): _to_seconds, ("time", "string"): _show_time,
     ("date", "time"): convert, ("date", "date"): _plain, ("date", "string"): _plain,
+    ("decimal", "int"): _to_whole, ("decimal", "float"): _plain, ("decimal", "bool"): _not_zero,
+    ("decimal", "decimal"): convert, ("decimal", "time"): _from_seconds,
+    ("decimal", "string"): _by_value("{:f}".format), ("int", "decimal"): convert,
+    ("float", "decimal"): lambda value, to: _to_decimal(double(value), to),
+    ("string", "decimal"): _to_decimal, ("bool", "decimal"): _to_decimal,
 }  # fmt: skip

@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.expression import decimals
 from catchment.expression.convert import FLIPPED
 from catchment.expression.nodes import Call
 from catchment.expression.values import (
     BOOL,
     DOUBLE,
     INT,
+    NUMBERS,
     Value,
     common,
     double,
@@ -28,7 +30,8 @@ from catchment.expression.values import (
     need,
     null,
     where,
-)  # fmt: skip
+    with_decimals,
+)
 
 _KERNELS = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal,
@@ -59,6 +62,11 @@ def _sides(node: Call, left: Value, right: Value) -> tuple[Value, Value]:
         return pc.cast(left, _WIDE), pc.cast(right, _WIDE)
     if pa.types.is_float16(left.type):
         return double(left), double(right)
+    left, right = with_decimals(node.args, (left, right))
+    kinds = {kind(left), kind(right)}
+    if "decimal" in kinds and kinds <= {"int", "decimal"}:
+        scale = max(decimals.digits_of(side.type)[1] for side in (left, right))
+        return decimals.rescaled(left, scale), decimals.rescaled(right, scale)
     left, right = common(node, (left, right))
     return left, right
 
@@ -110,13 +118,15 @@ def contained(node: Call, args: Sequence[Value]) -> Value:
     value, options = args[0], args[1:]
     hashed = isinstance(value, pa.Array) and not pa.types.is_uint64(value.type)
     constant = all(isinstance(o, pa.Scalar) for o in options)
-    if not hashed or not constant or len(options) < _FEW:
-        equal = Call("=", node.args[:2])
-        return reduce(pc.or_kleene, [compare(equal, (value, o)) for o in options])
+    if not hashed or not constant or len(options) < _FEW or kind(value) == "decimal":
+        pairs = zip(node.args[1:], options, strict=True)
+        equal = [compare(Call("=", (node.args[0], of)), (value, o)) for of, o in pairs]
+        return reduce(pc.or_kleene, equal)
     valued = [o for o in options if o.is_valid]
     if not valued or kind(value) == "null":
         return null(BOOL)
-    value, *rest = common(node, (value, *valued))
+    operands = [of for of, o in zip(node.args[1:], options, strict=True) if o.is_valid]
+    value, *rest = common(node, (value, *valued), (node.args[0], *operands))
     if value.type == DOUBLE:
         value = pc.add(value, 0.0)  # is_in holds -0.0 and 0.0 apart
     elif kind(value) == "other":
@@ -136,7 +146,8 @@ def like(node: Call, args: Sequence[Value]) -> Value:
 def case(node: Call, args: Sequence[Value]) -> Value:
     conditions = args[0:-1:2]
     need(node, conditions, ("bool", "null"), "conditions after WHEN")
-    values = common(node, [*args[1:-1:2], args[-1]])
+    operands = [*node.args[1:-1:2], node.args[-1]]
+    values = common(node, [*args[1:-1:2], args[-1]], operands)
     result = values[-1]
     for condition, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
         result = where(condition, value, result)
@@ -154,7 +165,7 @@ def nullif(node: Call, args: Sequence[Value]) -> Value:
 
 def extreme(node: Call, args: Sequence[Value]) -> Value:
     """least and greatest: nulls are passed over, NaN is the greatest."""
-    need(node, args, ("int", "float", "string", "time", "date", "null"), "values with an order")
+    need(node, args, (*NUMBERS, "string", "time", "date"), "values with an order")
     values = common(node, args)
     of = values[0].type
     if kind(values[0]) in ("time", "date"):

@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from catchment.errors import QueryError
+from catchment.expression.decimals import MOST
 from catchment.expression.nodes import Call, Column, Literal, Node
 from catchment.expression.refuse import refusal, sql_of
 
@@ -201,19 +202,30 @@ def _default(node: exp.Expression | None, what: str) -> Node:
 
 
 def _cast(node: exp.Expression, what: str) -> Node:
-    to = node.args["to"]
-    target = _TYPES.get(to.this.name if isinstance(to.this, exp.DataType.Type) else "")
-    if not target or to.expressions or node.args.get("format"):
+    target = _target(node.args["to"])
+    if target is None or node.args.get("format"):
         raise QueryError(
-            f"the {what} casts to a type that is not supported", given=sql_of(node),
-            hint="supported are " + ", ".join(dict.fromkeys(_TYPES.values())),
-        )  # fmt: skip
+            f"the {what} casts to a type that is not supported",
+            given=sql_of(node),
+            hint="supported are " + ", ".join([*dict.fromkeys(_TYPES.values()), "DECIMAL(p, s)"]),
+        )
     arg = convert(node.this, what)
     if isinstance(arg, Literal):
         folded = _folded(arg, target, what)
         if folded:
             return folded
     return Call("cast", (arg,), target)
+
+
+def _target(to: exp.DataType) -> str | None:
+    """The type of a cast in our words; None where it is not supported."""
+    name = to.this.name if isinstance(to.this, exp.DataType.Type) else ""
+    sizes = [size.name for size in to.expressions]
+    if name == "DECIMAL" and len(sizes) <= 2 and all(size.isdigit() for size in sizes):
+        precision, scale = [*map(int, sizes), *((10, 0)[len(sizes) :])]
+        fits = 1 <= precision <= MOST and scale <= precision
+        return f"DECIMAL({precision}, {scale})" if fits else None
+    return None if sizes else _TYPES.get(name)
 
 
 def _folded(arg: Literal, target: str, what: str) -> Literal | None:

@@ -5,6 +5,7 @@ A value is an Arrow array, or a scalar where nothing depends on the row; kernels
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import SchemaError
-from catchment.expression.nodes import Call, render
+from catchment.expression.decimals import MOST, digits_of, fitted, number, rescaled, wide
+from catchment.expression.nodes import Call, Literal, Node, render
 
 Value = Any
 """pa.Array or pa.Scalar (the stubs' overloads know no such pair)."""
@@ -25,12 +27,16 @@ BOOL = pa.bool_()
 STRING = pa.string()
 DATE = pa.date32()
 TIME = pa.timestamp("us", "UTC")
-NUMBERS = ("int", "float", "null")
+NUMBERS = ("int", "decimal", "float", "null")
 _UNITS = ("s", "ms", "us", "ns")
 
 
 def kind(value: Value) -> str:
-    """One of null, bool, int, float, string, time, date; other for what has no operators."""
+    """One of null, bool, int, decimal, float, string, time, date; other for what has no operators.
+
+    Decimals that Spark does not have (more than 38 digits, digits before the point alone) count as
+    floats.
+    """
     return _kind(value.type)
 
 
@@ -38,7 +44,10 @@ def _kind(of: pa.DataType) -> str:
     is_ = pa.types
     if is_.is_integer(of):
         return "int"
-    if is_.is_floating(of) or is_.is_decimal(of):
+    if is_.is_decimal(of):
+        precision, scale = digits_of(of)
+        return "decimal" if precision <= MOST and scale >= 0 else "float"
+    if is_.is_floating(of):
         return "float"
     if is_.is_string(of) or is_.is_large_string(of) or is_.is_string_view(of):
         return "string"
@@ -100,10 +109,44 @@ def integer(value: Value) -> Value:
     return pc.cast(value, INT)
 
 
-def common(node: Call, values: Sequence[Value]) -> list[Value]:
-    """The values in one type that holds them all."""
+def common(
+    node: Call, values: Sequence[Value], operands: Sequence[Node] | None = None
+) -> list[Value]:
+    """The values in one type that holds them all; `operands` are their nodes if not all are."""
+    values = with_decimals(node.args if operands is None else operands, values, whole=False)
     target = common_type(node, values)
     return [convert(v, target) for v in values]
+
+
+def with_decimals(
+    operands: Sequence[Node], values: Sequence[Value], whole: bool = True
+) -> Sequence[Value]:
+    """The values; where one is a decimal, numbers written out are decimals too, as in Spark.
+
+    Those with a point have the digits written. Whole numbers have, too, where something is
+    calculated of them or compared (`whole`): `v + 1` has one digit more than v in front. Elsewhere
+    they have the digits of their type, which is INT where that holds them.
+    """
+    if not any(kind(v) == "decimal" for v in values):
+        return values
+    given = zip(operands, values, strict=True)
+    return [_written(o, v, whole) if isinstance(o, Literal) else v for o, v in given]
+
+
+_DIGITS = re.compile(r"-?\d+(\.\d+)?")
+
+
+def _written(literal: Literal, value: Value, whole: bool) -> Value:
+    text = repr(literal.value)
+    if literal.kind not in ("int", "float") or not _DIGITS.fullmatch(text):
+        return value
+    if literal.kind == "int" and not whole:
+        return pc.cast(value, pa.int32()) if -(2**31) <= value.as_py() < 2**31 else value
+    front, _, behind = text.lstrip("-").partition(".")
+    unscaled, scale = int(front + behind), len(behind)
+    precision = max(len(str(unscaled)), scale)
+    unscaled = -unscaled if text.startswith("-") else unscaled
+    return pa.scalar(number(unscaled, scale), pa.decimal128(precision, scale))
 
 
 def convert(value: Value, to: pa.DataType) -> Value:
@@ -115,6 +158,9 @@ def convert(value: Value, to: pa.DataType) -> Value:
         return integer(value)
     if pa.types.is_timestamp(to):
         return _moments(value, to)
+    if pa.types.is_decimal(to) and kind(value) in ("int", "decimal"):
+        scale = max(digits_of(value.type)[1], digits_of(to)[1])
+        return fitted(rescaled(wide(value), scale), to)
     return pc.cast(value, to)
 
 
@@ -139,7 +185,13 @@ def common_type(node: Call, values: Sequence[Value]) -> pa.DataType:
     kinds = {_kind(t) for t in types}
     if kinds == {"int"}:
         return INT
-    if kinds <= {"int", "float"}:
+    if kinds <= {"int", "decimal"}:
+        digits = [digits_of(t) for t in types]
+        scale = max(s for _, s in digits)
+        whole = max(p - s for p, s in digits)
+        # Spark keeps the digits before the point, and of the others what there is room for.
+        return pa.decimal128(min(whole + scale, MOST), min(scale, max(MOST - whole, 0)))
+    if kinds <= {"int", "decimal", "float"}:
         return DOUBLE
     if kinds == {"string"}:
         return pa.large_string()

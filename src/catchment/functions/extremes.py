@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catchment.expression.decimals import add, difference_type
 from catchment.functions.base import Function, counted, register_function, some
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
@@ -70,7 +71,7 @@ class Last(First):
 
 
 class Range(Function):
-    """The greatest value less the least."""
+    """The greatest value less the least; of decimals, in the type of Spark's difference."""
 
     name = "range"
 
@@ -78,6 +79,8 @@ class Range(Function):
         return counted(aggregate.column, "min", "max")
 
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
+        if type is not None and pa.types.is_decimal(type):
+            return difference_type(type, type)
         return value_type(type)
 
     def lower(
@@ -86,6 +89,10 @@ class Range(Function):
         most = plain(computed[OperatorRef("max", aggregate.column)]["value"])
         least = plain(computed[OperatorRef("min", aggregate.column)]["value"])
         valid = some(computed, aggregate.column)
+        if type is not None and pa.types.is_decimal(type):
+            high, low = (to_arrow(values, value_type(type), valid) for values in (most, least))
+            made: pa.Array[Any] = add(high, low, "-")
+            return made
         if most.dtype == object:
             pairs = zip(most[valid], least[valid], strict=True)
             gaps = np.full(len(most), None, object)

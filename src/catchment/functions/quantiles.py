@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.errors import QueryError
+from catchment.expression.decimals import digits_of
 from catchment.functions.base import Function, register_function
 from catchment.functions.extremes import First
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef, Ragged
 from catchment.operators.grouping import Grouping
+from catchment.operators.limbs import is_narrow
 from catchment.operators.ragged import Array
 from catchment.operators.values import to_arrow
 
@@ -49,17 +51,19 @@ class Quantile(Function):
         assert isinstance(run, Ragged)
         filled = run.lengths > 0
         values = np.zeros(len(run), np.float64)
-        values[filled] = _interpolate(run, np.flatnonzero(filled), self.q(aggregate))
+        # A decimal's values are kept in units of its last digit, where these are integers.
+        unit = 10.0 ** digits_of(type)[1] if type is not None and is_narrow(type) else 1.0
+        values[filled] = _interpolate(run, np.flatnonzero(filled), self.q(aggregate), unit)
         return to_arrow(values, pa.float64(), filled)
 
 
-def _interpolate(run: Ragged, rows: Array, q: float) -> Array:
+def _interpolate(run: Ragged, rows: Array, q: float, unit: float) -> Array:
     position = (run.lengths[rows] - 1) * q
     below = np.floor(position).astype(np.int64)
     above = np.ceil(position).astype(np.int64)
     start = run.offsets[:-1][rows]
-    low = run.values[start + below].astype(np.float64)
-    high = run.values[start + above].astype(np.float64)
+    low = run.values[start + below].astype(np.float64) / unit
+    high = run.values[start + above].astype(np.float64) / unit
     with np.errstate(invalid="ignore"):
         mixed = (above - position) * low + (position - below) * high
     values: Array = np.where((below == above) | (low == high), low, mixed)

@@ -40,6 +40,13 @@ def positive_rate(rate: float) -> float:
     return rate
 
 
+def positive(value: int, what: str) -> int:
+    """A whole number of one or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise QueryError(f"{what} must be a positive whole number", given=repr(value))
+    return value
+
+
 def column_name(name: str, what: str) -> str:
     if not isinstance(name, str) or not name:
         raise QueryError(f"the {what} is not a name", given=repr(name), hint='try time="ts"')

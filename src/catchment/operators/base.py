@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,11 @@ from catchment.operators.ragged import Array, Fields, Ints
 
 QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore")
 """NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
+
+
+Reading = Literal["values", "doubles", "units"]
+"""How an operator reads numbers that int64 cannot hold: as ranks of their values, as the nearest
+doubles, or exactly, in units of their last digit (`limbs.units_of`). Other columns read alike."""
 
 
 class OperatorRef(NamedTuple):
@@ -80,8 +85,8 @@ class Operator(ABC):
     kind: ClassVar[str]
     constant: ClassVar[bool] = True
     """True when a partial's size does not grow with the events in it."""
-    arithmetic: ClassVar[bool] = False
-    """True when it calculates with values, which are doubles then where int64 cannot hold them."""
+    reads: ClassVar[Reading] = "values"
+    """What it is given of decimals and of unsigned numbers of 64 bits, which int64 cannot hold."""
     derives: ClassVar[tuple[str, ...]] = ()
     """The kinds of operators, over the same column, whose fields this one's contain."""
 
@@ -146,10 +151,12 @@ def is_numeric(type: pa.DataType | None) -> bool:
 
 
 def is_float(type: pa.DataType | None) -> bool:
-    """Whether values are kept as doubles; uint64 is, since int64 cannot hold it."""
-    return type is not None and (
-        pa.types.is_floating(type) or pa.types.is_decimal(type) or type == pa.uint64()
-    )
+    return type is not None and pa.types.is_floating(type)
+
+
+def is_exact(type: pa.DataType | None) -> bool:
+    """Whether sums of values are decimals: of decimals, and of uint64, which int64 cannot hold."""
+    return type is not None and (pa.types.is_decimal(type) or type == pa.uint64())
 
 
 def value_type(type: pa.DataType | None) -> pa.DataType:

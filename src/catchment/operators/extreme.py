@@ -13,9 +13,13 @@ from catchment.operators.base import (
     value_type,
 )
 from catchment.operators.grouping import Grouping
+from catchment.operators.limbs import is_narrow
 from catchment.operators.ragged import Array, Fields
 
-_PLAIN = (pa.int64(), pa.float64())
+
+def _is_plain(type: pa.DataType | None) -> bool:
+    """Whether a partial keeps the value as a number, which NumPy can compare."""
+    return value_type(type) in (pa.int64(), pa.float64()) or is_narrow(type)
 
 
 @register_operator
@@ -35,7 +39,7 @@ class Min(Operator):
         return {"value": merge_values(rows[self.ref], groups, least=True)}
 
     def fieldwise(self) -> dict[str, np.ufunc] | None:
-        return {"value": np.fmin} if value_type(self.type) in _PLAIN else None
+        return {"value": np.fmin} if _is_plain(self.type) else None
 
 
 @register_operator
@@ -55,7 +59,7 @@ class Max(Operator):
         return {"value": merge_values(rows[self.ref], groups, least=False)}
 
     def fieldwise(self) -> dict[str, np.ufunc] | None:
-        return {"value": np.maximum} if value_type(self.type) in _PLAIN else None
+        return {"value": np.maximum} if _is_plain(self.type) else None
 
 
 def decoded(events: Input, ranks: Array) -> Array:

@@ -19,7 +19,7 @@ class Squares(Operator):
     """
 
     kind = "squares"
-    arithmetic = True
+    reads = "doubles"
 
     @classmethod
     def requires(cls, ref: OperatorRef) -> tuple[OperatorRef, ...]:
@@ -47,4 +47,4 @@ class Squares(Operator):
         total, count = self.requires(self.ref)
         counts = computed[count]["count"]
         assert isinstance(counts, np.ndarray)
-        return counts, as_float(computed[total]) / np.maximum(counts, 1)
+        return counts, as_float(computed[total], self.type) / np.maximum(counts, 1)

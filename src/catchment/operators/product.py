@@ -18,7 +18,7 @@ class Product(Operator):
     """The product is `mantissa * 2 ** exponent`."""
 
     kind = "product"
-    arithmetic = True
+    reads = "doubles"
 
     @property
     def fields(self) -> dict[str, pa.DataType]:

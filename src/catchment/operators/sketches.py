@@ -24,7 +24,7 @@ class Kll(Operator):
     """A KLL sketch of doubles; None for a group without values."""
 
     kind = "kll"
-    arithmetic = True
+    reads = "doubles"
 
     @property
     def fields(self) -> dict[str, pa.DataType]:

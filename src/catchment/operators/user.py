@@ -21,6 +21,7 @@ from catchment.operators.base import (
     value_type,
 )
 from catchment.operators.grouping import Grouping
+from catchment.operators.limbs import is_narrow
 from catchment.operators.ragged import Array, Fields
 from catchment.operators.values import to_arrow
 
@@ -85,7 +86,8 @@ class User(Operator):
 
     def _as_python(self, values: Array) -> list[Any]:
         """Values as Python has them: dates and truth values, not the integers behind them."""
-        if values.dtype == object or self.type is None or is_numeric(self.type):
+        numbers = is_numeric(self.type) and not is_narrow(self.type)
+        if values.dtype == object or self.type is None or numbers:
             return list(values.tolist())
         return list(to_arrow(values, value_type(self.type)).to_pylist())
 

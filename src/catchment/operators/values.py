@@ -9,14 +9,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.operators.base import is_float
+from catchment.expression.decimals import digits_of
+from catchment.operators.base import Reading, is_exact
+from catchment.operators.limbs import doubles_of, is_narrow, narrow_decimals, split, units_of
 from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Column(NamedTuple):
-    """A column's values (int64, float64, or ranks into `levels`), and which are not null."""
+    """A column's values (int64, float64, ranks into `levels`, or units), and which are not null."""
 
     values: Array
     valid: Mask | None
@@ -35,16 +37,17 @@ def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.combine_chunks()
 
 
-def column_of(array: pa.Array[Any], arithmetic: bool = True) -> Column:
-    """Reads a column, without a copy where its type and nulls allow.
-
-    Decimals and large unsigned integers are doubles for arithmetic, and else stay what they are.
-    """
+def column_of(array: pa.Array[Any], reads: Reading = "doubles") -> Column:
+    """Reads a column as an operator wants it, without a copy where its type and nulls allow."""
     valid = None
     if array.null_count:
         valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
     kind = array.type
-    if pa.types.is_floating(kind) or (arithmetic and is_float(kind)):
+    if reads != "doubles" and is_exact(kind) and (reads == "units" or is_narrow(kind)):
+        return Column(units_of(array), valid, None)
+    if reads == "doubles" and pa.types.is_decimal(kind):
+        return Column(doubles_of(split(units_of(array)), digits_of(kind)[1]), valid, None)
+    if pa.types.is_floating(kind) or (reads == "doubles" and is_exact(kind)):
         return Column(_plain(array, pa.float64()), valid, None)
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return Column(_plain(array, pa.int64()), valid, None)
@@ -122,6 +125,8 @@ def to_arrow(values: Field, type: pa.DataType, valid: Mask | None = None) -> pa.
     if pa.types.is_temporal(type):
         whole = _whole(type.bit_width)
         return pa.array(values, mask=mask).cast(whole, safe=False).view(type)
+    if values.dtype == np.int64 and pa.types.is_decimal(type):
+        return narrow_decimals(values, type, mask)
     array = pa.array(values, mask=mask)
     return array if array.type == type else array.cast(type, safe=False)
 
@@ -139,7 +144,7 @@ def from_arrow(array: pa.Array[Any], like: Field) -> Field:
         return Ragged(offsets - offsets[0], plain(from_arrow(flat, like.values)))
     if like.dtype == object:
         return objects(array.to_pylist())
-    column = column_of(array)
+    column = column_of(array, "values")
     if column.valid is None:
         return column.values
     return np.where(column.valid, column.values, like[0])

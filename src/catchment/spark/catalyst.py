@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +22,14 @@ from catchment.engine.binding import Types, group_types, key_type
 from catchment.engine.group import bind
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import stamped
+from catchment.expression.decimals import digits_of
 from catchment.expression.nodes import Column
 from catchment.expression.parsing import parse
 from catchment.model.plan import Group
 from catchment.model.window import Gap, Periodic
 from catchment.operators import Operator
-from catchment.operators.base import is_float
+from catchment.operators.base import is_exact, is_float
+from catchment.operators.limbs import carried, limbs_for, split, units_of
 from catchment.operators.ragged import Array, Ints
 from catchment.planner.cost import overlap
 from catchment.planner.group import DEFAULT_RATE
@@ -53,6 +56,8 @@ _EVENTS_A_CELL = 100
 _PIECE = 1 << 19
 """Aggregated rows that are turned into partials at once."""
 _HALF = 0xFFFFFFFF
+_SUMMED = 28
+"""Digits of decimals whose sums Spark always holds, since it adds ten, up to 38."""
 
 
 class Recipe(NamedTuple):
@@ -157,6 +162,8 @@ def _parts(operator: Operator, fields: Fields) -> dict[str, str]:
     if kind == "squares":
         double = f"CAST({value.sql} AS DOUBLE)"
         return {"variance": f"var_pop({double})", "count": f"count({double})"}
+    if value.kind == "decimal":
+        return {"total": _decimal_sum(value, operator)}
     if value.kind != "int":
         return {"total": f"sum(CAST({value.sql} AS DOUBLE))"}
     if narrow:
@@ -166,6 +173,15 @@ def _parts(operator: Operator, fields: Fields) -> dict[str, str]:
         "high": f"sum(shiftright({value.sql}, 32))",
         "low": f"sum({value.sql} & {_HALF}L)",
     }
+
+
+def _decimal_sum(value: Typed, operator: Operator) -> str:
+    """The sum of decimals, whose type has ten digits more: no slice has that many events."""
+    assert operator.type is not None
+    precision, _ = digits_of(operator.type)
+    if precision > _SUMMED:
+        raise UnlikeError(f"a sum of decimals of {precision} digits may not fit Spark's 38")
+    return f"sum({value.sql})"
 
 
 def _extreme(kind: str, value: Typed, bare: bool) -> str:
@@ -272,6 +288,12 @@ def _fields(operator: Operator, table: pa.Table, prefix: str) -> dict[str, Any]:
         variance = _numbers(table, prefix + "variance")
         with np.errstate(invalid="ignore", over="ignore"):
             return {"squares": variance * _numbers(table, prefix + "count")}
+    if is_exact(operator.type):
+        assert operator.type is not None
+        summed = codec.whole(table, prefix + "total")
+        zero = pa.scalar(Decimal(0), summed.type)  # of a sum without values
+        limbs = split(units_of(summed.fill_null(zero)))
+        return dict(zip(operator.fields, carried(limbs, limbs_for(operator.type)), strict=True))
     if is_float(operator.type):
         return {"total": _numbers(table, prefix + "total")}
     if prefix + "total" in table.schema.names:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
 
@@ -117,6 +118,14 @@ def _like(text: str, pattern: str) -> bool:
     return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
+def _exactly(function: Callable[..., Any], *args: Any) -> Any:
+    """The function of numbers; of decimals, with all digits that they have."""
+    if not any(isinstance(a, Decimal) for a in args):
+        return function(*args)
+    with localcontext(prec=200):
+        return function(*args)
+
+
 def _fitting(a: Any) -> Any:
     """NULL for an integer that int64 cannot hold."""
     return None if isinstance(a, int) and not -(2**63) <= a < 2**63 else a
@@ -127,9 +136,9 @@ def _whole(rounding: Callable[[float], int]) -> Callable[[float], Any]:
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    exp.Add: lambda a, b: _fitting(a + b),
-    exp.Sub: lambda a, b: _fitting(a - b),
-    exp.Mul: lambda a, b: _fitting(a * b),
+    exp.Add: lambda a, b: _fitting(_exactly(operator.add, a, b)),
+    exp.Sub: lambda a, b: _fitting(_exactly(operator.sub, a, b)),
+    exp.Mul: lambda a, b: _fitting(_exactly(operator.mul, a, b)),
     exp.Div: _divide,
     exp.Mod: _remainder,
     exp.Pow: _power,
@@ -145,9 +154,9 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
 
 _UNARY: dict[type, Callable[[Any], Any]] = {
     exp.Paren: lambda a: a,
-    exp.Neg: lambda a: -a,
+    exp.Neg: lambda a: _exactly(operator.neg, a),
     exp.Not: lambda a: not a,
-    exp.Abs: abs,
+    exp.Abs: lambda a: _exactly(abs, a),
     exp.Floor: _whole(math.floor),
     exp.Ceil: _whole(math.ceil),
     exp.Sqrt: lambda a: math.sqrt(a) if a >= 0 else math.nan,

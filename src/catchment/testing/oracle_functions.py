@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -61,17 +62,47 @@ def _is_float(values: Values) -> bool:
     return any(isinstance(v, float) for v in values)
 
 
+_DIGITS = 38
+"""A decimal of more digits does not fit any type."""
+
+
+def _is_decimal(values: Values) -> bool:
+    return any(isinstance(v, Decimal) for v in values)
+
+
+def _scale(values: Values) -> int:
+    """The digits behind the point that the decimals have, all of one column and so the same."""
+    return max(-int(v.as_tuple().exponent) for v in values if isinstance(v, Decimal))
+
+
+def _decimal(value: Fraction, scale: int) -> Decimal | None:
+    """Rounded half away from zero to `scale` digits; None where it has too many in front."""
+    unscaled = math.floor(abs(value) * 10**scale + Fraction(1, 2))
+    if unscaled >= 10**_DIGITS:
+        return None
+    return Decimal((int(value < 0), tuple(map(int, str(unscaled))), -scale))
+
+
+def _total(values: Values) -> Fraction:
+    return sum((Fraction(v) for v in values), Fraction(0))
+
+
 def _sum(values: Values) -> Any:
     if not values:
         return None
+    if _is_decimal(values):
+        return _decimal(_total(values), _scale(values))
     if not _is_float(values):
         return _fits(sum(values))
     return _exact(values, lambda f: sum(f, Fraction(0))) if _finite(values) else sum(values)
 
 
-def _avg(values: Values) -> float | None:
+def _avg(values: Values) -> Any:
     if not values:
         return None
+    if _is_decimal(values):  # four digits more than the values have; None where their sum is
+        fits = _sum(values) is not None
+        return _decimal(_total(values) / len(values), _scale(values) + 4) if fits else None
     if not _finite(values):
         return float(sum(values))
     return _exact(values, lambda f: sum(f, Fraction(0)) / len(f))
@@ -88,6 +119,8 @@ def _max(values: Values) -> Any:
 def _range(values: Values) -> Any:
     if not values:
         return None
+    if _is_decimal(values):
+        return _decimal(Fraction(_max(values)) - Fraction(_min(values)), _scale(values))
     width = _max(values) - _min(values)
     return width if _is_float(values) else _fits(width)
 
@@ -148,7 +181,8 @@ def _quantile(values: Values, q: float) -> float | None:
 def _approximate_quantile(values: Values, q: float) -> Any:
     if not values:
         return None
-    ranked = sorted(values, key=order_key)
+    # Sketches take doubles.
+    ranked = sorted((float(v) if isinstance(v, Decimal) else v for v in values), key=order_key)
     slack = 1 / len(ranked) + 0.03
 
     def accepts(answer: Any) -> bool:

@@ -1,7 +1,9 @@
 """Hypothesis strategies: random queries of all kinds together, events, batches, frontiers, nodes.
 
 Times and durations are small multiples of one unit, so that edges, gaps and events collide often.
-Numbers are multiples of 1/4 of modest size, so that sums in doubles are exact in any order.
+Numbers are multiples of 1/4 of modest size, so that sums in doubles are exact in any order. Two
+columns are decimals, of few digits and of as many as Spark has, and one is unsigned; rows have
+these as decimals, with the scale of their column: so the oracle knows them from integers.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +43,9 @@ _COLUMNS: dict[str, pa.DataType] = {
     "j": pa.int64(),
     "v": pa.float64(),
     "n": pa.int64(),
+    "d": pa.decimal128(12, 2),
+    "w": pa.decimal128(38, 3),
+    "u": pa.uint64(),
     "s": pa.string(),
     "m": pa.bool_(),
     "id": pa.int64(),
@@ -54,10 +60,12 @@ NUMERIC = (
 )  # fmt: skip
 ORDERED = ("min", "max", "mode", "first", "last", "count", "count_distinct")
 APPROXIMATE = ("approx_median", "approx_quantile", "approx_count_distinct")
-NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END")
+DECIMALS = ("d", "w", "u", "d + n", "d * 3", "-w", "d - w", "abs(d)")
+NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END", *DECIMALS)
 CONDITIONS = (
     "v > 0", "v <= 0", "k = 'a'", "k = 'b'", "k <> 'a'", "n IN (1, 2)", "n = 4", "m", "NOT m",
-    "v IS NULL", "s LIKE 'x%'", "n % 2 = 0", "v > 1 AND n < 2", "v BETWEEN -1 AND 1 OR k IS NULL",
+    "v IS NULL", "d > 0", "w <= 0.25", "u > 3", "s LIKE 'x%'", "n % 2 = 0",
+    "v > 1 AND n < 2", "v BETWEEN -1 AND 1 OR k IS NULL",
 )  # fmt: skip
 MARKERS = ("m", "n > 0", "v > 1", "k = 'a' AND m", "s IS NULL", "NOT m")
 
@@ -87,7 +95,10 @@ class Scenario:
 
 def to_table(events: Sequence[Row]) -> pa.Table:
     """Generated events as an Arrow table; no events give an empty table of the same columns."""
-    return pa.Table.from_pylist(list(events), schema=SCHEMA)
+    rows = [
+        row if row.get("u") is None else {**row, "u": int(row["u"])} for row in map(dict, events)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def values(special: bool = False, huge: bool = False) -> st.SearchStrategy[Row]:
@@ -97,12 +108,18 @@ def values(special: bool = False, huge: bool = False) -> st.SearchStrategy[Row]:
     doubles = quarters | st.sampled_from(odd)
     whole = st.sampled_from([-2, -1, 0, 1, 2, 4])
     whole = whole | st.sampled_from([2**62, -(2**62), 2**63 - 1]) if huge else whole
+    wide = [Decimal("0.250"), Decimal("-1.500"), Decimal("0.001"), Decimal("12345678901234567.125")]
+    wide += [Decimal("9" + 34 * "0" + ".000")] if huge else []
+    wide += [value.copy_negate() for value in wide]
     return st.fixed_dictionaries(
         {
             "k": st.sampled_from(["a", "b", "å", None]),
             "j": st.sampled_from([0, 1, None]),
             "v": st.none() | doubles,
             "n": st.none() | whole,
+            "d": st.none() | st.integers(-12, 12).map(lambda i: Decimal(25 * i).scaleb(-2)),
+            "w": st.none() | st.sampled_from(wide),
+            "u": st.none() | st.sampled_from([Decimal(0), Decimal(3), Decimal(2**64 - 1)]),
             "s": st.sampled_from(["x", "xy", "", "z", None]),
             "m": st.sampled_from([True, False, False, None]),
             "id": st.integers(0, 5),
@@ -171,7 +188,9 @@ def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
     function = draw(st.sampled_from(functions))
     column: str | None
     if function in NUMERIC or function in ("approx_median", "approx_quantile"):
-        column = draw(st.sampled_from(NUMBERS))
+        # Spreads are in doubles, which have not the digits to tell large decimals apart.
+        spread = function.startswith(("variance", "stddev"))
+        column = draw(st.sampled_from([n for n in NUMBERS if not (spread and "w" in n)]))
     elif function == "count":
         column = draw(st.sampled_from([None, "v", "m", "s"]))
     elif function in ("min", "max", "mode"):
