@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from catchment.engine.complete import Complete
@@ -11,14 +9,17 @@ from catchment.engine.rows import Operators, identity_fields
 from catchment.operators.ragged import Ints
 
 Identity = tuple[int, int, int, int, int]
-"""Window type, key, start, end (of a count window its index, twice), and which of those alike."""
+"""Window type, key, start, end (of a count window its index, twice), and the window's number among
+those of equal bounds, which is its `window_index` if it is bounded by marks, and else 0."""
 
 
 class Ledger:
     """The revision and digest of every window emitted after the horizon; None: retracted."""
 
-    def __init__(self, retractable: set[int]) -> None:
-        self.retractable = retractable
+    def __init__(self, sessions: set[int], marks: set[int]) -> None:
+        self.marks = marks
+        """Window types bounded by marks, whose bounds may repeat."""
+        self.retractable = sessions | marks
         """Window types whose bounds come from the data: late events can make a window vanish."""
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
@@ -35,17 +36,17 @@ class Ledger:
         """
         out: list[Complete] = []
         there: set[Identity] = set()
-        seen: Counter[tuple[int, ...]] = Counter()
         for part in windows:
-            identities = _identities(part, seen)
+            identities = self._identities(part)
             there.update(identities)
             out += self._said_anew(part, identities, sure)
         gone = [
             identity for identity, (_, digest) in self.said.items()
             if identity[0] in self.retractable and digest is not None and identity not in there
         ]  # fmt: skip
-        if gone:
-            out.append(self._retract(gone, operators))
+        marked = [identity for identity in gone if identity[0] in self.marks]
+        others = [identity for identity in gone if identity[0] not in self.marks]
+        out += [self._retract(some, operators) for some in (marked, others) if some]
         self._forget(horizon)
         return out
 
@@ -73,12 +74,25 @@ class Ledger:
     def _retract(self, gone: list[Identity], operators: Operators) -> Complete:
         for identity in gone:
             self.said[identity] = (self.said[identity][0] + 1, None)
-        kind, key, start, end, _ = (
+        kind, key, start, end, copy = (
             np.array(column, np.int64) for column in zip(*gone, strict=True)
         )
         revision = np.array([self.said[identity][0] for identity in gone], np.int64)
         fields = identity_fields(operators, len(gone))
-        return Complete(kind, key, start, end, fields, None, revision, np.ones(len(gone), np.bool_))
+        index = copy if gone[0][0] in self.marks else None
+        everything = np.ones(len(gone), np.bool_)
+        return Complete(kind, key, start, end, fields, index, revision, everything)
+
+    def _identities(self, windows: Complete) -> list[Identity]:
+        """Windows bounded by marks go by bounds and index, count windows by their index alone."""
+        low, high, copy = windows.start, windows.end, np.zeros(len(windows), np.int64)
+        if windows.index is not None and len(windows):
+            if int(windows.kind[0]) in self.marks:
+                copy = windows.index
+            else:
+                low = high = windows.index
+        columns = (windows.kind, windows.key, low, high, copy)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def _forget(self, horizon: int) -> None:
         """Windows that ended before the horizon are final."""
@@ -105,14 +119,3 @@ class Ledger:
     @property
     def keys(self) -> list[int]:
         return [identity[1] for identity in self.said]
-
-
-def _identities(windows: Complete, seen: Counter[tuple[int, ...]]) -> list[Identity]:
-    """Markers at one time make windows of equal bounds: they are told apart by their order."""
-    low, high = (windows.start, windows.end) if windows.index is None else (windows.index,) * 2
-    columns = (windows.kind, windows.key, low, high)
-    identities = []
-    for alike in zip(*(column.tolist() for column in columns), strict=True):
-        identities.append((*alike, seen[alike]))
-        seen[alike] += 1
-    return identities

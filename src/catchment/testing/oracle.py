@@ -44,7 +44,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Found:
-    """A complete window of one key; `index` is its number, `node` whose it is, where it has one."""
+    """A complete window of one key; `index` is its number, `node` whose it is, where it has one.
+
+    The number is that among all windows of the key (count windows, and those read as `ordered`),
+    or among those of the same key, node and bounds (other windows bounded by marks).
+    """
 
     start: int
     end: int
@@ -272,7 +276,8 @@ def _complete(
 ) -> dict[Any, Found]:
     """The complete windows by identity: the key and the bounds, or the key and the index.
 
-    Marked windows of equal times are told apart by their number among equals.
+    Windows bounded by marks may have equal bounds: they also have a number, in order of their
+    events. Windows that are merged where they touch never do.
     """
     by_key: dict[Any, list[Event]] = {}
     for event in _selected(query, accepted):
@@ -280,11 +285,13 @@ def _complete(
     found: dict[Any, Found] = {}
     for key, events in by_key.items():
         for window in _windows(query.window, events, frontier, streams):
-            identity = ((key, window.node), window.start, window.end, 0)
+            identity: tuple[Any, ...] = ((key, window.node), window.start, window.end)
             if window.index is not None:
-                identity = ((key, window.node), window.index, 0, 0)
-            while identity in found:
-                identity = (*identity[:3], identity[3] + 1)
+                identity = (key, window.index)
+            elif isinstance(query.window, Marked) and query.window.reading != "gaps":
+                number = len([one for one in found if one[:3] == identity])
+                identity, window = (*identity, number), replace(window, index=number)
+            assert identity not in found, identity
             found[identity] = window
     return found
 
