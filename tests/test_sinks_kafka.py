@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from catchment.errors import SinkError
 from catchment.sinks import kafka_transactions
-from catchment.sinks.kafka import KafkaSink, topic_name
+from catchment.sinks.kafka import KafkaSink
+from catchment.sinks.naming import topic_name
 from catchment.testing.servers import Kafka
 from sink_rows import (
     BATCHES,

@@ -13,7 +13,8 @@ import pytest
 
 from catchment.errors import SinkError
 from catchment.sinks import place
-from catchment.sinks.parquet import ParquetSink, folder_name
+from catchment.sinks.naming import folder_name
+from catchment.sinks.parquet import ParquetSink
 from sink_rows import (
     BATCHES,
     ODD,

@@ -15,7 +15,8 @@ import pytest
 
 from catchment.errors import SinkError
 from catchment.sinks import postgres_tables
-from catchment.sinks.postgres import PostgresSink, identifier
+from catchment.sinks.naming import table_name
+from catchment.sinks.postgres import PostgresSink
 from catchment.testing.servers import Postgres
 from sink_rows import (
     BATCHES,
@@ -59,7 +60,9 @@ class Base:
             return cursor.fetchall() if cursor.description else []
 
     def table(self, name: str, what: str = "*") -> list[Any]:
-        name = '"' + identifier(name).replace('"', '""') + '"'
+        # The table of all queries is no query's.
+        name = name if name == "results" else table_name("", name)
+        name = '"' + name.replace('"', '""') + '"'
         return self.run(f"SELECT {what} FROM {self.quoted}.{name} ORDER BY 1, 2, 3")
 
     def count(self, *tables: str) -> int:

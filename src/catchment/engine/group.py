@@ -95,7 +95,7 @@ class GroupState:
         if counts:
             state = counted.ranks(tuple(counts.values()), self.operators, None)
             self.ranks.append((tuple(counts), state))
-        self.ledger = Ledger(set(self.sessions), set(self.marks)) if updates else None
+        self.ledger = Ledger(group.windows) if updates else None
         self.conditions = settled.conditions_of(group)
         columns = (operator.ref.column for operator in self.operators.values())
         self.columns = list(dict.fromkeys(column for column in columns if column))

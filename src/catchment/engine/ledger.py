@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from catchment.engine.complete import Complete
 from catchment.engine.rows import Operators, identity_fields
+from catchment.model.window import Periodic, Window
 from catchment.operators.ragged import Ints
 
 Identity = tuple[int, int, int, int, int]
-"""Window type, key, start, end (of a count window its index, twice), and the window's number among
-those of equal bounds, which is its `window_index` if it is bounded by marks, and else 0."""
+"""Window type, key, start, end and index (0 where bounds do not repeat): what tells a result from
+all others of its query, here and in every sink."""
 
 
 class Ledger:
     """The revision and digest of every window emitted after the horizon; None: retracted."""
 
-    def __init__(self, sessions: set[int], marks: set[int]) -> None:
-        self.marks = marks
-        """Window types bounded by marks, whose bounds may repeat."""
-        self.retractable = sessions | marks
-        """Window types whose bounds come from the data: late events can make a window vanish."""
+    def __init__(self, windows: Sequence[Window]) -> None:
+        of_data = {n for n, window in enumerate(windows) if not isinstance(window, Periodic)}
+        self.retractable = of_data
+        """Window types whose bounds come from the data: late events can make a window vanish, or
+        move to other bounds, where it is another window."""
+        self.indexed = {n for n in of_data if windows[n].bounds_repeat}
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
         self.doubtful: set[Identity] = set()
@@ -37,16 +41,16 @@ class Ledger:
         out: list[Complete] = []
         there: set[Identity] = set()
         for part in windows:
-            identities = self._identities(part)
+            identities = _identities(part)
             there.update(identities)
             out += self._said_anew(part, identities, sure)
         gone = [
             identity for identity, (_, digest) in self.said.items()
             if identity[0] in self.retractable and digest is not None and identity not in there
         ]  # fmt: skip
-        marked = [identity for identity in gone if identity[0] in self.marks]
-        others = [identity for identity in gone if identity[0] not in self.marks]
-        out += [self._retract(some, operators) for some in (marked, others) if some]
+        indexed = [identity for identity in gone if identity[0] in self.indexed]
+        others = [identity for identity in gone if identity[0] not in self.indexed]
+        out += [self._retract(some, operators) for some in (indexed, others) if some]
         self._forget(horizon)
         return out
 
@@ -74,25 +78,14 @@ class Ledger:
     def _retract(self, gone: list[Identity], operators: Operators) -> Complete:
         for identity in gone:
             self.said[identity] = (self.said[identity][0] + 1, None)
-        kind, key, start, end, copy = (
+        kind, key, start, end, number = (
             np.array(column, np.int64) for column in zip(*gone, strict=True)
         )
         revision = np.array([self.said[identity][0] for identity in gone], np.int64)
         fields = identity_fields(operators, len(gone))
-        index = copy if gone[0][0] in self.marks else None
+        index = number if gone[0][0] in self.indexed else None
         everything = np.ones(len(gone), np.bool_)
         return Complete(kind, key, start, end, fields, index, revision, everything)
-
-    def _identities(self, windows: Complete) -> list[Identity]:
-        """Windows bounded by marks go by bounds and index, count windows by their index alone."""
-        low, high, copy = windows.start, windows.end, np.zeros(len(windows), np.int64)
-        if windows.index is not None and len(windows):
-            if int(windows.kind[0]) in self.marks:
-                copy = windows.index
-            else:
-                low = high = windows.index
-        columns = (windows.kind, windows.key, low, high, copy)
-        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def _forget(self, horizon: int) -> None:
         """Windows that ended before the horizon are final."""
@@ -109,8 +102,8 @@ class Ledger:
         """Renumbers the keys."""
 
         def moved(identity: Identity) -> Identity:
-            kind, key, low, high, copy = identity
-            return kind, int(place[key]), low, high, copy
+            kind, key, start, end, index = identity
+            return kind, int(place[key]), start, end, index
 
         self.said = {moved(identity): said for identity, said in self.said.items()}
         self.ends = {moved(identity): end for identity, end in self.ends.items()}
@@ -119,3 +112,9 @@ class Ledger:
     @property
     def keys(self) -> list[int]:
         return [identity[1] for identity in self.said]
+
+
+def _identities(windows: Complete) -> list[Identity]:
+    index = np.zeros(len(windows), np.int64) if windows.index is None else windows.index
+    columns = (windows.kind, windows.key, windows.start, windows.end, index)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

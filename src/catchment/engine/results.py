@@ -28,8 +28,8 @@ TIME = pa.timestamp("us", "UTC")
 class Block:
     """Result rows of one group: keys, bounds and merged fields, not yet lowered.
 
-    `index` tells windows apart whose bounds may be equal; `revision` and `retracted` are there when late
-    events update; `node` says whose windows are that each node has for itself.
+    `index` tells windows apart whose bounds may be equal; `revision` and `retracted` are there
+    when late events update; `node` says whose windows are that each node has for itself.
     """
 
     keys: KeyIndex

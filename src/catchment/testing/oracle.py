@@ -274,25 +274,25 @@ def _selected(query: Query, accepted: list[Event]) -> list[Event]:
 def _complete(
     query: Query, accepted: list[Event], frontier: float, streams: set[str]
 ) -> dict[Any, Found]:
-    """The complete windows by identity: the key and the bounds, or the key and the index.
+    """The complete windows by identity: key, node, bounds and, where bounds may repeat, number.
 
-    Windows bounded by marks may have equal bounds: they also have a number, in order of their
-    events. Windows that are merged where they touch never do.
+    Windows bounded by marks may have equal bounds, and are numbered in order of their events,
+    unless they are merged where they touch.
     """
     by_key: dict[Any, list[Event]] = {}
     for event in _selected(query, accepted):
         by_key.setdefault(_key(query.by, event.row), []).append(event)
     found: dict[Any, Found] = {}
+    seen: Counter[Any] = Counter()
     for key, events in by_key.items():
         for window in _windows(query.window, events, frontier, streams):
-            identity: tuple[Any, ...] = ((key, window.node), window.start, window.end)
-            if window.index is not None:
-                identity = (key, window.index)
-            elif isinstance(query.window, Marked) and query.window.reading != "gaps":
-                number = len([one for one in found if one[:3] == identity])
-                identity, window = (*identity, number), replace(window, index=number)
-            assert identity not in found, identity
-            found[identity] = window
+            alike = ((key, window.node), window.start, window.end)
+            repeats = isinstance(query.window, Marked) and query.window.reading != "gaps"
+            if repeats and window.index is None:
+                window = replace(window, index=seen[alike])
+                seen[alike] += 1
+            assert (*alike, window.index) not in found
+            found[*alike, window.index] = window
     return found
 
 
