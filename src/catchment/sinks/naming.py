@@ -30,6 +30,8 @@ _IDENTIFIER = 63
 """Bytes that PostgreSQL keeps of a name; it drops the rest without a word."""
 _TOPIC = 249
 """Characters of a topic that Kafka takes."""
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""A NUL, which PostgreSQL's texts do not hold, and halves of surrogate pairs, which UTF-8 lacks."""
 _SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _ALL = "results"
 _QUERY = "{query}"
@@ -82,7 +84,7 @@ def topic_name(topic: str, query: str) -> str:
     room = (_TOPIC - len(topic) + places * len(_QUERY)) // places
     kept = _kept(query, room, lambda name: re.fullmatch(r"(?!__)[a-zA-Z0-9_-]+", name) is not None)
     if kept is None:
-        kept = _digested(re.sub(r"[^a-zA-Z0-9_-]", "_", query), query, room)
+        kept = _digested(re.sub(r"[^a-zA-Z0-9_-]", "_", query).lstrip("_"), query, room)
     return topic.replace(_QUERY, kept)
 
 
@@ -110,10 +112,8 @@ def _beside(taken: tuple[str, ...], name: str) -> str:
 
 def _identifier(name: str) -> str:
     """What PostgreSQL takes, in double quotes: any 63 bytes of UTF-8 without a NUL."""
-    kept = _kept(name, _IDENTIFIER, lambda name: "\0" not in name)
-    if kept is not None:
-        return kept
-    return _digested(name.replace("\0", "_"), name, _IDENTIFIER)
+    kept = _kept(name, _IDENTIFIER, lambda name: _NO_TEXT.search(name) is None)
+    return _digested(_NO_TEXT.sub("_", name), name, _IDENTIFIER) if kept is None else kept
 
 
 def _kept(name: str, longest: int, fits: Callable[[str], bool]) -> str | None:
