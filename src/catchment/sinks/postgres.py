@@ -96,7 +96,7 @@ class PostgresSink(Sink):
                 "values": objects(labels, [column[a] for a in labels], count, STYLE),
             }
             parts |= {name: column[name] for name in _ADDED if name in column}
-            rows.append(objects(parts, list(parts.values()), count, STYLE))
+            rows.append(objects(parts, list(parts.values()), count))
         name = table_of_all(self.prefix)
         return Rows(name, _LONG, _LONG_IDENTITY, list(_chunks(pa.concat_arrays(rows))))
 
@@ -112,7 +112,7 @@ class PostgresSink(Sink):
         }
         identity = tuple(column_name(name) for name in (*keys, *bounds(table)))
         names = map(column_name, table.column_names)
-        rows = objects(names, _texts(table), table.num_rows, STYLE)
+        rows = objects(names, _texts(table), table.num_rows)  # names of columns, as they are
         for query, start, count in group.spans():
             name, chunks = table_name(self.prefix, query), _chunks(rows.slice(start, count))
             yield Rows(name, columns, identity, list(chunks), tuple(map(column_name, empty)))
