@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from catchment.errors import SinkError
 from catchment.sinks import kafka_transactions
-from catchment.sinks.kafka import KafkaSink, topic_name
+from catchment.sinks.kafka import KafkaSink
+from catchment.sinks.naming import topic_name
 from catchment.testing.servers import Kafka
 from sink_rows import (
     BATCHES,
@@ -137,6 +138,28 @@ def test_odd_names_each_have_a_topic(kafka: Kafka, make: Make) -> None:
     for number, name in enumerate(ODD):
         assert [row["sum(v)"] for row in values(kafka, topic_name(sink.topic, name))] == [number]
     assert all(len(topic_name(sink.topic, name * 30)) < 250 for name in ODD)
+
+
+def test_names_that_kafka_takes_for_one_have_topics_of_their_own(kafka: Kafka, make: Make) -> None:
+    """It refuses a topic that differs from another in dots and underscores only."""
+    sink = make(topic=f"{uuid4()}-{{query}}")
+    names = ("a.b", "a_b", "a b", "A_b", "catchment", "x" * 300, "x" * 300 + "y")
+    for batch, name in enumerate(names):
+        sink.write(delivery({name: rows(["a"], [batch])}, batch, job=f"job-{sink.topic}"))
+    for batch, name in enumerate(names):
+        assert [row["sum(v)"] for row in values(kafka, topic_name(sink.topic, name))] == [batch]
+
+
+def test_windows_of_equal_bounds_have_keys_of_their_own(kafka: Kafka, make: Make) -> None:
+    """So that a topic which is compacted keeps the last revision of each."""
+    sink, name = make(), job()
+    table = rows(["a", "a"], [1, 2], revision=0)
+    both = table.append_column("window_index", pa.array([0, 1]))
+    again = rows(["a"], [4], revision=1).append_column("window_index", pa.array([1]))
+    sink.write(delivery({"q": both}, 0, job=name))
+    sink.write(delivery({"q": again}, 1, job=name))
+    held = {m.key(): json.loads(m.value() or b"")["sum(v)"] for m in consume(kafka, sink.topic)}
+    assert sorted(held.values()) == [1, 4]
 
 
 def test_older_revisions_are_told_apart_and_keys_are_the_same(kafka: Kafka, make: Make) -> None:

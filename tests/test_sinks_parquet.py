@@ -13,7 +13,8 @@ import pytest
 
 from catchment.errors import SinkError
 from catchment.sinks import place
-from catchment.sinks.parquet import ParquetSink, folder_name
+from catchment.sinks.naming import folder_name
+from catchment.sinks.parquet import ParquetSink
 from sink_rows import (
     BATCHES,
     ODD,
@@ -126,6 +127,29 @@ def test_odd_names(tmp_path: Path, layout: str) -> None:
     assert sorted(set(sink.read()["query"].to_pylist())) == sorted(ODD)
     assert len({folder_name(name * 30) for name in ODD}) == len(ODD)
     assert all(len(folder_name(name * 30)) < 255 for name in ODD)
+
+
+def test_no_two_queries_share_a_folder(tmp_path: Path) -> None:
+    """Not even where the file system ignores case, or the long layout has a file of that name."""
+    names = ("Speed", "speed", "000000001-0.parquet", "a/b", "a@2fb", "x" * 300, "x" * 301)
+    sink = ParquetSink(path=str(tmp_path))
+    sink.write(delivery({name: rows(["a"], [n]) for n, name in enumerate(names)}))
+    for number, name in enumerate(names):
+        assert sink.read(name)["sum(v)"].to_pylist() == [number]
+    assert len({path.name.casefold() for path in tmp_path.iterdir() if path.is_dir()}) == len(names)
+    ParquetSink(path=str(tmp_path), layout="long").write(delivery({"q": rows(["a"], [9])}, 1))
+    assert sink.read("q")["value"].to_pylist() == [9]
+
+
+@pytest.mark.parametrize(("query", "folder"), [("Speed", "Speed"), ("a/b 5%", "a%2Fb 5%25")])
+def test_folders_of_older_versions_are_read(tmp_path: Path, query: str, folder: str) -> None:
+    sink = ParquetSink(path=str(tmp_path))
+    sink.write(delivery({query: rows(["a"], [1])}))
+    (tmp_path / folder_name(query)).rename(tmp_path / folder)
+    sink.write(delivery({query: rows(["a"], [2])}, 1))
+    sink.write(delivery({folder: rows(["a"], [4])}, 2))
+    found = sink.read(query)["sum(v)"].to_pylist()
+    assert sorted(found) == ([1, 2, 4] if folder == query else [1, 2])
 
 
 def test_without_rows_nothing_is_written(tmp_path: Path) -> None:

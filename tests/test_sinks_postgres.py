@@ -15,7 +15,8 @@ import pytest
 
 from catchment.errors import SinkError
 from catchment.sinks import postgres_tables
-from catchment.sinks.postgres import PostgresSink, identifier
+from catchment.sinks.naming import index_name, table_name
+from catchment.sinks.postgres import PostgresSink
 from catchment.testing.servers import Postgres
 from sink_rows import (
     BATCHES,
@@ -59,7 +60,9 @@ class Base:
             return cursor.fetchall() if cursor.description else []
 
     def table(self, name: str, what: str = "*") -> list[Any]:
-        name = '"' + identifier(name).replace('"', '""') + '"'
+        # The table of all queries is no query's.
+        name = name if name == "results" else table_name("", name)
+        name = '"' + name.replace('"', '""') + '"'
         return self.run(f"SELECT {what} FROM {self.quoted}.{name} ORDER BY 1, 2, 3")
 
     def count(self, *tables: str) -> int:
@@ -161,6 +164,68 @@ def test_odd_names(base: Base, layout: str) -> None:
         for number, name in enumerate(ODD):
             assert base.table(f"%s {name}", '"sum(v)", 0, 0') == [(number, 0, 0)]
         assert base.table("%s columns")[0][-2:] == (1, 2)
+
+
+ALIKE = ("xmin", "xmin_", "ctid", "A", "a", "a\0b", "a\u2400b", "x" * 80 + "1", "x" * 80 + "2")
+"""Names that PostgreSQL keeps for itself, folds, cuts off or does not take."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_two_names_become_one(base: Base, layout: str) -> None:
+    """As columns, as tables (of which one is that of all results), and as keys."""
+    names = (*ALIKE, "results", "results_")
+    wide = rows(["a"], [0])
+    for number, name in enumerate(ALIKE):
+        wide = wide.append_column(name, pa.array([number]))
+    tables = {name: rows(ALIKE, [number] * len(ALIKE)) for number, name in enumerate(names)}
+    for _ in range(2):
+        base.sink(layout=layout).write(delivery(tables | {"wide": wide}))
+    if layout == "long":
+        found = base.table("results", "query, values, key")
+        assert len(found) == len(names) * len(ALIKE) + 1
+        assert len({query for query, *_ in found}) == len(names) + 1
+        (held,) = [values for query, values, _ in found if query == "wide"]
+        assert sorted(held.values()) == sorted([0, *range(len(ALIKE))])
+        return
+    assert base.table("wide")[0][3:] == (0, *range(len(ALIKE)))
+    for number, name in enumerate(names):
+        there = table_name("", name)
+        found = base.run(
+            f'SELECT DISTINCT "sum(v)", count(*) FROM {base.quoted}."{there}" GROUP BY 1'
+        )
+        assert found == [(number, len(ALIKE))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_windows_of_equal_bounds_are_rows_of_their_own(base: Base, layout: str) -> None:
+    """Marks at one instant; the second of three windows is revised, the third is retracted."""
+    sink, name = base.sink(layout=layout), "q" if layout == "per-query" else "results"
+    value = '"sum(v)"' if layout == "per-query" else "values->'sum(v)'"
+
+    def numbered(values: list[Any], indexes: list[int], **options: Any) -> pa.Table:
+        table = rows(["a"] * len(indexes), values, **options)
+        return table.add_column(3, "window_index", pa.array(indexes, pa.int64()))
+
+    sink.write(delivery({"q": numbered([1, 2, 4], [0, 1, 2], revision=0)}, 0))
+    sink.write(delivery({"q": numbered([8], [1], revision=1)}, 1))
+    gone = numbered(pa.nulls(1, pa.int64()), [2], revision=1, retracted=True)
+    sink.write(delivery({"q": gone}, 2))
+    found = base.table(name, f"window_index, revision, retracted, {value}")
+    assert found == [(0, 0, False, 1), (1, 1, False, 8), (2, 1, True, None)]
+
+
+def test_a_table_that_knows_no_index_is_refused(base: Base) -> None:
+    """As older versions made them for windows bounded by marks."""
+    sink = base.sink()
+    sink.write(delivery({"q": rows(["a"], [1])}, 0))
+    marked = rows(["a"], [2]).append_column("window_index", pa.array([1]))
+    with pytest.raises(SinkError, match=r"'q' cannot tell windows of equal bounds apart.*rename"):
+        sink.write(delivery({"q": marked}, 1))
+    base.run(f"ALTER TABLE {base.quoted}.q ADD window_index bigint NOT NULL DEFAULT 0")
+    index = index_name("q", ("user", "window_start", "window_end"))
+    base.run(f'DROP INDEX {base.quoted}."{index}"')
+    sink.write(delivery({"q": marked}, 1))
+    assert base.table("q", 'window_index, "sum(v)", 0') == [(0, 1, 0), (1, 2, 0)]
 
 
 def test_a_nul_in_a_text(base: Base) -> None:

@@ -256,8 +256,8 @@ def check(out: Path, tree: Tree) -> None:
         held: dict[Any, dict[str, Any]] = {}
         said: set[Any] = set()
         for row in rows_of(table):
-            ids = ("window_index",) if "window_index" in row else ("window_start", "window_end")
-            identity = tuple(row[c] for c in (*query.by, *ids))
+            ids = ("window_start", "window_end", "window_index")
+            identity = tuple(row.get(c) for c in (*query.by, *ids))
             assert (identity, row["revision"]) not in said, f"{query.name}: {identity} twice"
             said.add((identity, row["revision"]))
             if identity not in held or held[identity]["revision"] < row["revision"]:

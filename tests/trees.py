@@ -87,8 +87,8 @@ def final(deliveries: Mapping[int, Delivery], name: str) -> list[dict[str, Any]]
         if name not in delivery.results:
             continue
         for row in rows_of(delivery.results[name]):
-            bounds = ("window_index",) if "window_index" in row else ("window_start", "window_end")
-            identity = tuple(row[c] for c in (*delivery.keys[name], *bounds))
+            bounds = ("window_start", "window_end", "window_index")
+            identity = tuple(row.get(c) for c in (*delivery.keys[name], *bounds))
             revision = row.pop("revision", 0)
             known = held.get(identity)
             assert known is None or revision > known["#"], f"{name}: {identity} twice"

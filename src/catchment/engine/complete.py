@@ -18,7 +18,12 @@ Spans = list[tuple[int, int, int, int]]
 
 @dataclass(slots=True)
 class Complete:
-    """Complete windows: the place of each one's type in the group, its key, bounds and fields."""
+    """Complete windows: the place of each one's type in the group, its key, bounds and fields.
+
+    `index` is there where bounds may repeat, and tells such windows apart: it is the number of a
+    count window or of one read as `ordered` among those of its key, and of other windows bounded
+    by marks the number among those of its key (and node) with the same bounds.
+    """
 
     kind: Ints
     key: Ints
@@ -43,6 +48,21 @@ class Complete:
             some(self.index), some(self.revision), some(self.retracted),
             some(self.node),
         )  # fmt: skip
+
+
+def number_alike(*columns: Ints) -> Ints:
+    """The number of each row among those equal to it, which stand next to each other.
+
+    >>> number_alike(np.array([1, 1, 1, 2]), np.array([5, 5, 6, 6])).tolist()
+    [0, 1, 0, 0]
+    """
+    rows = np.arange(len(columns[0]))
+    alike = np.zeros(len(rows), np.bool_)
+    alike[1:] = np.all([column[1:] == column[:-1] for column in columns], axis=0)
+    if not alike.any():
+        return np.zeros(len(rows), np.int64)
+    head: Ints = np.maximum.accumulate(np.where(alike, 0, rows))
+    return rows - head
 
 
 def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[Block, Spans]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from catchment.engine import counted, marked, sessions, settled
 from catchment.engine.batch import Batch, Chosen
-from catchment.engine.complete import Complete
+from catchment.engine.complete import Complete, number_alike
 from catchment.engine.keys import KeyIndex
 from catchment.engine.ledger import Ledger
 from catchment.engine.owning import Owning
@@ -95,7 +95,7 @@ class GroupState:
         if counts:
             state = counted.ranks(tuple(counts.values()), self.operators, None)
             self.ranks.append((tuple(counts), state))
-        self.ledger = Ledger({*self.sessions, *self.marks}) if updates else None
+        self.ledger = Ledger(group.windows) if updates else None
         self.conditions = settled.conditions_of(group)
         columns = (operator.ref.column for operator in self.operators.values())
         self.columns = list(dict.fromkeys(column for column in columns if column))
@@ -232,7 +232,10 @@ class GroupState:
             self.marks[n], done = marked.step(
                 open_, events, followed[n], rows, heads, self.operators
             )
-            out.append(_of(n, done, done.start, done.end))
+            ended = _of(n, done, done.start, done.end)
+            # All events of one instant settle together, so that equals are numbered together.
+            ended.index = number_alike(done.key, done.start, done.end)
+            out.append(ended)
         for (kinds, tally), rank in zip(ranks, ranked, strict=True):
             tally, full = counted.step(
                 tally, events, rank, rows, heads, self.group.store, self.operators

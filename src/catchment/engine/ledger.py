@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from catchment.engine.complete import Complete
 from catchment.engine.rows import Operators, identity_fields
+from catchment.model.window import Periodic, Window
 from catchment.operators.ragged import Ints
 
 Identity = tuple[int, int, int, int, int]
-"""Window type, key, start, end (of a count window its index, twice), and which of those alike."""
+"""Window type, key, start, end and index (0 where bounds do not repeat): what tells a result from
+all others of its query, here and in every sink."""
 
 
 class Ledger:
     """The revision and digest of every window emitted after the horizon; None: retracted."""
 
-    def __init__(self, retractable: set[int]) -> None:
-        self.retractable = retractable
-        """Window types whose bounds come from the data: late events can make a window vanish."""
+    def __init__(self, windows: Sequence[Window]) -> None:
+        of_data = {n for n, window in enumerate(windows) if not isinstance(window, Periodic)}
+        self.retractable = of_data
+        """Window types whose bounds come from the data: late events can make a window vanish, or
+        move to other bounds, where it is another window."""
+        self.indexed = {n for n in of_data if windows[n].bounds_repeat}
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
         self.doubtful: set[Identity] = set()
@@ -35,17 +40,17 @@ class Ledger:
         """
         out: list[Complete] = []
         there: set[Identity] = set()
-        seen: Counter[tuple[int, ...]] = Counter()
         for part in windows:
-            identities = _identities(part, seen)
+            identities = _identities(part)
             there.update(identities)
             out += self._said_anew(part, identities, sure)
         gone = [
             identity for identity, (_, digest) in self.said.items()
             if identity[0] in self.retractable and digest is not None and identity not in there
         ]  # fmt: skip
-        if gone:
-            out.append(self._retract(gone, operators))
+        indexed = [identity for identity in gone if identity[0] in self.indexed]
+        others = [identity for identity in gone if identity[0] not in self.indexed]
+        out += [self._retract(some, operators) for some in (indexed, others) if some]
         self._forget(horizon)
         return out
 
@@ -73,12 +78,14 @@ class Ledger:
     def _retract(self, gone: list[Identity], operators: Operators) -> Complete:
         for identity in gone:
             self.said[identity] = (self.said[identity][0] + 1, None)
-        kind, key, start, end, _ = (
+        kind, key, start, end, number = (
             np.array(column, np.int64) for column in zip(*gone, strict=True)
         )
         revision = np.array([self.said[identity][0] for identity in gone], np.int64)
         fields = identity_fields(operators, len(gone))
-        return Complete(kind, key, start, end, fields, None, revision, np.ones(len(gone), np.bool_))
+        index = number if gone[0][0] in self.indexed else None
+        everything = np.ones(len(gone), np.bool_)
+        return Complete(kind, key, start, end, fields, index, revision, everything)
 
     def _forget(self, horizon: int) -> None:
         """Windows that ended before the horizon are final."""
@@ -95,8 +102,8 @@ class Ledger:
         """Renumbers the keys."""
 
         def moved(identity: Identity) -> Identity:
-            kind, key, low, high, copy = identity
-            return kind, int(place[key]), low, high, copy
+            kind, key, start, end, index = identity
+            return kind, int(place[key]), start, end, index
 
         self.said = {moved(identity): said for identity, said in self.said.items()}
         self.ends = {moved(identity): end for identity, end in self.ends.items()}
@@ -107,12 +114,7 @@ class Ledger:
         return [identity[1] for identity in self.said]
 
 
-def _identities(windows: Complete, seen: Counter[tuple[int, ...]]) -> list[Identity]:
-    """Markers at one time make windows of equal bounds: they are told apart by their order."""
-    low, high = (windows.start, windows.end) if windows.index is None else (windows.index,) * 2
-    columns = (windows.kind, windows.key, low, high)
-    identities = []
-    for alike in zip(*(column.tolist() for column in columns), strict=True):
-        identities.append((*alike, seen[alike]))
-        seen[alike] += 1
-    return identities
+def _identities(windows: Complete) -> list[Identity]:
+    index = np.zeros(len(windows), np.int64) if windows.index is None else windows.index
+    columns = (windows.kind, windows.key, windows.start, windows.end, index)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from catchment.engine.complete import Complete
+from catchment.engine.complete import Complete, number_alike
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.engine.sessions import latest
 from catchment.engine.streams import OPEN, Owned, lane
@@ -150,11 +150,7 @@ def _aligned(
     state, done = _local(state, frontier)
     order = np.lexsort((done.last, done.first, done.end, done.start, done.key))
     done = done.take(order)
-    alike = np.zeros(len(done), np.bool_)
-    columns = (done.key, done.start, done.end, done.first)
-    alike[1:] = np.all([c[1:] == c[:-1] for c in columns], axis=0)
-    head = np.maximum.accumulate(np.where(alike, 0, np.arange(len(done))))
-    copy = np.arange(len(done)) - head
+    copy = number_alike(done.key, done.start, done.end, done.first)
     same = (done.key, done.start, done.end, copy)
     return state, _since(state, _merged(done, same, operators))
 
@@ -239,8 +235,12 @@ def as_complete(place: int, window: Marked, rows: Rows, names: list[str]) -> Com
     made = Complete(
         np.full(len(rows), place, np.int64), rows.key, rows.start, rows.end, rows.fields
     )
+    # All that a stream has to tell of one instant comes in one message, as it lies in one slice.
     if window.reading == "ordered":
         made.index = rows.last
-    if window.reading == "local":
+    elif window.reading == "aligned":
+        made.index = number_alike(rows.key, rows.start, rows.end)
+    elif window.reading == "local":
+        made.index = number_alike(rows.key, rows.first, rows.start, rows.end)
         made.node = np.array(names, object)[rows.first]
     return made

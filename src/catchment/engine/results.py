@@ -14,7 +14,7 @@ from catchment.engine.rows import Operators, computed
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import NODE, Aggregate
-from catchment.model.window import Counted, Marked, Window
+from catchment.model.window import Marked, Window
 from catchment.operators import Computed
 from catchment.operators.base import QUIET
 from catchment.operators.ragged import Array, Field, Ints
@@ -28,8 +28,8 @@ TIME = pa.timestamp("us", "UTC")
 class Block:
     """Result rows of one group: keys, bounds and merged fields, not yet lowered.
 
-    `index` numbers windows that go by number; `revision` and `retracted` are there when late
-    events update; `node` says whose windows are that each node has for itself.
+    `index` tells windows apart whose bounds may be equal; `revision` and `retracted` are there
+    when late events update; `node` says whose windows are that each node has for itself.
     """
 
     keys: KeyIndex
@@ -138,8 +138,8 @@ class Marks(NamedTuple):
 
     @classmethod
     def of(cls, window: Window) -> Marks:
-        reading = window.reading if isinstance(window, Marked) else ""
-        return cls(isinstance(window, Counted) or reading == "ordered", reading == "local")
+        named = isinstance(window, Marked) and window.reading == "local"
+        return cls(window.bounds_repeat, named)
 
 
 class Shape:

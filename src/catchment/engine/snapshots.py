@@ -16,6 +16,7 @@ from catchment.engine.results import Limit
 from catchment.engine.rows import concat_rows
 from catchment.model.plan import Plan
 from catchment.model.query import Query
+from catchment.model.window import Counted
 
 if TYPE_CHECKING:
     from catchment.engine.engine import Engine
@@ -78,7 +79,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
     }
     if state.ledger is not None:
         said = state.ledger.said
-        meta["ledger"] = [[*i, *said[i], end] for i, end in state.ledger.ends.items()]
+        meta["emitted"] = [[*i, *said[i], end] for i, end in state.ledger.ends.items()]
         meta["doubtful"] = sorted(state.ledger.doubtful)
     meta["repeats"] = None if state.repeats is None else state.repeats.save(prefix, tables)
     meta["own"] = None if state.own is None else state.own.save(prefix, tables)
@@ -140,15 +141,23 @@ def _load_group(
         )  # fmt: skip
     _load_ranks(state, prefix, since["ranks"], tables)
     if state.ledger is not None:
-        for kind, key, low, high, copy, revision, digest, end in meta["ledger"]:
-            state.ledger.said[kind, key, low, high, copy] = (revision, digest)
-            state.ledger.ends[kind, key, low, high, copy] = end
-        for kind, key, low, high, copy in meta.get("doubtful", []):
-            state.ledger.doubtful.add((kind, key, low, high, copy))
+        for *identity, revision, digest, end in _emitted(state, meta):
+            state.ledger.said[tuple(identity)] = (revision, digest)
+            state.ledger.ends[tuple(identity)] = end
+        for identity in meta.get("doubtful", []):
+            state.ledger.doubtful.add(tuple(identity))
     if state.repeats is not None:
         state.repeats.load(prefix, tables, meta["repeats"])
     if state.own is not None:
         state.own.load(prefix, tables, meta["own"])
+
+
+def _emitted(state: GroupState, meta: dict[str, Any]) -> list[list[Any]]:
+    """What was said of windows; of count windows older snapshots do not tell the bounds."""
+    if "emitted" in meta:
+        return list(meta["emitted"])
+    windows = state.group.windows
+    return [said for said in meta["ledger"] if not isinstance(windows[said[0]], Counted)]
 
 
 def _load_ranks(

@@ -15,8 +15,12 @@ from catchment.model.window import Marked, Window, by_stream, window_from_dict
 Measure = Literal["event", "processing"]
 MEASURES: tuple[Measure, ...] = ("event", "processing")
 
-RESERVED = ("window_start", "window_end", "window_index", "revision", "retracted")
-"""Result columns that no alias or key may take."""
+RESERVED = (
+    *("window_start", "window_end", "window_index"),
+    *("revision", "retracted"),
+    *("complete", "missing"),
+)
+"""Result columns that no alias or key may take: a tree adds the last two."""
 
 NODE = "node"
 """The result column that says whose a window is that is read as `local`."""
@@ -155,6 +159,19 @@ class Query:
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise QueryError("a query needs a name", given=repr(name), hint='try Query("speed", ...)')
+    return _unicode(name)
+
+
+def _unicode(name: str) -> str:
+    """Fails for a name that no file, table or message could hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            "a name is not Unicode text",
+            given=ascii(name),
+            hint="it holds half of a surrogate pair; leave that out",
+        ) from error
     return name
 
 
@@ -209,7 +226,7 @@ def _check(query: Query) -> None:
                 f"query {query.name!r}: not an aggregate", given=repr(aggregate),
                 hint='try ct.avg("v")',
             )  # fmt: skip
-        label = aggregate.label
+        label = _unicode(aggregate.label)
         if label in taken or label in kept:
             raise QueryError(
                 f"query {query.name!r} has two result columns of one name",

@@ -26,6 +26,13 @@ class Window:
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
 
+    @property
+    def bounds_repeat(self) -> bool:
+        """Whether a key may have several windows of equal bounds: results then carry
+        `window_index`, which tells them apart. Where it is False, bounds are identity enough.
+        """
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Periodic(Window):
@@ -66,6 +73,12 @@ class Marked(Window):
     closes: str | None
     reading: Reading = "global"
 
+    @property
+    def bounds_repeat(self) -> bool:
+        """Marks at one instant bound several windows of no length. Read as `gaps`, windows that
+        touch are one."""
+        return self.reading != "gaps"
+
 
 def by_stream(window: Window) -> bool:
     """Whether each stream has windows of its own."""
@@ -78,6 +91,11 @@ class Counted(Window):
 
     size: int
     step: int
+
+    @property
+    def bounds_repeat(self) -> bool:
+        """More events may share an instant than a window holds."""
+        return True
 
 
 _KINDS: dict[str, type[Window]] = {}

@@ -26,8 +26,9 @@ class Delivery:
     part: int
     results: Mapping[str, pa.Table]
     """Query name to result rows: the key columns, window_start and window_end (timestamps, UTC,
-    microseconds), window_index (count windows only), the aggregates, and, where late events may
-    correct results, revision (0, 1, ...) and retracted."""
+    microseconds), window_index (where windows of a key may have equal bounds), the aggregates,
+    and, where late events may correct results, revision (0, 1, ...) and retracted. No two results
+    of a query have the same key columns, bounds, window_index and revision."""
     keys: Mapping[str, tuple[str, ...]]
     """Query name to the names of its key columns."""
 

@@ -88,19 +88,19 @@ def _newest(table: pa.Table, rows: int) -> pa.Table:
 
 def _table(query: str, rows: pa.Table, total: int) -> Table:
     more = f" ({rows.num_rows} of {total})" if rows.num_rows < total else ""
-    made = Table(title=Text(_clean(query) + more), title_justify="left", pad_edge=False)
+    made = Table(title=Text(_name(query) + more), title_justify="left", pad_edge=False)
     for field in rows.schema:
         number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        made.add_column(Text(_clean(field.name)), justify="right" if number else "left")
+        made.add_column(Text(_name(field.name)), justify="right" if number else "left")
     for values in _cells(rows):
         made.add_row(*(Text(value) for value in values))
     return made
 
 
 def _lines(query: str, rows: pa.Table) -> list[str]:
-    names = [_clean(name) for name in rows.column_names]
+    names = [_name(name) for name in rows.column_names]
     pairs = (" ".join(map("=".join, zip(names, row, strict=True))) for row in _cells(rows))
-    return [f"{_clean(query)}: {text}" for text in pairs]
+    return [f"{_name(query)}: {text}" for text in pairs]
 
 
 def _cells(rows: pa.Table) -> list[Sequence[str]]:
@@ -118,6 +118,15 @@ def _shown(value: Any) -> str:
         return text.removesuffix(".000000")
     text = _clean(str(value))
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}\u2026"
+
+
+def _name(name: str) -> str:
+    """A name that cannot move the cursor, and that no other name looks like.
+
+    >>> _name("a\\tb"), _name("a\\\\tb")
+    ('a\\\\tb', 'a\\\\\\\\tb')
+    """
+    return _clean(name.replace("\\", "\\\\"))
 
 
 def _clean(text: str) -> str:

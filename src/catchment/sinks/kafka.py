@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import Field
 
 from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.naming import topic_name
 from catchment.sinks.options import Timeout, need, seconds
-from catchment.sinks.rows import bounds, digest, filled, grouped
+from catchment.sinks.rows import bounds, filled, grouped
 from catchment.sinks.text import PLAIN, lists, objects, texts, whole
 
 if TYPE_CHECKING:
     from catchment.sinks.kafka_transactions import Target
-
-_LONGEST = 240
-_QUERY = "{query}"
 
 
 class KafkaSink(Sink):
@@ -29,8 +26,9 @@ class KafkaSink(Sink):
     Brokers forget such offsets after `offsets.retention.minutes` (a week): a job that stood still
     for longer may repeat its last delivery.
 
-    The key is a JSON list: query, list of key values, window_start, window_end and, of count
-    windows, window_index. The value is the row as a JSON object. Headers tell query and revision.
+    The key is a JSON list: query, list of key values, window_start, window_end and, of windows
+    whose bounds may repeat, window_index. The value is the row as a JSON object. Headers tell query
+    and revision.
     """
 
     type: Literal["kafka"] = "kafka"
@@ -107,18 +105,3 @@ def _addressed(
     messages: Iterator[Message], topics: Mapping[str, str]
 ) -> Iterator[tuple[str, Message]]:
     return ((topics[message.query], message) for message in messages)
-
-
-def topic_name(topic: str, query: str) -> str:
-    """The topic of a query: what Kafka does not take in a name is left out, but told apart.
-
-    >>> topic_name("results", "q"), topic_name("r.{query}", "q 1"), topic_name("{query}", "q-1")
-    ('results', 'r.q_1_0e7f34f7', 'q-1')
-    """
-    if _QUERY not in topic:
-        return topic
-    plain = re.sub(r"[^a-zA-Z0-9._-]", "_", query)
-    room = max(20, _LONGEST - len(topic))
-    if plain != query or len(plain) > room or plain in (".", ".."):
-        plain = f"{plain[: room - 9]}_{digest(query)}"
-    return topic.replace(_QUERY, plain)

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from catchment.errors import SinkError
 from catchment.sinks.kafka import Message
-from catchment.sinks.rows import digest
+from catchment.sinks.naming import digest
 
 
 class _Log:

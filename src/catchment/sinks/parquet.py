@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
-from urllib.parse import quote
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +16,13 @@ from pydantic import Field
 
 from catchment.errors import SinkError
 from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.naming import folder_name
 from catchment.sinks.place import Place
-from catchment.sinks.rows import Group, Layout, aggregates, digest, filled, grouped, is_long, latest
+from catchment.sinks.rows import Group, Layout, aggregates, filled, grouped, is_long, latest
 from catchment.sinks.text import Array, decoded, objects, pc, texts, whole
 
 _MARKER = "_catchment.json"
 _QUERY = b"catchment.query"
-_LONGEST = 200
 _EXACT = 2**53
 """Doubles hold every integer below."""
 _TIME = pa.timestamp("us", "UTC")
@@ -79,11 +78,13 @@ class ParquetSink(Sink):
         place = Place(self.path)
         files, folders = place.names()
         if query is not None:
-            folders = [folder for folder in folders if folder == folder_name(query)]
+            # Percent signs, in folders of older versions, quoted what now others do.
+            own = (folder_name(query), query)
+            folders = [f for f in folders if f in own or ("%" in f and unquote(f) == query)]
         found = [_read_long(place, name, query) for name in _parquet(files)]
         for folder in folders:
             for name in _parquet(place.names(folder)[0]):
-                found.append(_read_one(place, f"{folder}/{name}", label=query is None))
+                found += _read_one(place, f"{folder}/{name}", query)
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
 
     @staticmethod
@@ -115,17 +116,6 @@ class ParquetSink(Sink):
 
         pq.write_table(table.combine_chunks(), stream, compression=self.compression)
         return stream.getvalue()
-
-
-def folder_name(query: str) -> str:
-    """A query's name as that of a folder: what a path, a shell or Spark would read is quoted.
-
-    >>> folder_name("a/b: 5%"), folder_name("_hidden"), folder_name("..")
-    ('a%2Fb%3A 5%25', '%5Fhidden', '%2E.')
-    """
-    name = quote(query, safe=" +,@()!-_.~")
-    name = re.sub("^[._ ]", lambda found: f"%{ord(found[0]):02X}", name)
-    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}_{digest(query)}"
 
 
 def long_table(groups: Sequence[Group]) -> pa.Table:
@@ -224,13 +214,14 @@ def _read_long(place: Place, name: str, query: str | None) -> pa.Table:
     return table if query is None else table.filter(pc.equal(table["query"], query))
 
 
-def _read_one(place: Place, name: str, label: bool) -> pa.Table:
+def _read_one(place: Place, name: str, wanted: str | None) -> list[pa.Table]:
+    """The rows of a file, unless they are of another query than the one wanted."""
     table = _table(place, name)
     query = (table.schema.metadata or {}).get(_QUERY, b"").decode()
     table = table.replace_schema_metadata(None)
-    if label:
-        table = table.add_column(0, "query", pa.repeat(pa.scalar(query), table.num_rows))
-    return table
+    if wanted is None:
+        return [table.add_column(0, "query", pa.repeat(pa.scalar(query), table.num_rows))]
+    return [table] if query == wanted else []
 
 
 @contextmanager

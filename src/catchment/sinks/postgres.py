@@ -10,6 +10,7 @@ import pyarrow.types as of
 from pydantic import ConfigDict, Field
 
 from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.naming import column_name, table_name, table_of_all
 from catchment.sinks.options import Timeout, need, seconds
 from catchment.sinks.rows import (
     BOUNDS,
@@ -20,7 +21,6 @@ from catchment.sinks.rows import (
     bounds,
     grouped,
     is_long,
-    shortened,
 )
 from catchment.sinks.text import Array, Style, objects, pc, texts, whole
 
@@ -29,18 +29,17 @@ if TYPE_CHECKING:
 
 STYLE = Style(bytes="hex", nul="\u2400")
 """PostgreSQL's texts hold no NUL; the sign for it stands in."""
-_LONGEST = 63
 _CHUNK = 20_000
 """Rows of one statement."""
-_SYSTEM = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 
 
 class PostgresSink(Sink):
     """A table per query, `<prefix><query>`, or, in the long layout, `<prefix>results` for all.
 
-    A delivery is one transaction. A row of a key and window is there once: a newer revision takes
-    the place of an older one, never the other way round. Missing tables and columns are made.
-    Needs PostgreSQL 15 or newer.
+    A delivery is one transaction. A row of a key and window (its bounds and, where they may
+    repeat, its `window_index`) is there once: a newer revision takes the place of an older one,
+    never the other way round. Missing tables and columns are made; what they are called is in
+    `sinks/naming.py`. Needs PostgreSQL 15 or newer.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -97,8 +96,8 @@ class PostgresSink(Sink):
                 "values": objects(labels, [column[a] for a in labels], count, STYLE),
             }
             parts |= {name: column[name] for name in _ADDED if name in column}
-            rows.append(objects(parts, list(parts.values()), count, STYLE))
-        name = identifier(f"{self.prefix}results")
+            rows.append(objects(parts, list(parts.values()), count))
+        name = table_of_all(self.prefix)
         return Rows(name, _LONG, _LONG_IDENTITY, list(_chunks(pa.concat_arrays(rows))))
 
     def _each(self, group: Group) -> Iterator[Rows]:
@@ -107,16 +106,16 @@ class PostgresSink(Sink):
         # A column of which nothing is known yet is made when its type is.
         empty = [f.name for f in table.schema if f.name not in keys and of.is_null(f.type)]
         columns = {
-            identifier(field.name): column_type(field.type)
+            column_name(field.name): column_type(field.type)
             for field in table.schema
             if field.name not in empty
         }
-        identity = tuple(identifier(name) for name in (*keys, *bounds(table)))
-        names = map(identifier, table.column_names)
-        rows = objects(names, _texts(table), table.num_rows, STYLE)
+        identity = tuple(column_name(name) for name in (*keys, *bounds(table)))
+        names = map(column_name, table.column_names)
+        rows = objects(names, _texts(table), table.num_rows)  # names of columns, as they are
         for query, start, count in group.spans():
-            name, chunks = identifier(f"{self.prefix}{query}"), _chunks(rows.slice(start, count))
-            yield Rows(name, columns, identity, list(chunks), tuple(map(identifier, empty)))
+            name, chunks = table_name(self.prefix, query), _chunks(rows.slice(start, count))
+            yield Rows(name, columns, identity, list(chunks), tuple(map(column_name, empty)))
 
 
 def _texts(table: pa.Table) -> list[Array]:
@@ -155,16 +154,6 @@ def _chunks(rows: Array) -> Iterator[str]:
         some = rows.slice(start, _CHUNK)
         one = pa.ListArray.from_arrays(pa.array([0, len(some)], pa.int32()), some)
         yield f"[{pc.binary_join(one, ',')[0].as_py()}]"
-
-
-def identifier(name: str) -> str:
-    """The name of a table or column that PostgreSQL takes.
-
-    >>> identifier("p95 of v"), identifier("xmin"), len(identifier("long " * 20))
-    ('p95 of v', 'xmin_', 63)
-    """
-    name = name.replace("\0", "\u2400")
-    return f"{name}_" if name in _SYSTEM else shortened(name, _LONGEST)
 
 
 def column_type(kind: Any) -> str:

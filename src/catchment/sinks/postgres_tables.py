@@ -12,8 +12,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from catchment.errors import SinkError
+from catchment.sinks.naming import index_name
 from catchment.sinks.postgres import Rows
-from catchment.sinks.rows import digest, shortened
 
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
@@ -30,6 +30,7 @@ _LOCK = 0x6361746368
 _PASSING = ("08", "40", "57P", "53300", "55P03", "58")
 # Tables or columns that were there have gone.
 _GONE = ("42P01", "42703", "42P10", "3F000")
+_NUMBER = "window_index"
 _FITS = {
     "smallint": ("integer", "bigint", "numeric"),
     "integer": ("bigint", "numeric"),
@@ -252,8 +253,7 @@ def _columns(
 
 def _index(rows: Rows) -> str:
     """The name of the index that knows which rows are the same."""
-    whole = digest("\0".join([rows.table, *rows.identity]))
-    return f"{shortened(rows.table, 40)}_{whole}_once"
+    return index_name(rows.table, rows.identity)
 
 
 def _changes(namespace: str, rows: Rows, there: dict[str, dict[str, str]]) -> list[str]:
@@ -264,6 +264,7 @@ def _changes(namespace: str, rows: Rows, there: dict[str, dict[str, str]]) -> li
         columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in rows.columns.items())
         made = [f"CREATE TABLE {table} ({columns})"]
     else:
+        _refuse_older(namespace, rows, found)
         for name, kind in rows.columns.items():
             _fits(rows, name, kind, found.get(name))
         missing = {name: kind for name, kind in rows.columns.items() if name not in found}
@@ -275,6 +276,21 @@ def _changes(namespace: str, rows: Rows, there: dict[str, dict[str, str]]) -> li
             f"CREATE UNIQUE INDEX {_quoted(index)} ON {table} ({identity}) NULLS NOT DISTINCT"
         )
     return made
+
+
+def _refuse_older(namespace: str, rows: Rows, found: dict[str, str]) -> None:
+    """Fails at a table of a version that did not tell windows of equal bounds apart.
+
+    Its unique index over key and bounds would refuse the second of them.
+    """
+    if _NUMBER in rows.identity and _NUMBER not in found and {*rows.identity} <= {*found, _NUMBER}:
+        table = f"{_quoted(namespace)}.{_quoted(rows.table)}"
+        raise SinkError(
+            f"the table {rows.table!r} cannot tell windows of equal bounds apart",
+            given=f"column {_NUMBER!r}: missing",
+            hint="rename the table, and a new one is made; or ALTER TABLE"
+            f" {table} ADD {_NUMBER} bigint NOT NULL DEFAULT 0, and drop its unique index",
+        )
 
 
 def _fits(rows: Rows, name: str, kind: str, found: str | None) -> None:

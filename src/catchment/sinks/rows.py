@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
@@ -80,24 +79,10 @@ def aggregates(table: pa.Table, keys: Sequence[str]) -> list[str]:
     return [name for name in table.column_names if name not in other]
 
 
-def shortened(name: str, limit: int) -> str:
-    """A name of at most so many bytes; a long one ends in letters that depend on all of it.
-
-    >>> shortened("short", 20), shortened("a very long name indeed", 20)
-    ('short', 'a very long_6e522085')
-    """
-    data = name.encode()
-    if len(data) <= limit:
-        return name
-    return f"{data[: limit - 9].decode(errors='ignore')}_{digest(name)}"
-
-
-def digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
-
-
 def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The newest revision of each key and window, in the table's order; retracted ones are gone.
+
+    A window is its bounds and, where those may repeat, its `window_index`.
 
     >>> table = pa.table({"k": [1, 1, 2], "window_start": [0, 0, 0], "window_end": [9, 9, 9],
     ...                   "n": [5, 6, None], "revision": [0, 1, 1],

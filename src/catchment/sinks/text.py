@@ -20,12 +20,17 @@ Array = Any
 """An Arrow array of any type; so are the functions over them, whose stubs know each type."""
 pc: Any = compute
 
-_SPECIAL = '[\x00-\x1f"\\\\]'
+_SPECIAL = '\x00-\x1f"\\\\'
+_ESCAPE = "\u241b"
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How bytes are written, and what stands for a NUL in texts where it may not."""
+    """How bytes are written, and what stands for a NUL in texts where it may not.
+
+    Where that sign itself is in a text, the sign for escape goes before it, and before each sign
+    for escape: texts that differ stay different.
+    """
 
     bytes: Literal["base64", "hex"] = "base64"
     nul: str | None = None
@@ -35,10 +40,19 @@ class Style:
 
         >>> Style().quoted('say "hé"')
         '"say \\\\"hé\\\\""'
+        >>> Style(nul="\u2400").quoted("\\0 \u2400 \u241b")
+        '"\u2400 \u241b\u2400 \u241b\u241b"'
         """
-        return json.dumps(
-            text if self.nul is None else text.replace("\0", self.nul), ensure_ascii=False
-        )
+        if self.nul is not None:
+            for sign in (_ESCAPE, self.nul):
+                text = text.replace(sign, _ESCAPE + sign)
+            text = text.replace("\0", self.nul)
+        return json.dumps(text, ensure_ascii=False)
+
+    @property
+    def special(self) -> str:
+        """The characters, as in a regular expression, that are not written as they are."""
+        return _SPECIAL if self.nul is None else f"{_SPECIAL}{self.nul}{_ESCAPE}"
 
 
 PLAIN = Style()
@@ -146,7 +160,7 @@ def _float(array: Array, _: Style) -> Array:
 def _string(array: Array, style: Style) -> Array:
     array = array.cast(pa.string())
     text = _between('"', array, '"')
-    special = pc.fill_null(pc.match_substring_regex(array, _SPECIAL), False)
+    special = pc.fill_null(pc.match_substring_regex(array, f"[{style.special}]"), False)
     if not pc.any(special, min_count=0).as_py():
         return text
     escaped = [style.quoted(value) for value in array.filter(special).to_pylist()]

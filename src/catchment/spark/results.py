@@ -35,6 +35,7 @@ class RunResults(Mapping[str, pa.Table]):
         table = pa.concat_tables([part[name] for part in self._parts])
         keys = table.schema.names[: table.schema.get_field_index("window_start")]
         order = ["window_start", "window_end", *keys]
+        order += ["window_index"] if "window_index" in table.schema.names else []
         sortable = [n for n in order if not pa.types.is_nested(table.schema.field(n).type)]
         return table.take(pc.sort_indices(table, [(n, "ascending") for n in sortable]))
 

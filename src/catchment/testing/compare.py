@@ -28,9 +28,10 @@ def assert_same(
 ) -> None:
     """Fails with a readable difference unless both hold the same rows, in any order.
 
-    Rows are matched by key columns (those before `window_start`, unless given) and bounds.
-    Integers must be equal, floats within `rel` of the larger or `absolute`; NaN equals NaN. No
-    row and no column may be missing or surplus.
+    Rows are matched by key columns (those before `window_start`, unless given), bounds and
+    `window_index`. Integers must be equal, floats within `rel` of the larger or `absolute`; NaN
+    equals NaN. No row and no column may be missing or surplus, and no two windows given may be
+    equal in key, bounds, `window_index` and revision: sinks would take them for one.
     """
     got = rows_of(actual)
     if keys is None:
@@ -40,6 +41,8 @@ def assert_same(
     given = _by_identity(got, keys)
     surplus = [c for c in actual.column_names if expected and c not in expected[0]]
     lines = [f"surplus column: {column}" for column in surplus]
+    if "window_start" in actual.column_names:
+        lines += [f"{len(s)} rows are one window: {_label(s[0])}" for s in given.values() if s[1:]]
     for identity in sorted(wanted.keys() | given.keys(), key=repr):
         lines += _difference(wanted.get(identity, []), given.get(identity, []), rel, absolute)
     if lines:
@@ -100,7 +103,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _difference(wanted: list[Row], given: list[Row], rel: float, absolute: float) -> list[str]:
-    """Lines on the rows of one identity; several rows may share it when events share a time."""
+    """Lines on the rows of one identity, of which a mistake may give several."""
     left = list(given)
     unmatched = []
     for row in wanted:

@@ -44,7 +44,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Found:
-    """A complete window of one key; `index` is its number, `node` whose it is, where it has one."""
+    """A complete window of one key; `index` is its number, `node` whose it is, where it has one.
+
+    The number is that among all windows of the key (count windows, and those read as `ordered`),
+    or among those of the same key, node and bounds (other windows bounded by marks).
+    """
 
     start: int
     end: int
@@ -270,22 +274,25 @@ def _selected(query: Query, accepted: list[Event]) -> list[Event]:
 def _complete(
     query: Query, accepted: list[Event], frontier: float, streams: set[str]
 ) -> dict[Any, Found]:
-    """The complete windows by identity: the key and the bounds, or the key and the index.
+    """The complete windows by identity: key, node, bounds and, where bounds may repeat, number.
 
-    Marked windows of equal times are told apart by their number among equals.
+    Windows bounded by marks may have equal bounds, and are numbered in order of their events,
+    unless they are merged where they touch.
     """
     by_key: dict[Any, list[Event]] = {}
     for event in _selected(query, accepted):
         by_key.setdefault(_key(query.by, event.row), []).append(event)
     found: dict[Any, Found] = {}
+    seen: Counter[Any] = Counter()
     for key, events in by_key.items():
         for window in _windows(query.window, events, frontier, streams):
-            identity = ((key, window.node), window.start, window.end, 0)
-            if window.index is not None:
-                identity = ((key, window.node), window.index, 0, 0)
-            while identity in found:
-                identity = (*identity[:3], identity[3] + 1)
-            found[identity] = window
+            alike = ((key, window.node), window.start, window.end)
+            repeats = isinstance(query.window, Marked) and query.window.reading != "gaps"
+            if repeats and window.index is None:
+                window = replace(window, index=seen[alike])
+                seen[alike] += 1
+            assert (*alike, window.index) not in found
+            found[*alike, window.index] = window
     return found
 
 

@@ -136,14 +136,18 @@ def events(
     special: bool = False,
     huge: bool = False,
 ) -> list[Row]:
-    """Events in order of arrival: mostly in order of time, with ties, duplicates and stragglers."""
+    """Events in order of arrival: mostly in order of time, with ties, duplicates and stragglers.
+
+    In some draws all events share a few instants, so that windows of one key have equal bounds.
+    """
     # The size is drawn first: lists left to themselves stay short.
     size = draw(st.integers(0, max_size))
     delays = st.sampled_from([0, 0, 0, 2, 6, 12, SPAN])
     event = st.tuples(st.integers(0, SPAN), delays, values(special, huge))
     drawn = draw(st.lists(event, min_size=size, max_size=size))
     drawn.sort(key=lambda e: e[0] + e[1])
-    made = [{"ts": (base + at) * unit, **row} for at, _, row in drawn]
+    grain = draw(st.sampled_from([1, 1, 1, 8, 20]))
+    made = [{"ts": (base + at // grain * grain) * unit, **row} for at, _, row in drawn]
     for i in draw(st.lists(st.integers(0, max(len(made) - 1, 0)), max_size=3)):
         if made:
             made.append(dict(made[i]))

@@ -24,12 +24,14 @@ A file holds one transcript per YAML document:
       - close: true
         expect: {}
 
-A query that `expect` does not name must give no rows. Times may also be ISO texts.
+A query that `expect` does not name must give no rows. Times may also be ISO texts. The
+`window_index` of a window bounded by marks may be left out where it is 0, as it is unless several
+marks of a key share an instant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -41,6 +43,7 @@ from catchment.errors import JobError, did_you_mean
 from catchment.functions import make
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
+from catchment.model.window import Marked
 from catchment.sqltext import sql
 from catchment.testing.compare import assert_same
 from catchment.windows import BUILDERS
@@ -152,10 +155,12 @@ def _read(data: dict[str, Any]) -> Transcript:
     rows = [row for step in steps if step.kind == "events" for row in step.value]
     schema = _schema(rows, time, data.get("columns", {}))
     queries = [_query(query, unit) for query in data["queries"]]
-    names = {query.name for query in queries}
+    named = {query.name: query for query in queries}
     for number, step in enumerate(steps):
-        names |= {step.value.name} if step.kind == "add" else set()
-        _known(step.expect, names, "query to expect rows of")
+        named |= {step.value.name: step.value} if step.kind == "add" else {}
+        _known(step.expect, named.keys(), "query to expect rows of")
+        for name, expected in step.expect.items():
+            step.expect[name] = [_indexed(row, named[name]) for row in expected]
         if step.kind == "events":
             steps[number] = replace(step, value=_complete(step.value, schema))
     texts = {part: data.get(part, "") for part in ("why", "source", "differs")}
@@ -174,6 +179,13 @@ def _step(data: dict[str, Any], unit: int, time: str) -> Step:
     rows = data.get("expect") or {}
     expect = {name: [_timed(r, _TIMES, unit) for r in given] for name, given in rows.items()}
     return Step(kind, _instant(data[kind], unit) if kind == "frontier" else None, expect)
+
+
+def _indexed(row: Row, query: Query) -> Row:
+    """The row with the index that was left out."""
+    window = query.window
+    plain = isinstance(window, Marked) and window.bounds_repeat and window.reading != "ordered"
+    return {"window_index": 0} | row if plain else row
 
 
 def _query(data: dict[str, Any], unit: int) -> Query:
@@ -239,7 +251,7 @@ def _complete(rows: list[Row], schema: pa.Schema) -> list[Row]:
     return [{name: row.get(name) for name in schema.names} for row in rows]
 
 
-def _known(given: Mapping[str, Any], known: Sequence[str] | set[str], what: str) -> None:
+def _known(given: Mapping[str, Any], known: Collection[str], what: str) -> None:
     for name in given:
         if name not in known:
             raise JobError(f"no such {what}", given=name, hint=did_you_mean(name, known))

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.model.window import Counted
 from catchment.planner.planned import Planned
 from catchment.tree.behind import lacking
 
@@ -45,7 +46,7 @@ def lacking_in(
     found: list[Lacking] = []
     if behind:
         found.append(lacking(behind, name, table))
-    if uncounted and "window_index" in table.schema.names:
+    if uncounted and isinstance(planned.queries[name].window, Counted):
         known = {(group, number, *key): who for group, number, key, who in uncounted}
         names = ("window_index", *planned.queries[name].by)
         places = zip(*(table.column(c).to_pylist() for c in names), strict=True)

@@ -1,0 +1,193 @@
+"""Every result of a query has an identity: its key, its bounds and, where they repeat, an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import catchment as ct
+from catchment.engine.parcels import pack_results, unpack_results
+from catchment.model.query import Query
+from catchment.simulate import World
+from catchment.sinks.base import Delivery
+from catchment.sinks.memory import Memory
+from catchment.sinks.parquet import ParquetSink
+from catchment.testing.compare import assert_same, rows_of
+from catchment.testing.oracle import oracle
+from catchment.testing.strategies import KINDS, Scenario, scenarios, to_table
+from small_tables import examples
+from trees import SCHEMA, charter, check
+
+IDENTITY = ("window_start", "window_end", "window_index", "revision")
+WINDOWS: dict[str, ct.Window] = {
+    "tumbling": ct.tumbling("1s"),
+    "session": ct.session("1s"),
+    "cut": ct.cut("m"),
+    "between": ct.between("m", "v > 0"),
+    "gaps": ct.between("m", "v > 0", reading="gaps"),
+    "local": ct.cut("m", reading="local"),
+    "aligned": ct.cut("m", reading="aligned"),
+    "ordered": ct.cut("m", reading="ordered"),
+    "count": ct.count_tumbling(2),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_carry_an_index_where_bounds_repeat(name: str) -> None:
+    """Also a table without rows; and those whose bounds tell them apart carry none."""
+    engine = ct.Engine([Query("q", ct.count(), window=WINDOWS[name])])
+    engine.push(to_table([]))
+    engine.push(to_table([row(5, m=True), row(5, m=True), row(5, m=True), row(6, m=True)]))
+    indexed = name not in ("tumbling", "session", "gaps")
+    assert WINDOWS[name].bounds_repeat == indexed
+    table, nothing = engine.close()["q"], engine.no_results()["q"]
+    assert table.num_rows
+    for found in (table, nothing):
+        assert ("window_index" in found.column_names) == indexed
+
+
+def row(second: int, **columns: Any) -> dict[str, Any]:
+    plain = {"k": "a", "j": 0, "v": 1.0, "n": 1, "s": "x", "m": False, "id": 0}
+    return {"ts": second * 1_000_000, **plain, **columns}
+
+
+#    s     0     1
+#    cut   |||| .|     four marks at 0: three windows [0, 0) and one [0, 1)
+CROWD = [row(0, m=True, v=v) for v in (1.0, 2.0, 4.0, 8.0)] + [row(1, m=True, v=16.0)]
+CUTS = Query("q", ct.sum("v").alias("total"), by="k", window=ct.cut("m"))
+
+
+def results_of(query: Query, rows: list[dict[str, Any]]) -> pa.Table:
+    engine = ct.Engine([query])
+    engine.push(to_table(rows))
+    return engine.close()[query.name]
+
+
+def delivery(batch: int, results: Mapping[str, pa.Table], keys: tuple[str, ...]) -> Delivery:
+    return Delivery("job", batch, 0, results, dict.fromkeys(results, keys))
+
+
+def test_marks_at_one_instant_keep_their_rows_in_sinks(tmp_path: Path) -> None:
+    table = results_of(CUTS, CROWD)
+    memory, parquet = Memory(), ParquetSink(path=str(tmp_path))
+    for sink in (memory, parquet):
+        sink.write(delivery(0, {"q": table}, ("k",)))
+    for kept in (memory.latest("q"), parquet.latest(parquet.read("q"), ["k"])):
+        found = [(r["window_end"], r["window_index"], r["total"]) for r in rows_of(kept)]
+        assert sorted(found) == [(0, 0, 1), (0, 1, 2), (0, 2, 4), (1_000_000, 0, 8)]
+
+
+Sink = Callable[[list[Delivery], Query], pa.Table]
+
+
+def from_memory(deliveries: list[Delivery], query: Query) -> pa.Table:
+    sink = Memory()
+    for one in deliveries:
+        sink.write(one)
+    return sink.latest(query.name)
+
+
+def from_parquet(deliveries: list[Delivery], query: Query) -> pa.Table:
+    with TemporaryDirectory() as folder:
+        sink = ParquetSink(path=folder)
+        for one in deliveries:
+            sink.write(one)
+        table = sink.read(query.name)
+        return sink.latest(table, query.keys) if table.num_columns else table
+
+
+def from_upserts(deliveries: list[Delivery], query: Query) -> pa.Table:
+    """As a table with a primary key holds it, or the log of a topic that is compacted."""
+    held: dict[Any, dict[str, Any]] = {}
+    for one in deliveries:
+        for found in rows_of(one.results.get(query.name, pa.table({}))):
+            held[tuple(map(repr, (found.get(c) for c in (*query.keys, *IDENTITY[:3]))))] = found
+    return pa.Table.from_pylist([found for found in held.values() if not found["retracted"]])
+
+
+@pytest.mark.parametrize("sink", [from_memory, from_parquet, from_upserts])
+@examples(0.2)
+@given(scenario=scenarios(late="update", max_queries=3))
+def test_what_sinks_hold_in_the_end_is_the_whole_truth(sink: Sink, scenario: Scenario) -> None:
+    """Late events revise and retract, yet each window is there once, and no other is lost."""
+    engine = ct.Engine(scenario.queries, **{**scenario.settings, "keep": f"{10**15}us"})
+    deliveries = []
+    for number, step in enumerate(scenario.steps):
+        if step[0] == "push":
+            engine.push(to_table(step[1]))
+            continue
+        results = engine.advance(step[1]) if step[0] == "advance" else engine.close()
+        keys = {query.name: query.keys for query in scenario.queries}
+        deliveries.append(Delivery("job", number, 0, dict(results.items()), keys))
+    truth = oracle(scenario.queries, scenario.events)
+    for query in scenario.queries:
+        kept = sink(deliveries, query)
+        added = [c for c in ("revision", "retracted") if c in kept.column_names]
+        assert_same(truth[query.name], kept.drop_columns(added), query.name, keys=query.keys)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(0.1)
+@given(data=st.data())
+def test_no_two_results_have_one_identity(kind: str, data: st.DataObject) -> None:
+    """Whatever the window, also on the way between processes."""
+    scenario = data.draw(scenarios(max_queries=2, kinds=[kind]))
+    engine = ct.Engine(scenario.queries, **scenario.settings)
+    seen = set()
+    for step in scenario.steps:
+        if step[0] == "push":
+            engine.push(to_table(step[1]))
+            continue
+        results = engine.advance(step[1]) if step[0] == "advance" else engine.close()
+        again, _ = unpack_results(pack_results(results), engine)
+        for query in scenario.queries:
+            columns = [c for c in (*query.keys, *IDENTITY) if c in again[query.name].column_names]
+            assert results[query.name].select(columns).equals(again[query.name].select(columns))
+            for found in rows_of(results[query.name]):
+                identity = (query.name, *map(repr, map(found.get, columns)))
+                assert identity not in seen
+                seen.add(identity)
+
+
+@pytest.mark.parametrize("reading", ["global", "local", "aligned", "ordered", "gaps"])
+def test_marks_at_one_instant_on_many_nodes(reading: str) -> None:
+    """Pairs of marks at 0 and at 2 seconds, two and three times, on two nodes below another."""
+    parents = {"root": None, "m": "root", "a": "m", "b": "m"}
+    pairs = {"a": 2, "b": 3}
+    given = {
+        id: [pa.Table.from_pylist(crowd(count), SCHEMA), pa.Table.from_pylist(crowd(1, 9), SCHEMA)]
+        for id, count in pairs.items()
+    }
+    window = ct.between("m = 'on'", "m = 'off'", reading=reading)
+    query = Query("q", ct.sum("v").alias("total"), by="k", window=window)
+    world = World(charter(parents, [query]), given, until=0)
+    world.run()
+    assert world.done
+    check(world.deliveries, given, [query])
+    windows = {"global": 12, "local": 12, "aligned": 7, "ordered": 7, "gaps": 3}
+    held = [d.results["q"] for d in world.deliveries.values() if "q" in d.results]
+    assert sum(table.num_rows for table in held) == windows[reading]
+
+
+def crowd(pairs: int, *seconds: int) -> list[dict[str, Any]]:
+    return [
+        {"ts": at * 1_000_000, "k": "x", "v": number, "m": mark}
+        for at in (seconds or (0, 2))
+        for number in range(pairs)
+        for mark in ("on", "off")
+    ]
+
+
+def test_a_comparison_refuses_windows_that_nothing_tells_apart() -> None:
+    table = results_of(CUTS, CROWD)
+    assert_same(rows_of(table), table)
+    blurred = table.drop_columns("window_index")
+    with pytest.raises(AssertionError, match="3 rows are one window: k='a', window_start=0"):
+        assert_same(rows_of(blurred), blurred)
