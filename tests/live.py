@@ -10,18 +10,27 @@ gives no window after that; with `drain`, those that began by the newest event o
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import assume
-from hypothesis import strategies as st
-
 import catchment as ct
-from catchment.model.window import READINGS, Counted, Gap, Marked
+from catchment.model.query import Aggregate
+from catchment.model.window import READINGS, Counted, Gap, Marked, Window
 from catchment.testing.compare import same
 from catchment.testing.oracle import Step, oracle_run
-from catchment.testing.strategies import KINDS, UNITS, Scenario, queries
+from catchment.testing.strategies import (
+    BASES,
+    CONDITIONS,
+    KINDS,
+    MARKERS,
+    NUMBERS,
+    NUMERIC,
+    ORDERED,
+    SPAN,
+    UNITS,
+)
 
 Row = dict[str, Any]
 NEVER = -(1 << 62)
@@ -43,27 +52,110 @@ class Life:
     """What it gave, each with the number of the step."""
 
 
-def drawn(
-    data: st.DataObject, scenario: Scenario, others: Sequence[ct.Query], name: str,
-    kinds: Sequence[str] = KINDS, readings: Sequence[str] = READINGS, distinct: bool = True,
-) -> ct.Query:  # fmt: skip
-    """A query that often shares its keys, selection, window or functions with one that is there."""
-    times = [row["ts"] for row in scenario.events]
-    assume(len(times) > 2)
-    unit = max(unit for unit in UNITS if all(time % unit == 0 for time in times))
-    assume(max(times) - min(times) <= 100 * unit)
-    base = min(times) // unit
-    made = data.draw(queries(unit, base, max_size=1, kinds=kinds, readings=readings))[0]
-    like = data.draw(st.sampled_from([*others, made]))
-    aggregates = like.aggregates if data.draw(st.booleans()) else made.aggregates
-    window = like.window if not data.draw(st.integers(0, 3)) else made.window
-    shared = like if data.draw(st.integers(0, 3)) else made
-    by_stream = isinstance(window, Marked) and window.reading != "global"
-    repeats = shared.distinct_on if distinct and not by_stream else ()
-    return ct.Query(
-        name, *aggregates, window=window, by=shared.by, where=shared.where,
-        distinct_on=repeats, distinct_within=f"{shared.distinct_within or 1}us",
-    )  # fmt: skip
+class Draw:
+    """Queries, events and changes by seed; queries mostly share their keys, selection, functions.
+
+    Only then what is kept for the others must serve a new one, and only what serves can be wrong.
+    """
+
+    def __init__(
+        self, seed: int, kinds: Sequence[str] = KINDS, readings: Sequence[str] = READINGS,
+        repeats: bool = True, unit: int | None = None,
+    ) -> None:  # fmt: skip
+        self.dice = random.Random(seed)
+        self.kinds, self.readings, self.repeats = kinds, readings, repeats
+        self.unit = unit or self.dice.choice(UNITS)
+        self.base = self.dice.choice(BASES)
+        self.families = [self._family() for _ in range(self.dice.choice([1, 1, 2]))]
+
+    def _family(self) -> dict[str, Any]:
+        dice = self.dice
+        within = f"{dice.randint(1, 20) * self.unit}us"
+        return {
+            "by": dice.choice([(), (), ("k",), ("j",), ("k", "j")]),
+            "where": dice.choice([None, None, None, *CONDITIONS]),
+            "aggregates": [self._aggregate() for _ in range(dice.randint(1, 2))],
+            "distinct": {"distinct_on": dice.choice([("id",), ("k", "n")]),
+                         "distinct_within": within}
+            if self.repeats and not dice.randrange(6) else {},
+        }  # fmt: skip
+
+    def _aggregate(self) -> Aggregate:
+        dice = self.dice
+        function = dice.choice([*NUMERIC, *ORDERED])
+        columns: Sequence[str | None] = [*NUMBERS, "s", "m"]
+        if function in NUMERIC:
+            columns = NUMBERS
+        elif function == "count":
+            columns = [None, "v", "m", "s"]
+        elif function in ("min", "max", "mode"):
+            columns = [*NUMBERS, "s"]
+        params = (dice.choice([0.0, 0.25, 0.5, 1.0]),) if function == "quantile" else ()
+        return Aggregate(function, dice.choice(columns), params)
+
+    def window(self, kinds: Sequence[str]) -> Window:
+        dice, unit = self.dice, self.unit
+        kind, length, other = dice.choice(list(kinds)), dice.randint(1, 12), dice.randint(1, 12)
+        offset = f"{dice.choice([0, 0, 1, 5]) * unit}us"
+        if kind == "tumbling":
+            return ct.tumbling(f"{length * unit}us", offset=offset)
+        if kind == "sliding":
+            return ct.sliding(f"{length * unit}us", f"{other * unit}us", offset=offset)
+        if kind == "session":
+            return ct.session(f"{dice.randint(1, 5) * unit}us")
+        if kind == "cut":
+            how = dice.choice([r for r in self.readings if r != "gaps"])
+            return ct.cut(dice.choice(MARKERS), reading=how)
+        if kind == "between":
+            marks = dice.choice(MARKERS), dice.choice(MARKERS)
+            return ct.between(*marks, reading=dice.choice(self.readings))
+        if kind == "count_tumbling":
+            return ct.count_tumbling(min(length, 6))
+        if kind == "count_sliding":
+            return ct.count_sliding(min(length, 6), min(other, 6))
+        start = (self.base + dice.randint(-5, SPAN)) * unit
+        return ct.fixed(start, start + length * unit)
+
+    def query(self, name: str, kinds: Sequence[str] | None = None) -> ct.Query:
+        dice = self.dice
+        family = self._family() if not dice.randrange(8) else dice.choice(self.families)
+        aggregates = family["aggregates"] if dice.randrange(4) else [self._aggregate()]
+        window = self.window(kinds or self.kinds)
+        by_stream = isinstance(window, Marked) and window.reading != "global"
+        return ct.Query(
+            name, *(a.alias(f"a{n}") for n, a in enumerate(aggregates)), window=window,
+            by=family["by"], where=family["where"], **({} if by_stream else family["distinct"]),
+        )  # fmt: skip
+
+    def events(self, size: int) -> list[Row]:
+        """In order of arrival: mostly in order of time, with ties and stragglers."""
+        dice = self.dice
+        times = [dice.randint(0, SPAN) for _ in range(size)]
+        times.sort(key=lambda at: at + dice.choice([0, 0, 0, 2, 6, 12, SPAN]))
+        return [self._event((self.base + at) * self.unit) for at in times]
+
+    def _event(self, at: int) -> Row:
+        dice = self.dice
+        return {
+            "ts": at, "k": dice.choice(["a", "b", None]), "j": dice.choice([0, 1, None]),
+            "v": dice.choice([None, *(n / 4 for n in range(-12, 13))]),
+            "n": dice.choice([None, -2, -1, 0, 1, 2, 4]),
+            "s": dice.choice(["x", "xy", "", "z", None]),
+            "m": dice.choice([True, False, False, None]), "id": dice.randint(0, 5),
+        }  # fmt: skip
+
+    def steps(self, rows: list[Row], late: bool) -> list[Step]:
+        """The events in batches, frontiers around the newest event between them, and the end."""
+        dice, made, at = self.dice, list[Step](), 0
+        while at < len(rows):
+            end = at + dice.randint(1, 4)
+            made.append(("push", rows[at:end]))
+            at = end
+            if dice.randrange(3):
+                newest = max(row["ts"] for row in rows[:at])
+                to = newest + dice.randint(-10, 6) * self.unit + dice.choice([0, 0, 1])
+                made.append(("advance", to if late else min([to, *(r["ts"] for r in rows[at:])])))
+        return [*made, ("close",)]
 
 
 def judge(life: Life, lives: Sequence[Life], steps: Sequence[Step], settings: Any) -> None:
@@ -144,9 +236,3 @@ def matching(row: Row, rows: Sequence[Row]) -> int | None:
         if row.keys() == other.keys() and all(same(other[c], row[c]) for c in row):
             return place
     return None
-
-
-def without_repeats(scenario: Scenario) -> Scenario:
-    """With queries that drop no duplicates."""
-    plain = [replace(query, distinct_on=(), distinct_within=0) for query in scenario.queries]
-    return replace(scenario, queries=plain)

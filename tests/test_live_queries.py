@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.model.window import Gap, Periodic
 from catchment.testing.compare import rows_of
-from catchment.testing.strategies import Scenario, scenarios, to_table
-from live import Life, drawn, judge
+from catchment.testing.oracle import Step
+from catchment.testing.strategies import KINDS, to_table
+from live import Draw, Life, judge
 from small_tables import examples, starts, table, values
+
+PERIODIC = ("tumbling", "sliding", "fixed")
+MIXES = {
+    "all": (KINDS, KINDS),
+    "periodic": (PERIODIC, (*PERIODIC, "session")),
+    "first periodic": (("session", "between", "count_sliding"), (*PERIODIC, "session")),
+}
+"""The window types of the first queries and of those added: few meet in a group more often."""
 
 
 class Changing:
-    """An engine whose queries change between the steps of a scenario."""
+    """An engine whose queries change between the steps."""
 
-    def __init__(self, scenario: Scenario, **settings: Any) -> None:
-        self.engine = ct.Engine(scenario.queries, **scenario.settings, **settings)
-        self.lives = [Life(query) for query in scenario.queries]
+    def __init__(self, draw: Draw, queries: list[ct.Query], late: str) -> None:
+        self.draw, self.dice = draw, draw.dice
+        self.engine = ct.Engine(queries, late=late)
+        self.lives = [Life(query) for query in queries]
 
-    def change(self, data: st.DataObject, scenario: Scenario, number: int) -> None:
+    def change(self, number: int) -> None:
         """Adds a query, removes one, or goes on from a snapshot."""
         engine = self.engine
-        names = [n for n, limit in engine.limits.items() if limit.until is not None]
-        there = [q for n, q in engine.queries.items() if n not in names]
-        what = data.draw(st.sampled_from(["add", "add", "remove", "restore"]))
+        leaving = [n for n, limit in engine.limits.items() if limit.until is not None]
+        there = [name for name in engine.queries if name not in leaving]
+        what = self.dice.choice(["add", "add", "add", "remove", "restore"])
         if what == "restore":
             self.engine = ct.Engine.restore(engine.snapshot())
         elif what == "add":
-            query = drawn(data, scenario, there, f"new{len(self.lives)}")
+            query = self.draw.query(f"new{len(self.lives)}")
             self.lives.append(Life(query, number, engine.newest))
             engine.add(query)
         elif there:
-            gone = data.draw(st.sampled_from(there)).name
+            gone = self.dice.choice(there)
             life = next(life for life in self.lives if life.query.name == gone)
             life.removed, life.until = number, engine.newest
-            life.drain = data.draw(st.booleans())
+            life.drain = self.dice.random() < 0.5
             engine.remove(gone, drain=life.drain)
 
-    def step(self, number: int, step: tuple[Any, ...]) -> None:
+    def step(self, number: int, step: Step) -> None:
         if step[0] == "push":
             self.engine.push(to_table(step[1]))
             return
@@ -51,18 +60,21 @@ class Changing:
                 life.rows += [(number, row) for row in rows_of(results[life.query.name])]
 
 
-@examples(2.0)
-@given(data=st.data())
-def test_an_engine(data: st.DataObject) -> None:
-    mode = data.draw(st.sampled_from(["none", "drop"]))
-    scenario = data.draw(scenarios(late=mode, max_queries=3, max_events=20))
-    changing = Changing(scenario)
-    for number, step in enumerate(scenario.steps):
-        for _ in range(data.draw(st.integers(0, 2))):
-            changing.change(data, scenario, number)
+@pytest.mark.parametrize("mix", MIXES)
+@examples(3.0)
+@given(seed=st.integers(0, 2**32))
+def test_an_engine(mix: str, seed: int) -> None:
+    first, added = MIXES[mix]
+    draw = Draw(seed, added)
+    queries = [draw.query(f"q{n}", first) for n in range(draw.dice.randint(1, 2))]
+    changing = Changing(draw, queries, "drop")
+    steps = draw.steps(draw.events(14), late=draw.dice.random() < 0.5)
+    for number, step in enumerate(steps):
+        for _ in range(draw.dice.choice([0, 0, 1, 2, 3])):
+            changing.change(number)
         changing.step(number, step)
     for life in changing.lives:
-        judge(life, changing.lives, scenario.steps, scenario.settings)
+        judge(life, changing.lives, steps, {})
         if life.drain and isinstance(life.query.window, Periodic | Gap):
             assert life.query.name not in changing.engine.queries
 

@@ -111,8 +111,9 @@ def _eras(old: GroupState, newest: int) -> list[Era]:
     """
     windows = tuple(w for w in old.group.windows if isinstance(w, Periodic))
     until = min(newest, old.frontier - 1) if old.group.slicing == "settled" else newest
-    eras = [era for era in old.eras if era.windows != windows and era.until >= old.kept_from]
-    return [*eras, Era(windows, until)] if until >= old.kept_from else eras
+    latest = {era.windows: era.until for era in old.eras}
+    latest[windows] = max(until, latest.get(windows, until))
+    return [Era(*era) for era in latest.items() if era[1] >= old.kept_from]
 
 
 def first_answerable(window: Periodic, state: GroupState) -> int:
@@ -210,6 +211,8 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
         return True
     place = plan.groups[group].answers[number].window
     window = plan.groups[group].windows[place]
+    if state.frontier <= until:
+        return False  # an event may still come by which a window begins in time
     waits = any((t.column("#time").to_numpy() <= until).any() for t in state.waiting)
     if isinstance(window, Periodic):
         return until + window.length <= state.frontier - 1 or (
