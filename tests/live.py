@@ -1,11 +1,11 @@
 """Queries that come and go again and again: what may be given of each, judged by brute force.
 
-The rule that every runtime is held to. Let a query be added when the newest event that anybody has
-seen is at N. Every window that is given of it is exact, whether it began before or after N, and every
-window that begins after N (a session: after N plus its gap) is given. Ranks of count windows start
-with the events after N, deduplication with the events that arrive after the query: unless a query
-that is there has the same windows, or drops the same duplicates, already. A query that is removed
-gives no window after that; with `drain`, those that began by the newest event of that moment.
+The rule that every runtime is held to. Let a query be added when the newest event that anybody
+has seen is at N. Every window that is given of it is exact, whether it began before or after N, and
+every window that begins after N (a session: after N plus its gap) is given. Ranks of count windows
+start with the events after N, deduplication with the events that arrive after the query: unless a
+query that is there has the same windows, or drops the same duplicates, already. A query that is
+removed gives no window after that; with `drain`, those that began by the newest event then.
 """
 
 from __future__ import annotations
@@ -158,18 +158,22 @@ class Draw:
         return [*made, ("close",)]
 
 
-def judge(life: Life, lives: Sequence[Life], steps: Sequence[Step], settings: Any) -> None:
-    """What a query gave is right, each window once, and none is missing that must be there."""
+def judge(life: Life, lives: Sequence[Life], steps: Sequence[Step], timed: bool = True) -> None:
+    """What a query gave is right, each window once, and none is missing that must be there.
+
+    With `timed`, each window is given by the very step that completes it.
+    """
     query, name = life.query, life.query.name
     found = [(number, stripped(query, row)) for number, row in life.rows]
     truths = [
         {
             number: [stripped(query, row) for row in results[name]]
-            for number, results in zip(numbers, oracle_run([query], seen, **settings), strict=True)
+            for number, results in zip(numbers, oracle_run([query], seen), strict=True)
         }
         for seen, numbers in _views(life, lives, steps)
     ]
-    left = next((rest for truth in truths if (rest := _rest(found, truth)) is not None), None)
+    rests = (_rest(found, truth, timed) for truth in truths)
+    left = next((rest for rest in rests if rest is not None), None)
     assert left is not None, f"wrong: {life}\nnot among {truths}"
     reach = life.newest + (query.window.gap if isinstance(query.window, Gap) else 0)
     if isinstance(query.window, Marked) and life.newest > NEVER:
@@ -219,12 +223,12 @@ def _views(
 
 
 def _rest(
-    found: list[tuple[int, Row]], truth: dict[int, list[Row]]
+    found: list[tuple[int, Row]], truth: dict[int, list[Row]], timed: bool
 ) -> list[tuple[int, Row]] | None:
     """What is true but was not given; None when something given is not true."""
     left = [(number, row) for number, rows in truth.items() for row in rows]
     for number, row in found:
-        place = matching(row, [other if at == number else {} for at, other in left])
+        place = matching(row, [r if at == number or not timed else {} for at, r in left])
         if place is None:
             return None
         left.pop(place)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.model.frontier import Frontier
 from catchment.model.window import Gap, Periodic
+from catchment.spark import state
+from catchment.spark.queries import QueryFolder
 from catchment.testing.compare import rows_of
 from catchment.testing.oracle import Step
 from catchment.testing.strategies import KINDS, to_table
-from live import Draw, Life, judge
+from live import NEVER, Draw, Life, judge
+from pipeline import WRITTEN, Pipeline
 from small_tables import examples, starts, table, values
 
+FAR = 1 << 60
+"""Before this, nothing has happened."""
 PERIODIC = ("tumbling", "sliding", "fixed")
 MIXES = {
     "all": (KINDS, KINDS),
@@ -74,9 +83,84 @@ def test_an_engine(mix: str, seed: int) -> None:
             changing.change(number)
         changing.step(number, step)
     for life in changing.lives:
-        judge(life, changing.lives, steps, {})
+        judge(life, changing.lives, steps)
         if life.drain and isinstance(life.query.window, Periodic | Gap):
             assert life.query.name not in changing.engine.queries
+
+
+# Spark's pipeline.
+
+
+class Batches:
+    """The pipeline of a streaming job whose queries change between batches, crashes included."""
+
+    def __init__(self, draw: Draw, queries: list[ct.Query], folder: str) -> None:
+        self.draw, self.dice = draw, draw.dice
+        rows, lateness = draw.events(14), self.dice.choice([0, 4]) * draw.unit
+        pushes = [step for step in draw.steps(rows, late=True) if step[0] == "push"]
+        self.batches = [step[1] for step in pushes]
+        self.steps: list[Step] = []
+        self.lives = [Life(query) for query in queries]
+        frontier, newest = Frontier().knowing(["0"], 0), NEVER
+        self.pipeline = Pipeline(
+            folder, [[("0", to_table(batch))] for batch in self.batches], queries,
+            seed=self.dice.randrange(1 << 32), crashes=0.05, buckets=self.dice.randint(1, 2),
+            lateness=lateness,
+        )  # fmt: skip
+        self.completes: list[int] = []
+        """For each batch, the step that gives its results."""
+        for number, batch in enumerate(self.batches):
+            for _ in range(self.dice.choice([0, 0, 1, 2, 3])):
+                self.change(number, newest)
+            fit = [row["ts"] for row in batch if row["ts"] >= frontier.value]
+            newest = max([newest, *fit])
+            frontier = frontier.after({"0": max(fit)} if fit else {}, 0, lateness)
+            self.steps.append(("push", batch))
+            self.completes.append(len(self.steps))
+            self.steps.append(("advance", max(frontier.value, -FAR)))
+        self.steps.append(("close",))
+
+    def change(self, batch: int, newest: int) -> None:
+        number = len(self.steps)
+        there = [life for life in self.lives if life.removed is None and life.added < number]
+        if self.dice.random() < 0.7 or not there:
+            life = Life(self.draw.query(f"new{len(self.lives)}"), number, newest)
+            self.lives.append(life)
+            self.pipeline.at(batch, lambda p: QueryFolder(p.spec.home).add(life.query))
+            return
+        gone = self.dice.choice(there)
+        gone.removed, gone.until, gone.drain = number, newest, self.dice.random() < 0.5
+        name = gone.query.name
+
+        def remove(pipeline: Pipeline) -> None:
+            folder = QueryFolder(pipeline.spec.home)
+            folder.drain(name) if gone.drain else folder.remove(name)
+
+        self.pipeline.at(batch, remove)
+
+    def run(self) -> None:
+        self.pipeline.run()
+        for (batch, _), tables in WRITTEN[self.pipeline.data].items():
+            last = batch >= len(self.batches)
+            number = len(self.steps) - 1 if last else self.completes[batch]
+            for life in self.lives:
+                if life.query.name in tables:
+                    life.rows += [(number, row) for row in rows_of(tables[life.query.name])]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mix", MIXES)
+@examples(0.6)
+@given(seed=st.integers(0, 2**32))
+def test_the_streaming_pipeline(mix: str, seed: int) -> None:
+    first, added = MIXES[mix]
+    draw = Draw(seed, added)
+    queries = [draw.query(f"q{n}", first) for n in range(draw.dice.randint(1, 2))]
+    with tempfile.TemporaryDirectory() as folder, patch.object(state, "_SHORTEST", 3_000):
+        running = Batches(draw, queries, folder)
+        running.run()
+    for life in running.lives:
+        judge(life, running.lives, running.steps, timed=False)
 
 
 # By hand.
@@ -85,11 +169,11 @@ def test_an_engine(mix: str, seed: int) -> None:
 def test_windows_of_a_type_added_twice_over_begin_with_the_newest_event() -> None:
     """Slices are kept from when a group first has periodic windows, not from when it began.
 
-                     30   33   37   40   42  44
-        session       .    .    x    .    .       is all there is
-        add tumbling                |             37 is in no slice that is kept
-        add sliding                 |             [30, 44) would lack it
-        events             8             17
+                 30   33   37   40   42  44
+    session       .    .    x    .    .       is all there is
+    add tumbling                |             37 is in no slice that is kept
+    add sliding                 |             [30, 44) would lack it
+    events             8             17
     """
     engine = ct.Engine([ct.Query("old", ct.sum("v"), window=ct.session("16us"))])
     engine.push(table([37], v=[1]))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from catchment.engine import counted
 from catchment.engine.group import Era, GroupState
 from catchment.engine.results import Limit
-from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields
+from catchment.engine.rows import Operators, Rows, identity_fields
 from catchment.engine.store import Store
 from catchment.model.plan import Answer, Plan
 from catchment.model.window import Counted, Periodic, Window

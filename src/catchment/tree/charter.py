@@ -133,15 +133,26 @@ class Charter:
 
     # -- changes, each a new version --------------------------------------------------------------
 
-    def with_queries(self, queries: Iterable[Query]) -> Charter:
-        """With another set of queries: the plan gets a new version."""
+    def with_queries(
+        self, queries: Iterable[Query], leaving: Iterable[str] | None = None
+    ) -> Charter:
+        """With another set of queries: the plan gets a new version.
+
+        `leaving` are those that leave once their windows have ended; None: those that did before.
+        """
         given = {query.name: query for query in queries}
         before = self.plans[self.plan] if self.plans else NOTHING
         number = self.plan + 1 if self.plans else 0
-        planned = before.next(number, given, self._rate, self.asks)
+        gone = [name for name in (before.leaving if leaving is None else leaving) if name in given]
+        planned = before.next(number, given, self._rate, self.asks, gone)
         refuse_updates(planned.plan, str(self.settings["late"]))
         plans = dict(sorted({**self.plans, number: planned}.items())[-_KEPT:])
         return replace(self, version=self.version + 1, plans=plans)
+
+    def without_queries(self, names: Iterable[str]) -> Charter:
+        """Without some queries, as far as they are there."""
+        gone, there = set(names), self.plans[self.plan].queries
+        return self.with_queries(query for name, query in there.items() if name not in gone)
 
     @property
     def _rate(self) -> float:
