@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
@@ -10,16 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.errors import StateError
 from catchment.model.frontier import Frontier
-from catchment.model.window import Gap, Periodic
+from catchment.model.window import READINGS, Counted, Gap, Periodic
+from catchment.simulate import Faults, World
 from catchment.spark import state
 from catchment.spark.queries import QueryFolder
 from catchment.testing.compare import rows_of
-from catchment.testing.oracle import Step
+from catchment.testing.oracle import STREAM, Row, Step, oracle
 from catchment.testing.strategies import KINDS, to_table
-from live import NEVER, Draw, Life, judge
+from live import NEVER, Draw, Life, judge, matching, stripped
 from pipeline import WRITTEN, Pipeline
-from small_tables import examples, starts, table, values
+from small_tables import SECOND, examples, starts, table, values
+from trees import charter, final
 
 FAR = 1 << 60
 """Before this, nothing has happened."""
@@ -161,6 +165,101 @@ def test_the_streaming_pipeline(mix: str, seed: int) -> None:
         running.run()
     for life in running.lives:
         judge(life, running.lives, running.steps, timed=False)
+
+
+# Trees.
+
+PARENTS: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
+
+
+class Growing:
+    """A simulated tree whose root is told to add and to remove queries, while things go wrong."""
+
+    def __init__(self, draw: Draw, queries: list[ct.Query], seed: int) -> None:
+        self.draw, self.dice = draw, draw.dice
+        self.events = {id: draw.events(10) for id in "abc"}
+        self.lives = {query.name: Life(query) for query in queries}
+        tables = {
+            id: [to_table(rows[at : at + 2]) for at in range(0, len(rows), 2)]
+            for id, rows in self.events.items()
+        }
+        lateness = max(map(disorder, self.events.values()))
+        ruled = charter(PARENTS, queries, lateness=lateness)
+        some = self.dice.choice([0, 0.1])
+        faults = Faults(lost=some, twice=some, crash=some, cut=some)
+        self.world = World(ruled, tables, seed, faults, until=4)
+        for at in range(self.dice.randint(1, 6)):
+            self.world.after(at * 200_000 + self.dice.randrange(200_000), self.change)
+
+    def change(self) -> None:
+        root = self.world.sites["root"].member
+        if root is None or root.charter is None:
+            return
+        held = root.charter.plans[root.charter.plan]
+        there = sorted(held.queries.keys() - set(held.leaving))
+        new = Life(self.draw.query(f"new{len(self.lives)}"), 1)
+        gone = self.dice.choice(there) if there else ""
+        what = self.dice.choice(["add", "add", "remove", "drain"])
+        changed = root.charter.with_queries([*held.queries.values(), new.query])
+        if what == "remove" and gone:
+            changed = root.charter.without_queries([gone])
+        elif what == "drain" and gone:
+            changed = root.charter.with_queries(held.queries.values(), {*held.leaving, gone})
+        with suppress(StateError):  # its disk may be full
+            root.adopt(changed, self.world.now)
+            if changed.plans[changed.plan].queries.keys() > held.queries.keys():
+                self.lives[new.query.name] = new
+            elif gone:
+                self.lives[gone].removed, self.lives[gone].drain = 1, what == "drain"
+
+    def judge(self) -> None:
+        rows = [row | {STREAM: id} for id, part in self.events.items() for row in part]
+        times = sorted({row["ts"] for row in rows})
+        for name, life in self.lives.items():
+            query = life.query
+            found = [stripped(query, row) for row in final(self.world.deliveries, name)]
+            for row in found:
+                assert row.pop("complete") is True and row.pop("missing") is None
+            counted = isinstance(query.window, Counted) and life.added
+            for since in [NEVER, *times] if counted else [NEVER]:
+                left = oracle([query], [row for row in rows if row["ts"] > since])[name]
+                left = [stripped(query, row) for row in left]
+                places = [matching(row, left) for row in found]
+                if None not in places and len(set(places)) == len(places):
+                    break
+            else:
+                raise AssertionError(f"wrong: {query} gave {found}, not among {left}")
+            rest = [row for place, row in enumerate(left) if place not in places]
+            if not life.added and life.removed is None:
+                assert not rest, f"missed: {rest} of {query}"
+            if not life.added and life.drain and isinstance(query.window, Periodic | Gap):
+                last = max((row["window_start"] for row in found), default=NEVER)
+                missed = [row for row in rest if row["window_start"] <= last]
+                assert not missed, f"missed: {missed} of {query}, which left by {last}"
+                root = self.world.sites["root"].member
+                assert root is not None and root.charter is not None
+                assert name not in root.charter.plans[root.charter.plan].queries
+
+
+def disorder(rows: list[Row]) -> int:
+    """How far behind the newest event before it one comes, at most."""
+    times = [row["ts"] for row in rows]
+    return max(max(times[: n + 1]) - time for n, time in enumerate(times))
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@examples(0.6)
+@given(seed=st.integers(0, 2**32))
+def test_a_tree(mix: str, seed: int) -> None:
+    first, added = MIXES[mix]
+    # What is put together of the i-th windows of streams depends on which was the first for whom.
+    readings = [reading for reading in READINGS if reading != "ordered"]
+    draw = Draw(seed, added, readings, repeats=False, unit=SECOND)
+    queries = [draw.query(f"q{n}", first) for n in range(draw.dice.randint(1, 2))]
+    growing = Growing(draw, queries, seed)
+    growing.world.run()
+    assert growing.world.done
+    growing.judge()
 
 
 # By hand.
