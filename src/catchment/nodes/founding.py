@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from catchment.job import Job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model.definition import change_told, file_changes, removed_told
 from catchment.model.duration import micros
+from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.planner import plan
 from catchment.sinks.base import Sink
@@ -35,9 +37,14 @@ class Given:
     source: Source | None
     sinks: tuple[Sink, ...]
     charter: Charter | None
-    """Only the root's; it is used once, when its folder is new."""
+    """Only the root's: all of it counts when its folder is new, later only the queries that the
+    job file says anew."""
     security: Security | None
     engine: str
+    hosted: bool = False
+    """Whether it stands for its parent's own source, and runs in the parent's process."""
+    reader: Given | None = None
+    """What the reader of its own source is given, where it has one and merges too."""
 
 
 def founded(job: Job) -> Charter:
@@ -60,10 +67,8 @@ def founded(job: Job) -> Charter:
         "flush": read_flush(job.flush).to_dict(),
         "count": job.count,
     }  # fmt: skip
-    places = {
-        node.id: Place(node.id, number, node.parent, node.source is not None, node.listen)
-        for number, node in enumerate(job.nodes)
-    }
+    placed = enumerate(_places(job.nodes))
+    places = {place.id: replace(place, number=number) for number, place in placed}
     charter = Charter(job.new_identity(), 0, settings, places)
     return charter.with_queries(queries)
 
@@ -108,6 +113,16 @@ def _follow(
     return said + [removed_told(query.name) for query in queries if query.name not in left]
 
 
+def _places(nodes: Sequence[NodeSection]) -> Iterator[Place]:
+    """The places of a tree: a node that merges and reads gets a child that reads for it."""
+    for node in nodes:
+        if node.reads_and_merges:
+            yield Place(node.id, 0, node.parent, False, node.listen)
+            yield Place(node.reader, 0, node.id, True, host=node.id)
+        else:
+            yield Place(node.id, 0, node.parent, node.source is not None, node.listen)
+
+
 def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -> Given:
     """What a node of a job file is told; `parent` is an address, instead of the file's."""
     known = {node.id: node for node in job.nodes}
@@ -119,12 +134,26 @@ def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -
         raise JobError(
             "a node needs a folder", given=id, hint="add checkpoint: folder/ to the job file"
         )
-    home = Path(node.home) if node.home else Path(str(job.checkpoint)) / id
+    home = Path(node.home) if node.home else Path(str(job.checkpoint)) / file_name(id)
     return Given(
-        id, home, None if root else parent or _address(node, known), node.listen, node.source,
-        job.sinks if root else (), founded(job) if root else None, job.security,
+        id,
+        home,
+        None if root else parent or _address(node, known),
+        node.listen,
+        None if node.reads_and_merges else node.source,
+        job.sinks if root else (),
+        founded(job) if root else None,
+        job.security,
         node.engine or engine,
-    )  # fmt: skip
+        reader=_reader(node, home, node.engine or engine) if node.reads_and_merges else None,
+    )
+
+
+def _reader(node: NodeSection, home: Path, engine: str) -> Given:
+    """What the reader of a node's own source is given; it needs no address and no token."""
+    return Given(
+        node.reader, home / "reader", node.id, None, node.source, (), None, None, engine, True
+    )
 
 
 def _address(node: NodeSection, known: dict[str, NodeSection]) -> str:
