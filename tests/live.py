@@ -121,8 +121,8 @@ class Draw:
         family = self._family() if not dice.randrange(8) else dice.choice(self.families)
         aggregates = family["aggregates"] if dice.randrange(4) else [self._aggregate()]
         window = self.window(kinds or self.kinds)
-        # Of a stream's own windows it is refused; ranks are given after duplicates are dropped, which
-        # brute force over the events since a query was added cannot say.
+        # Of a stream's own windows it is refused. Ranks are given after duplicates are dropped,
+        # which brute force over the events since a query was added cannot say.
         by_stream = isinstance(window, Marked) and window.reading != "global"
         plain = by_stream or isinstance(window, Counted)
         return ct.Query(

@@ -47,7 +47,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
     kept = home.sub("bounded")
     body = kept.read(f"{batch:09d}")
     if body is None:
-        body = _computed(job, spark, _definitions(home, job), tell)
+        body = _computed(job, spark, outputs_of(home, job), tell)
         kept.write(f"{batch:09d}", body)
     status = _delivered(job, identity["job"], batch, body, tell)
     _settle(home, status)
@@ -55,7 +55,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
     return status
 
 
-def _definitions(home: Folder, job: Job) -> dict[str, str]:
+def outputs_of(home: Folder, job: Job) -> dict[str, str]:
     """Under which name each query's results are delivered, by what the folder knows of it."""
     held = json.loads(home.read(DEFINITIONS) or b"{}")
     known = {name: Definition(*definition) for name, definition in held.items()}
