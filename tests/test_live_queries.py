@@ -74,7 +74,7 @@ class Changing:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@examples(3.0)
+@examples(1.5)
 @given(seed=st.integers(0, 2**32))
 def test_an_engine(mix: str, seed: int) -> None:
     first, added = MIXES[mix]
@@ -154,7 +154,7 @@ class Batches:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("mix", MIXES)
-@examples(0.6)
+@examples(0.4)
 @given(seed=st.integers(0, 2**32))
 def test_the_streaming_pipeline(mix: str, seed: int) -> None:
     first, added = MIXES[mix]
@@ -248,7 +248,7 @@ def disorder(rows: list[Row]) -> int:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-@examples(0.6)
+@examples(0.4)
 @given(seed=st.integers(0, 2**32))
 def test_a_tree(mix: str, seed: int) -> None:
     first, added = MIXES[mix]
