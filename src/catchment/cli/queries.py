@@ -43,9 +43,12 @@ def listed(
     from catchment.model.query import Query
 
     if _in_tree(job, root):
-        held = ask("queries", {}, root, job)["queries"]
-        named = [Query.from_dict(query) for query in held]
-        found = [{"name": q.name, "text": text(q), "file": "tree"} for q in named]
+        held = ask("queries", {}, root, job)
+        found = [
+            {"name": q.name, "text": text(q), "file": "tree", "version": held["versions"][q.name],
+             "leaving": q.name in held["leaving"]}
+            for q in (Query.from_dict(query) for query in held["queries"])
+        ]  # fmt: skip
         rejected: dict[str, str] = {}
     else:
         found, rejected = _held(home_of(checkpoint, job))
@@ -73,18 +76,17 @@ def add(
     asked = _asked(file, sql, name)
     if _in_tree(job, root):
         done = ask("add query", {"queries": [query.to_dict() for query in asked]}, root, job)
-        typer.echo("\n".join(f"added {added}" for added in done["added"]))
+        for added in done["added"]:
+            typer.echo(_added(added, done["versions"][added]))
         return
     home = home_of(checkpoint, job)
     folder = QueryFolder(home)
     _fit(home, asked)
-    known = folder.read()[0]
-    for query in asked:
-        if query.name in known:
-            raise QueryError("two queries have one name", given=query.name, hint="remove one first")
+    folder.refuse_known(asked)
+    versions = _versions(home, {query.name: query for query in asked})
     for query in asked:
         folder.add(query)
-        typer.echo(f"added {query.name}")
+        typer.echo(_added(query.name, versions[query.name]))
 
 
 @app.command("rm")
@@ -93,18 +95,41 @@ def remove(
     checkpoint: Checkpoint = None,
     job: JobOf = None,
     root: RootAt = None,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="Let open windows end; no new ones begin. Then remove."),
+    ] = False,
 ) -> None:
-    """Remove queries; their open windows give no results any more."""
+    """Remove queries; without --drain, their open windows give no results any more."""
     from catchment.spark.queries import QueryFolder
 
     if _in_tree(job, root):
-        ask("remove query", {"names": names}, root, job)
-        typer.echo("\n".join(f"removed {name}" for name in names))
-        return
-    folder = QueryFolder(home_of(checkpoint, job))
-    for name in names:
-        folder.remove(name)
-        typer.echo(f"removed {name}")
+        ask("remove query", {"names": names, "drain": drain}, root, job)
+    else:
+        folder = QueryFolder(home_of(checkpoint, job))
+        for name in names:
+            folder.drain(name) if drain else folder.remove(name)
+    done = "leaves after its open windows:" if drain else "removed"
+    typer.echo("\n".join(f"{done} {name}" for name in names))
+
+
+def _added(name: str, version: int) -> str:
+    """What is said of a query that was added; of another definition under a name, more."""
+    from catchment.model.definition import output_name
+
+    if version == 1:
+        return f"added {name}"
+    return f"added {name}, version {version}: its results are {output_name(name, version)}"
+
+
+def _versions(home: Folder, queries: dict[str, Query]) -> dict[str, int]:
+    """The version of each definition, as the job has it or will have it with its next batch."""
+    from catchment.model.definition import next_definitions
+    from catchment.spark.queries import newest_plan
+
+    planned = newest_plan(home)
+    found = next_definitions({} if planned is None else planned.definitions, queries)
+    return {name: found[name].version for name in queries}
 
 
 def _in_tree(job: Path | None, root: str | None) -> bool:
@@ -175,6 +200,7 @@ def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:
 
     folder = QueryFolder(home)
     queries, rejected = folder.read()
+    versions, leaving = _versions(home, queries), folder.leaving()
     found = []
     for file, data in folder.files().items():
         try:
@@ -183,7 +209,10 @@ def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:
             continue
         for name in names:
             if name in queries:
-                found.append({"name": name, "text": text(queries[name]), "file": file})
+                found.append(
+                    {"name": name, "text": text(queries[name]), "file": file,
+                     "version": versions[name], "leaving": name in leaving}
+                )  # fmt: skip
     # What only the running job can tell: a query that does not fit its events.
     noted: dict[str, str] = json.loads(home.read(REJECTED) or b"{}")
     return found, {**noted, **rejected}

@@ -106,6 +106,8 @@ def _stream(job: Job, options: Options, voice: Voice) -> Status:
     with _metrics(job, voice) as metrics, spark_session(options.cores, voice) as spark:
         voice.phase("starting the job")
         handle = start(job, spark)
+        for text in handle.changes:
+            voice.note(text)
         handle.watch(voice.heard)
         if metrics is not None:
             metrics.follow(handle, spark)

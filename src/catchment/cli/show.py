@@ -89,10 +89,12 @@ def queries(found: list[dict[str, Any]], rejected: dict[str, str]) -> None:
     """The queries of a job, and the files that cannot be used."""
     console = Console()
     shown = Table()
-    for heading in ("name", "query", "file"):
+    for heading in ("name", "version", "query", "file"):
         shown.add_column(heading, overflow="fold")
     for query in found:
-        shown.add_row(*(Text(query[name]) for name in ("name", "text", "file")))
+        version = f"{query['version']}, leaving" if query["leaving"] else str(query["version"])
+        texts = (query["name"], version, query["text"], query["file"])
+        shown.add_row(*(Text(text) for text in texts))
     console.print(shown)
     for name, why in rejected.items():
         _say(console, f"rejected: {name}: {why}")

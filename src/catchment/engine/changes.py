@@ -9,14 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import counted
-from catchment.engine.group import GroupState
+from catchment.engine.group import Era, GroupState
 from catchment.engine.results import Limit
-from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields
+from catchment.engine.rows import Operators, Rows, identity_fields
 from catchment.engine.store import Store
 from catchment.model.plan import Answer, Plan
 from catchment.model.window import Counted, Periodic, Window
-from catchment.planner.edges import EARLIEST, Series
+from catchment.planner.edges import EARLIEST, LATEST, Edges, Series
 from catchment.planner.group import operators_of
+
+_LOOKED_AT = 1 << 16
+"""Edges of a new window type that are compared with those of older plans, at most."""
 
 
 def answer_limit(state: GroupState, answer: Answer) -> Limit | None:
@@ -46,7 +49,12 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     new.keys, new.late, new.newest = old.keys, old.late, old.newest
     new.waiting = [_with_columns(table, new) for table in old.waiting]
     new.repeats = old.repeats
-    new.frontier, new.kept_from = old.frontier, old.kept_from
+    new.frontier = old.frontier
+    new.kept_from, new.eras = old.kept_from, old.eras
+    if newest > EARLIEST:
+        # Without periodic windows no slice is kept; after the newest event, none was forgotten.
+        new.kept_from = min(old.kept_from if len(old.series) else LATEST, newest + 1)
+        new.eras = _eras(old, newest) if len(new.series) else []
     new.slices, new.partials, new.calls = old.slices, old.partials, old.calls
     new.pending = [fit(rows, operators) for rows in old.pending] if len(new.series) else []
     new.fresh = [fit(rows, operators) for rows in old.fresh] if new.sessions else []
@@ -92,36 +100,56 @@ def _move_periodic(old: GroupState, new: GroupState, was: dict[Window, int], new
         if known is not None:
             new.series.first[row] = old.series.first[places[known]]
         elif newest > EARLIEST:
-            first = first_answerable(window, old, new, newest)
-            new.series.first[row] = max(int(new.series.first[row]), first)
+            new.series.first[row] = max(int(new.series.first[row]), first_answerable(window, new))
 
 
-def first_answerable(window: Periodic, old: GroupState, new: GroupState, newest: int) -> int:
-    """The number of the first window from which on kept slices serve: none straddles an edge."""
-    if not len(old.series):
-        begin = newest + 1
-    else:
-        rows = concat_rows([new.store.all_rows(), *new.pending], new.operators)
-        begin = min(max(new.kept_from, EARLIEST), newest + 1)
-        if len(rows):
-            begin = max(begin, _after_last_cut(window, rows, newest))
-    series = Series([window])
+def _eras(old: GroupState, newest: int) -> list[Era]:
+    """The plans by which slices were cut that the next plan starts from.
+
+    Events that wait are cut by the plan that is there when they settle. What others cut may still
+    be on its way: so it is not the slices that are here that tell.
+    """
+    windows = tuple(w for w in old.group.windows if isinstance(w, Periodic))
+    until = min(newest, old.frontier - 1) if old.group.slicing == "settled" else newest
+    latest = {era.windows: era.until for era in old.eras}
+    latest[windows] = max(until, latest.get(windows, until))
+    return [Era(*era) for era in latest.items() if era[1] >= old.kept_from]
+
+
+def first_answerable(window: Periodic, state: GroupState) -> int:
+    """The number of the first window from which on all windows of a new type are complete.
+
+    A window is complete if all slices that may hold its events are kept, and if none of them lies
+    across its start or its end: each of the two is an edge of every plan by which events at or
+    after it were cut.
+    """
+    begin = state.kept_from
     number = -((window.offset - begin) // window.slide)
-    return max(number, int(series.ending_after(max(new.frontier, EARLIEST))[0]))
+    first = max(number, int(Series([window]).ending_after(max(state.frontier, EARLIEST))[0]))
+    for era in state.eras:
+        edges = Edges(era.windows)
+        for edge in (window.offset, window.offset + window.length):
+            first = max(first, _after_last_uncut(edge, window, edges, first, era.until))
+    return first
 
 
-def _after_last_cut(window: Periodic, rows: Rows, newest: int) -> int:
-    """Just after the last edge inside a slice there is; no event is after the newest."""
-    ends = np.minimum(rows.end, newest + 1) - 1
-    last = EARLIEST
-    for edge in (window.offset, window.offset + window.length):
-        found = np.full(len(ends), edge)
-        if not window.only:
-            found = edge + (ends - edge) // window.slide * window.slide
-        inside = (found > rows.start) & (found <= ends)
-        if inside.any():
-            last = max(last, int(found[inside].max()) + 1)
-    return last
+def _after_last_uncut(edge: int, window: Periodic, edges: Edges, first: int, until: int) -> int:
+    """The number after that of the last window whose edge by a time is not among these edges.
+
+    `edge` is the one of the window with number 0. Edges are looked at from the last backwards:
+    where the slide is a multiple of an older one, all of them may be cut.
+    """
+    last = 0 if window.only else (until - edge) // window.slide
+    if last < first or (window.only and edge > until):
+        return first
+    for slide, offset in zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True):
+        if not window.only and window.slide % slide == 0 and (edge - offset) % slide == 0:
+            return first
+    low = last if window.only else max(first, last - _LOOKED_AT)
+    uncut = np.flatnonzero(~edges.covers(edge + np.arange(low, last + 1) * window.slide))
+    if len(uncut):
+        return low + int(uncut[-1]) + 1
+    return low
 
 
 def _with_columns(table: pa.Table, state: GroupState) -> pa.Table:
@@ -183,6 +211,8 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
         return True
     place = plan.groups[group].answers[number].window
     window = plan.groups[group].windows[place]
+    if state.frontier <= until:
+        return False  # an event may still come by which a window begins in time
     waits = any((t.column("#time").to_numpy() <= until).any() for t in state.waiting)
     if isinstance(window, Periodic):
         return until + window.length <= state.frontier - 1 or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class Cutter(Engine):
             elif id == courses_id(group):
                 load_courses(state, table)
 
-    def follow(self, plan: Plan, lineage: dict[int, int]) -> None:
+    def follow(self, plan: Plan, lineage: dict[int, int], leaving: Iterable[str] = ()) -> None:
         """Goes on by another plan; what is held becomes what that plan would have cut."""
         held, owned, before = self._rows, self._owned, self.states
         for state in before.values():

@@ -340,8 +340,11 @@ class Engine:
         self.queries = queries
         self.follow(plan, lineage)
 
-    def follow(self, plan: Plan, lineage: dict[int, int]) -> None:
-        """Goes on by another plan; `lineage` says which of the old groups each group continues."""
+    def follow(self, plan: Plan, lineage: dict[int, int], leaving: Iterable[str] = ()) -> None:
+        """Goes on by another plan; `lineage` says which of the old groups each group continues.
+
+        Queries that leave give the windows that have begun by now, and no others.
+        """
         new = plan.names.keys() - self.plan.names.keys()
         self.limits = {name: limit for name, limit in self.limits.items() if name in plan.names}
         self._switch(plan, lineage)
@@ -351,6 +354,25 @@ class Engine:
                 limit = answer_limit(self.states[group], plan.groups[group].answers[number])
                 if limit is not None:
                     self.limits[name] = limit
+        for name in leaving:
+            self._drain(name)
+
+    def _drain(self, name: str) -> None:
+        state = self.states.get(self.plan.names[name][0])
+        limit = self.limits.get(name, Limit())
+        if limit.until is None:
+            self.limits[name] = Limit(limit.since, EARLIEST if state is None else state.newest)
+
+    def drained(self, elsewhere: Collection[int] = ()) -> list[str]:
+        """The queries that leave and whose windows have ended.
+
+        Of groups whose windows are put together elsewhere, nothing here tells that.
+        """
+        return [
+            name for name, limit in self.limits.items()
+            if limit.until is not None and self.plan.names[name][0] not in elsewhere
+            and drained(self.plan, self.states, name, limit.until)
+        ]  # fmt: skip
 
     def remove(self, name: str, drain: bool = True) -> None:
         """Removes a query; with `drain`, once the windows that have begun are complete."""
@@ -360,8 +382,7 @@ class Engine:
             )
         state = self.states.get(self.plan.names[name][0])
         if drain and state is not None and state.newest > EARLIEST:
-            since = self.limits[name].since if name in self.limits else None
-            self.limits[name] = Limit(since, state.newest)
+            self._drain(name)
             return
         self.queries = {other: query for other, query in self.queries.items() if other != name}
         self.follow(*replan(self.plan, self.queries.values(), self.rate))
@@ -383,8 +404,8 @@ class Engine:
             self.states[group.id].begin(*times)
 
     def _drop_drained(self) -> None:
-        for name, limit in list(self.limits.items()):
-            if limit.until is not None and drained(self.plan, self.states, name, limit.until):
+        for name in self.drained():
+            if name in self.queries:  # by a plan made elsewhere, a query is removed there
                 self.remove(name, drain=False)
 
     def _bind(self, schema: pa.Schema) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,13 @@ def bind(group: Group, types: Types, updates: bool, census: bool = False) -> dic
     return {ref.id: operator_class(ref.kind)(ref, types.get(ref.column)) for ref in refs}
 
 
+class Era(NamedTuple):
+    """Events up to the time `until` may have been cut at the edges of these windows only."""
+
+    windows: tuple[Periodic, ...]
+    until: int
+
+
 class GroupState:
     """Slices events of one group and assembles its windows.
 
@@ -74,6 +82,8 @@ class GroupState:
         self.frontier = self.kept_from = self.newest = EARLIEST
         self.known_since: dict[str, int] = {}
         """When operators began that came with a query added later."""
+        self.eras: list[Era] = []
+        """The older plans by which events were cut whose slices may still be there."""
         self.slices = self.partials = self.calls = 0
         self._tidy, self._crowd = 0, _CROWD
         windows = list(enumerate(group.windows))

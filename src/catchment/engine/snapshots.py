@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, counted
-from catchment.engine.group import GroupState
+from catchment.engine.group import Era, GroupState
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Limit
 from catchment.engine.rows import concat_rows
 from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.model.window import Counted
+from catchment.model.window import Counted, Periodic, window_from_dict
 
 if TYPE_CHECKING:
     from catchment.engine.engine import Engine
@@ -70,6 +70,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         totals = {"key": pa.array(tally.keys), "total": pa.array(tally.total)}
         tables[f"{prefix}ranks {n} totals"] = pa.table(totals)
     meta: dict[str, Any] = {name: getattr(state, name) for name in _PLACES}
+    meta["eras"] = [[[w.to_dict() for w in era.windows], era.until] for era in state.eras]
     meta["first"] = state.series.first.tolist()
     meta["waiting"] = len(state.waiting)
     meta["since"] = {
@@ -118,6 +119,10 @@ def _load_group(
 
     for name in _PLACES:
         setattr(state, name, meta[name])
+    state.eras = [
+        Era(tuple(_periodic(window) for window in windows), until)
+        for windows, until in meta.get("eras", [])
+    ]
     state.keys = KeyIndex()
     keys = tables[prefix + "keys"]
     columns = [codec.whole(keys, name) for name in keys.schema.names[1:]]
@@ -158,6 +163,12 @@ def _emitted(state: GroupState, meta: dict[str, Any]) -> list[list[Any]]:
         return list(meta["emitted"])
     windows = state.group.windows
     return [said for said in meta["ledger"] if not isinstance(windows[said[0]], Counted)]
+
+
+def _periodic(data: dict[str, Any]) -> Periodic:
+    window = window_from_dict(data)
+    assert isinstance(window, Periodic)
+    return window
 
 
 def _load_ranks(

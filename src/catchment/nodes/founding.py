@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from catchment.engine.binding import bind_types
 from catchment.errors import JobError, did_you_mean
 from catchment.flush import read as read_flush
 from catchment.job import Job
 from catchment.job.topology import NodeSection, check_nodes
+from catchment.model.definition import change_told, file_changes, removed_told
 from catchment.model.duration import micros
+from catchment.model.names import file_name
+from catchment.model.query import Query
+from catchment.planner import plan
 from catchment.sinks.base import Sink
 from catchment.sources.base import Source
 from catchment.transport import Security
 from catchment.tree.charter import Charter, Place
+from catchment.tree.member import Member
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,8 @@ class Given:
     source: Source | None
     sinks: tuple[Sink, ...]
     charter: Charter | None
-    """Only the root's; it is used once, when its folder is new."""
+    """Only the root's: all of it counts when its folder is new, later only the queries that the
+    job file says anew."""
     security: Security | None
     engine: str
     hosted: bool = False
@@ -58,6 +67,46 @@ def founded(job: Job) -> Charter:
     return charter.with_queries(queries)
 
 
+GIVEN = "given"
+"""The root's note of the queries that its job file had when it was last started."""
+
+
+def follow_file(member: Member, file: Charter, now: int) -> list[str]:
+    """Has the root of a tree do what its job file says anew since the last start: sentences.
+
+    The rule is that of a job (`file_changes`): what the file does not say anew is as it was left.
+    """
+    charter = member.charter
+    assert charter is not None
+    queries = list(file.plans[file.plan].queries.values())
+    held = member.disk.get(GIVEN)
+    said = [] if held is None else _follow(member, charter, json.loads(held), queries, now)
+    member.disk.put(GIVEN, json.dumps([query.to_dict() for query in queries]).encode())
+    return said
+
+
+def _follow(
+    member: Member, charter: Charter, before: list[Any], queries: list[Query], now: int
+) -> list[str]:
+    planned = charter.plans[charter.plan]
+    there, leaving = planned.queries, planned.leaving
+    anew = file_changes([Query.from_dict(query) for query in before], queries)
+    changes = {n: q for n, q in anew.items() if there.get(n) != q or n in leaving}
+    new = [query for query in changes.values() if query is not None]
+    if charter.schema is not None and new:
+        bind_types(plan(new), charter.schema, str(charter.settings["time"]))
+    # What changed under its name leaves first, and comes back with the version after.
+    if there.keys() & changes.keys():
+        charter = charter.without_queries(changes)
+        member.adopt(charter, now)
+    if new:
+        charter = charter.with_queries([*charter.plans[charter.plan].queries.values(), *new])
+        member.adopt(charter, now)
+    said = [change_told(name, there.get(name), query) for name, query in changes.items()]
+    left = charter.plans[charter.plan].queries
+    return said + [removed_told(query.name) for query in queries if query.name not in left]
+
+
 def _places(nodes: Sequence[NodeSection]) -> Iterator[Place]:
     """The places of a tree: a node that merges and reads gets a child that reads for it."""
     for node in nodes:
@@ -79,7 +128,7 @@ def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -
         raise JobError(
             "a node needs a folder", given=id, hint="add checkpoint: folder/ to the job file"
         )
-    home = Path(node.home) if node.home else Path(str(job.checkpoint)) / id
+    home = Path(node.home) if node.home else Path(str(job.checkpoint)) / file_name(id)
     return Given(
         id,
         home,

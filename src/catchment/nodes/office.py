@@ -81,25 +81,46 @@ class Office:
         return dict(charter.plans[charter.plan].queries)
 
     def _queries(self, _: Note) -> Note:
-        return {"queries": [query.to_dict() for query in self._known().values()]}
+        charter = self._charter()
+        planned = charter.plans[charter.plan]
+        return {
+            "queries": [query.to_dict() for query in planned.queries.values()],
+            "versions": {name: planned.definitions[name].version for name in planned.queries},
+            "leaving": list(planned.leaving),
+        }
 
     def _add_query(self, body: Note) -> Note:
         charter, known = self._charter(), self._known()
         asked = [Query.from_dict(query) for query in body["queries"]]
         for query in asked:
             if query.name in known:
-                raise QueryError("two queries have one name", given=query.name, hint="remove one")
+                leaves = query.name in charter.plans[charter.plan].leaving
+                raise QueryError(
+                    "two queries have one name",
+                    given=query.name,
+                    hint="it is leaving: wait, or remove it without drain"
+                    if leaves
+                    else "remove one",
+                )
         known |= {query.name: query for query in asked}
         self.member.adopt(charter.with_queries(known.values()), now())
-        return {"added": [query.name for query in asked]}
+        adopted = self._charter()
+        definitions = adopted.plans[adopted.plan].definitions
+        return {
+            "added": [query.name for query in asked],
+            "versions": {query.name: definitions[query.name].version for query in asked},
+        }
 
     def _remove_query(self, body: Note) -> Note:
         charter, known = self._charter(), self._known()
         for name in body["names"]:
             if name not in known:
                 raise QueryError("no such query", given=name, hint=did_you_mean(name, known))
-            del known[name]
-        self.member.adopt(charter.with_queries(known.values()), now())
+        if body.get("drain", False):
+            leaving = {*charter.plans[charter.plan].leaving, *body["names"]}
+            self.member.adopt(charter.with_queries(known.values(), leaving), now())
+            return {"leaving": body["names"]}
+        self.member.adopt(charter.without_queries(body["names"]), now())
         return {"removed": body["names"]}
 
     def _add_node(self, body: Note) -> Note:

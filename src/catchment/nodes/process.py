@@ -15,7 +15,7 @@ from catchment.engine.engine import now
 from catchment.errors import CatchmentError, RefusedError
 from catchment.folder import Folder
 from catchment.nodes.disk import FileDisk
-from catchment.nodes.founding import Given
+from catchment.nodes.founding import Given, follow_file
 from catchment.nodes.office import Office
 from catchment.nodes.reader import InnerLink, Reader
 from catchment.planner.edges import LATEST
@@ -56,6 +56,9 @@ class NodeProcess:
             given.id, self.disk, now(), parent=given.parent, keep=self._keep,
             charter=given.charter, **self._member_options(),
         )  # fmt: skip
+        if given.charter is not None:
+            for text in follow_file(self.member, given.charter, now()):
+                log.warning("%s: %s", given.id, text)
         self.server: Server | None = None
         self.link: Link | InnerLink | None = None
         self.trouble: str | None = None

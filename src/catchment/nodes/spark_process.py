@@ -177,13 +177,13 @@ class SparkProcess(NodeProcess):
             self._at_hand = None
         self.news.set()
 
-    def _took_results(self, step: int, counts: dict[str, int]) -> None:
+    def _took_results(self, step: int, counts: dict[str, int], drained: tuple[str, ...]) -> None:
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Root)
             if step > self._last_step(machine):
                 note = read_step(self.work.home.sub("steps"), step)[0]
-                machine.carried_out(note, counts)
+                machine.carried_out(note, counts, drained)
             self._at_hand = None
         self.news.set()
 

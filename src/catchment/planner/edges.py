@@ -87,6 +87,18 @@ class Edges:
         end = int(np.searchsorted(edges, high, side="right")) + 1
         return edges[begin:end]
 
+    def covers(self, times: Ints) -> npt.NDArray[np.bool_]:
+        """Which of these times are edges.
+
+        >>> from catchment.windows import tumbling
+        >>> Edges([tumbling("2us"), tumbling("3us")]).covers(np.array([0, 1, 2, 3, 5])).tolist()
+        [True, False, True, True, False]
+        """
+        found = np.isin(times, self.points)
+        for slide, offset in zip(self.slides.tolist(), self.offsets.tolist(), strict=True):
+            found |= (times - offset) % slide == 0
+        return found
+
     @cached_property
     def rate(self) -> float:
         """Distinct edges per second, counted over a while long enough to be typical."""

@@ -9,7 +9,7 @@ from typing import Any
 from catchment.errors import QueryError
 from catchment.expression import disjoint
 from catchment.functions import function_of
-from catchment.model.plan import Answer, Group, Plan
+from catchment.model.plan import Answer, Group, Plan, Slicing
 from catchment.model.query import Query
 from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
@@ -56,8 +56,13 @@ class Draft:
 
     def suits(self, query: Query) -> bool:
         """Whether its events may be cut where those of the others are: on each node, or all
-        together at the root. Windows that need neither go along with either."""
+        together at the root. Windows that need neither go along with either.
+
+        A running group is cut as it was: slices that somebody holds back cannot become events
+        again, nor events that wait be taken for slices."""
         if not by_stream(query.window):
+            if self.before is not None and _needs_one_order(query):
+                return self.before.slicing == "settled"
             return not (self.streams and _needs_one_order(query))
         if self.before is not None:
             return self.streams
@@ -217,12 +222,13 @@ def _group(
     waits = any(_in_one_order(window) for window in kept) or any(
         operator_class(ref.kind).ordered(ref) for ref in operators
     )
+    slicing: Slicing = "stream" if draft.streams else "settled" if waits else "arrival"
     store, because = choose_store(kept, operators)
     plain = tuple((ref.kind, ref.column, ref.params) for ref in operators)
     return Group(
         id, draft.by, tuple(draft.selections), draft.measure, draft.distinct_on,
         draft.distinct_within, kept, plain, renumbered,
-        "stream" if draft.streams else "settled" if waits else "arrival", store,
+        slicing if draft.before is None else draft.before.slicing, store,
         "slices" if why is None else "accumulators", why or because,
     )  # fmt: skip
 

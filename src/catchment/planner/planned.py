@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
+from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.planner.group import replan
@@ -20,21 +23,44 @@ class Planned:
     queries: dict[str, Query]
     origins: dict[int, str] = field(default_factory=dict)
     """A name for each group that it keeps from version to version, where that matters."""
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    """All names there have ever been, with their last definitions."""
+    leaving: tuple[str, ...] = ()
+    """The queries that give the windows that have begun, and then are removed."""
 
-    def next(self, number: int, queries: Mapping[str, Query], rate: float, apart: bool) -> Planned:
-        """The version that follows, with other queries."""
+    def next(
+        self, number: int, queries: Mapping[str, Query], rate: float, apart: bool,
+        leaving: Iterable[str] = (),
+    ) -> Planned:  # fmt: skip
+        """The version that follows, with other queries, of which some leave."""
         made, lineage = replan(self.plan, queries.values(), rate, counts_apart=apart)
         origins = {
             group.id: self.origins[lineage[group.id]]
             if lineage.get(group.id) in self.origins else f"{number}.{group.id}"
             for group in made.groups
         }  # fmt: skip
-        return Planned(made, lineage, dict(queries), origins)
+        definitions = next_definitions(self.definitions, queries)
+        return Planned(made, lineage, dict(queries), origins, definitions, tuple(sorted(leaving)))
+
+    def output(self, name: str) -> str:
+        """The name under which a query's results are delivered."""
+        known = self.definitions.get(name)
+        return output_name(name, 1 if known is None else known.version)
+
+    def delivered(
+        self, tables: Mapping[str, pa.Table]
+    ) -> tuple[dict[str, pa.Table], dict[str, tuple[str, ...]]]:
+        """Results, and the keys of all queries, by the names under which they are delivered."""
+        named = {self.output(name): table for name, table in tables.items()}
+        return named, {self.output(name): query.keys for name, query in self.queries.items()}
 
     def to_bytes(self) -> bytes:
         lineage = {str(new): old for new, old in self.lineage.items()}
         queries = [query.to_dict() for query in self.queries.values()]
-        known = {"lineage": lineage, "queries": queries, "origins": self.origins}
+        known = {
+            "lineage": lineage, "queries": queries, "origins": self.origins,
+            "definitions": self.definitions, "leaving": self.leaving,
+        }  # fmt: skip
         head = json.dumps(known).encode()
         return head + b"\n" + self.plan.to_bytes()
 
@@ -46,7 +72,14 @@ class Planned:
         lineage = {int(new): old for new, old in head["lineage"].items()}
         origins = {int(id): name for id, name in head["origins"].items()}
         named = {query.name: query for query in queries}
-        return cls(Plan.from_bytes(body), lineage, named, origins)
+        held = head.get("definitions")
+        definitions = (
+            next_definitions({}, named)
+            if held is None
+            else {name: Definition(*known) for name, known in held.items()}
+        )
+        leaving = tuple(head.get("leaving", ()))
+        return cls(Plan.from_bytes(body), lineage, named, origins, definitions, leaving)
 
 
 NOTHING = Planned(Plan(), {}, {})

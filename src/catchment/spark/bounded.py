@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +15,18 @@ from catchment.engine import codec
 from catchment.errors import JobError
 from catchment.folder import Folder
 from catchment.job.model import Job
+from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.sinks.base import Delivery, Sink
 from catchment.spark.batch import run
 from catchment.spark.deliver import COUNTS
 from catchment.spark.handle import Status
 from catchment.spark.past import DONE, ended_batch, home_of
 from catchment.spark.stream import _identity
+
+log = logging.getLogger("catchment.queries")
+
+DEFINITIONS = "definitions.json"
+"""The last definition of every query that has delivered results from here."""
 
 Tell = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much is done."""
@@ -40,7 +47,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
     kept = home.sub("bounded")
     body = kept.read(f"{batch:09d}")
     if body is None:
-        body = _computed(job, spark, tell)
+        body = _computed(job, spark, outputs_of(home, job), tell)
         kept.write(f"{batch:09d}", body)
     status = _delivered(job, identity["job"], batch, body, tell)
     _settle(home, status)
@@ -48,14 +55,31 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
     return status
 
 
-def _computed(job: Job, spark: SparkSession, tell: Tell) -> bytes:
+def outputs_of(home: Folder, job: Job) -> dict[str, str]:
+    """Under which name each query's results are delivered, by what the folder knows of it."""
+    held = json.loads(home.read(DEFINITIONS) or b"{}")
+    known = {name: Definition(*definition) for name, definition in held.items()}
+    found = next_definitions(known, {query.name: query for query in job.build()})
+    for name, definition in found.items():
+        if name in known and known[name].version < definition.version:
+            output = output_name(name, definition.version)
+            log.warning(
+                "query %s has another definition: version %d, whose results are %s",
+                name, definition.version, output,
+            )  # fmt: skip
+    home.write(DEFINITIONS, json.dumps(found).encode())
+    return {name: output_name(name, found[name].version) for name in found}
+
+
+def _computed(job: Job, spark: SparkSession, outputs: dict[str, str], tell: Tell) -> bytes:
     tell("planning", 0, 0)
     with _stages(spark, tell):
         results = run(job.source, job.build(), job.time, spark, buckets=job.buckets)
     tell("collecting results", 0, 0)
     counts = {name: results.counts.get(name, 0) for name in COUNTS} | {"results": results.rows()}
-    keys = {query.name: query.keys for query in job.build()}
-    return codec.pack({"counts": counts, "keys": keys}, dict(results.items()))
+    keys = {outputs[query.name]: query.keys for query in job.build()}
+    named = {outputs[name]: table for name, table in results.items()}
+    return codec.pack({"counts": counts, "keys": keys}, named)
 
 
 def _delivered(job: Job, name: str, batch: int, body: bytes, tell: Tell) -> Status:

@@ -19,7 +19,7 @@ from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
 from catchment.spark.counting import count
 from catchment.spark.planning import Progress
-from catchment.spark.queries import Queries
+from catchment.spark.queries import Queries, QueryFolder
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
 from catchment.tree.marking import lacking_in, marked
@@ -42,12 +42,11 @@ def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iter
 
 def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> Delivery:
     planned = spec.plan(control.plan)
-    keys = {name: query.keys for name, query in planned.queries.items()}
     tables = dict(results.items())
     if control.sure is not None:
         short = partial(lacking_in, control.behind, planned, control.uncounted)
         tables = marked(tables, control.sure, list(control.missing), short)
-    return Delivery(spec.job, control.batch, bucket, tables, keys)
+    return Delivery(spec.job, control.batch, bucket, *planned.delivered(tables))
 
 
 class Steward:
@@ -89,7 +88,10 @@ class Steward:
         self._deliver(control, results)
         progress = self._progress(control, reports)
         counting = count(self.spec, control, self._engine, progress.frontier, notes)
-        progress = replace(progress, counting=counting)
+        gone = set.intersection(*(set(report["drained"]) for report in reports))
+        progress = replace(progress, counting=counting, drained=tuple(sorted(gone)))
+        if gone and not self.spec.tree:
+            QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)
         self.heard(progress, {"planned": control.now, "plan": control.plan})
 

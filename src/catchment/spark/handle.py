@@ -23,7 +23,7 @@ from catchment.sinks.memory import Memory
 from catchment.spark.deliver import COUNTS, Steward
 from catchment.spark.framed import Framed
 from catchment.spark.planning import Progress
-from catchment.spark.queries import REJECTED, QueryFolder, rules_of
+from catchment.spark.queries import REJECTED, QueryFolder, newest_plan, rules_of
 from catchment.spark.session import SparkError
 from catchment.spark.spec import Spec
 
@@ -77,6 +77,8 @@ class Handle:
         self._listeners: list[Callable[[Status], None]] = []
         self._moved = threading.Condition()
         self._planned = 0
+        self.changes: list[str] = []
+        """What the job file's changes since the last start did to the queries, in sentences."""
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
@@ -142,7 +144,9 @@ class Handle:
                 given=", ".join(type(sink).__name__ for sink in self.spec.sinks),
                 hint="add the sink {type: memory}, or read them where they were written",
             )  # fmt: skip
-        return _InMemory(memory, self.queries())
+        planned = newest_plan(self.spec.home)
+        names = self.queries()
+        return _InMemory(memory, {n: n if planned is None else planned.output(n) for n in names})
 
     def _heard(self, progress: Progress, note: dict[str, Any]) -> None:
         with self._moved:
@@ -173,9 +177,13 @@ class Handle:
         """Refuses a query that the job cannot take, or that does not fit its events."""
         admitted(query, rules_of(self.spec.home), self.spec.schema)
 
-    def remove_query(self, name: str) -> None:
-        """Removes a query with the next batch: its open windows give no results any more."""
-        QueryFolder(self.spec.home).remove(name)
+    def remove_query(self, name: str, drain: bool = False) -> None:
+        """Removes a query with the next batch: its open windows give no results any more.
+
+        With `drain` they end as usual, no new ones begin, and the query is removed after the last.
+        """
+        folder = QueryFolder(self.spec.home)
+        folder.drain(name) if drain else folder.remove(name)
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -224,17 +232,20 @@ def told(failure: PySparkException) -> str:
 
 
 class _InMemory(Mapping[str, pa.Table]):
-    def __init__(self, memory: Memory, queries: Mapping[str, Query]) -> None:
+    """Results by query, of its present definition; older ones by the name they were given under."""
+
+    def __init__(self, memory: Memory, outputs: Mapping[str, str]) -> None:
         self._memory = memory
-        self._names = list(queries)
+        self._outputs = outputs
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._names and name not in self._memory.queries:
+        output = self._outputs.get(name, name)
+        if name not in self._outputs and output not in self._memory.queries:
             raise QueryError("no such query", given=name)
-        return self._memory.results(name)
+        return self._memory.results(output)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._outputs)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._outputs)

@@ -151,6 +151,8 @@ class Progress:
     """Of the next batch, where the offset does not say it."""
     now: int
     counting: Counting | None = None
+    drained: tuple[str, ...] = ()
+    """Queries that leave and whose windows have all ended."""
 
     @classmethod
     def load(cls, spec: Spec, batch: int) -> Progress:
@@ -163,6 +165,7 @@ class Progress:
         held = json.loads(data)
         counting = held.pop("counting", None)
         held |= {"counting": None if counting is None else Counting(**counting)}
+        held["drained"] = tuple(held.get("drained", ()))
         return cls(**(held | {"frontier": Frontier.from_dict(held["frontier"])}))
 
     def save(self, spec: Spec) -> None:

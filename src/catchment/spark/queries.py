@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 from pydantic import ValidationError
@@ -14,6 +15,8 @@ from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
 from catchment.folder import Folder
 from catchment.job import QuerySection
 from catchment.job.reading import explained
+from catchment.model.definition import change_told
+from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import each_its_name
@@ -21,6 +24,13 @@ from catchment.planner.planned import Planned
 from catchment.spark.spec import Spec, forget_plans
 
 REJECTED = "rejected.json"
+LEAVING = "leaving.json"
+"""The names of queries that leave, each once its open windows have ended."""
+_OWN = "_job.json"
+"""The job file's own queries. The file of a query that was added never begins like that."""
+_LEAVES = "it is leaving: wait, or remove it without drain"
+
+log = logging.getLogger("catchment.queries")
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -63,14 +73,55 @@ class QueryFolder:
 
     def add(self, query: Query) -> None:
         """Adds a query, as a file of its own."""
-        if query.name in self.read()[0]:
-            raise QueryError("two queries have one name", given=query.name, hint="remove one first")
+        self.refuse_known([query])
         query = bound(query, rules_of(self.home))
         data = json.dumps(query.to_dict(), indent=1).encode()
-        self.folder.write(f"{quote(query.name, safe=' ')}.json", data)
+        self.folder.write(self._free(file_name(query.name)), data)
+
+    def refuse_known(self, queries: Iterable[Query]) -> None:
+        """Raises where a name is taken."""
+        known, leaving = self.read()[0], self.leaving()
+        for query in queries:
+            if query.name in known:
+                hint = _LEAVES if query.name in leaving else "remove one first"
+                raise QueryError("two queries have one name", given=query.name, hint=hint)
+
+    def _free(self, stem: str) -> str:
+        """A file that is not there: somebody may have put one of that name in by hand."""
+        taken = {name.lower() for name in self.folder.names()}
+        name = f"{stem}.query.json"
+        while name in taken:
+            stem += "_"
+            name = f"{stem}.query.json"
+        return name
+
+    def leaving(self) -> list[str]:
+        """The queries that leave once their open windows have ended."""
+        held: list[str] = json.loads(self.home.read(LEAVING) or b"[]")
+        return held
+
+    def drain(self, name: str) -> None:
+        """Has a query leave: its open windows end, and no new ones begin."""
+        known = self.read()[0]
+        if name not in known:
+            raise QueryError("no such query", given=name, hint=did_you_mean(name, known))
+        self._set_leaving({*self.leaving(), name})
+
+    def drained(self, names: Iterable[str]) -> None:
+        """Removes queries that leave and whose windows have ended; others stay."""
+        for name in set(names) & set(self.leaving()):
+            self.remove(name)
+
+    def _set_leaving(self, names: set[str]) -> None:
+        if sorted(names) != self.leaving():
+            self.home.write(LEAVING, json.dumps(sorted(names)).encode())
 
     def remove(self, name: str) -> None:
         """Takes a query out of the file that holds it."""
+        self._take_out(name)
+        self._set_leaving({*self.leaving()} - {name})
+
+    def _take_out(self, name: str) -> None:
         known: list[str] = []
         for file, data in self.files().items():
             try:
@@ -90,7 +141,21 @@ class QueryFolder:
 
     def write_all(self, queries: list[Query]) -> None:
         """The job file's own queries, all in one file."""
-        self.folder.write("job.json", json.dumps([q.to_dict() for q in queries]).encode())
+        self.folder.write(_OWN, json.dumps([q.to_dict() for q in queries]).encode())
+
+    def follow(self, changes: Mapping[str, Query | None]) -> list[str]:
+        """Does what a job file says anew, whatever was done since it was last read: sentences."""
+        said = []
+        for name, query in changes.items():
+            known, leaving = self.read()[0].get(name), name in self.leaving()
+            if known == query and not leaving:
+                continue
+            if known is not None:
+                self.remove(name)
+            if query is not None:
+                self.add(query)
+            said.append(change_told(name, known, query))
+        return said
 
 
 def parse(data: bytes, name: str) -> list[Query]:
@@ -120,7 +185,7 @@ class Queries:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.folder = QueryFolder(spec.home)
-        self._files: dict[str, bytes] | None = None
+        self._files: tuple[dict[str, bytes], list[str]] | None = None
         self._made: dict[int, int] = {}
         self._rejected: dict[str, str] | None = None
 
@@ -130,34 +195,43 @@ class Queries:
 
     def changed(self, version: int) -> int:
         """The version of the plan for the next batch: this one, or one that is new."""
-        files = self.folder.files()
+        files = self.folder.files(), self.folder.leaving()
         if files == self._files:
             return self._made.get(version, version)
         wanted, rejected = self.folder.read()
         held = self.spec.plan(version)
         # A query that changed under its name leaves first, and comes back with the next batch.
         stay = {n: q for n, q in wanted.items() if held.queries.get(n, q) == q}
-        planned = self._planned(held, version + 1, stay, rejected)
+        planned = self._planned(held, version + 1, stay, rejected, files[1])
         self._note(rejected)
-        self._files = files if len(stay) == len(wanted) else None
+        begins = set(files[1]) & (stay.keys() - held.queries.keys())
+        self._files = files if len(stay) == len(wanted) and not begins else None
         self._made = {}
         if planned is None:
             return version
+        for name, known in planned.definitions.items():
+            before = held.definitions.get(name)
+            if before is not None and before.version < known.version:
+                log.warning(
+                    "query %s has another definition: version %d, whose results are %s",
+                    name, known.version, planned.output(name),
+                )  # fmt: skip
         self.spec.home.sub("plans").write(f"{version + 1:09d}", planned.to_bytes())
         forget_plans()  # one of this number may have been written before, and never used
         self._made[version] = version + 1
         return version + 1
 
     def _planned(
-        self, held: Planned, number: int, queries: dict[str, Query], rejected: dict[str, str]
-    ) -> Planned | None:
+        self, held: Planned, number: int, queries: dict[str, Query], rejected: dict[str, str],
+        leaving: list[str],
+    ) -> Planned | None:  # fmt: skip
         """The next version of the plan, or None when nothing that can be used has changed."""
-        if queries == held.queries:
-            return None
         fitting = {n: q for n, q in queries.items() if n in held.queries or self._fits(q, rejected)}
-        if fitting == held.queries:
+        # Who has not begun yet has nothing to end: such a query leaves with the version after.
+        gone = sorted(name for name in leaving if name in fitting and name in held.queries)
+        if fitting == held.queries and tuple(gone) == held.leaving:
             return None
-        return held.next(number, fitting, self.spec.rate, self.spec.asks)
+        return held.next(number, fitting, self.spec.rate, self.spec.asks, gone)
 
     def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
         try:
@@ -171,6 +245,14 @@ class Queries:
         if rejected != self._rejected:
             self.spec.home.write(REJECTED, json.dumps(rejected).encode())
             self._rejected = rejected
+
+
+def newest_plan(home: Folder) -> Planned | None:
+    """The newest version of a job's plan; None before there is one."""
+    plans = home.sub("plans")
+    names = plans.names()
+    data = plans.read(names[-1]) if names else None
+    return None if data is None else Planned.from_bytes(data)
 
 
 class Handed:

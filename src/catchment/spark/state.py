@@ -124,7 +124,7 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
         held.plan += 1
         planned = spec.plan(held.plan)
         held.engine.clock = lambda: move.now
-        held.engine.follow(planned.plan, planned.lineage)
+        held.engine.follow(planned.plan, planned.lineage, planned.leaving)
     held.engine.clock = lambda: move.now
     held.engine.live = move.live
     groups = spec.asked(move.plan)
@@ -250,6 +250,7 @@ class Bucket(StatefulProcessor):
             "bucket": bucket, "frontier": frontier.to_dict(), "results": results.rows(),
             "duplicates": held.engine.counts["duplicates"] - repeats,
             "missed": _missed(held) - missed,
+            "drained": held.engine.drained(self.spec.asked(control.plan)),
             "counts": [note["counts"] for _, note in slices if "counts" in note],
             "control": control.to_dict(),
         }  # fmt: skip

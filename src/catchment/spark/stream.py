@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from typing import Any
@@ -14,6 +15,7 @@ from catchment.errors import JobError, StateError
 from catchment.folder import Folder
 from catchment.job.model import TRIGGERS, period
 from catchment.job.model import Job as JobModel
+from catchment.model.definition import file_changes, removed_told
 from catchment.model.duration import micros
 from catchment.model.query import Query
 from catchment.planner import plan as make_plan
@@ -30,6 +32,8 @@ from catchment.spark.rows import OUTPUT
 from catchment.spark.session import cores_of, session, ship, streaming
 from catchment.spark.spec import Spec, forget_plans
 from catchment.spark.state import Bucket
+
+log = logging.getLogger("catchment.queries")
 
 FORMAT = 1
 """Of the job's folder. A newer one is refused."""
@@ -76,8 +80,10 @@ def start(
         buckets=buckets, labels=labels(buckets), parallel=cores_of(spark), rate=job.rate,
         count=job.count if events is None else "central",
     )  # fmt: skip
-    _queries(spec, queries)
-    return _started(spec, job, spark, _absolute(checkpoint), events)
+    said = take_up(spec, queries)
+    handle = _started(spec, job, spark, _absolute(checkpoint), events)
+    handle.changes = said
+    return handle
 
 
 def _absolute(path: str) -> str:
@@ -118,30 +124,26 @@ def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any
     return found
 
 
-def _queries(spec: Spec, queries: list[Query]) -> None:
-    """The job file's queries join those in the folder; what left the file leaves the job."""
+def take_up(spec: Spec, queries: list[Query]) -> list[str]:
+    """What the job file says anew counts, else what was done to the job: sentences about both."""
     folder = QueryFolder(spec.home)
     given = [query.to_dict() for query in queries]
-    if spec.home.read("given.json") is None:
+    held = spec.home.read("given.json")
+    said: list[str] = []
+    if held is None:
         folder.write_all(queries)
         first_plan(spec, queries)
         forget_plans()
     else:
-        before = json.loads(spec.home.read("given.json") or b"[]")
-        if before != given:
-            _change(folder, [Query.from_dict(query) for query in before], queries)
+        before = [Query.from_dict(query) for query in json.loads(held)]
+        changes = file_changes(before, queries)
+        said = folder.follow(changes)
+        there = folder.read()[0]
+        said += [removed_told(query.name) for query in queries if query.name not in there]
     spec.home.write("given.json", json.dumps(given).encode())
-
-
-def _change(folder: QueryFolder, before: list[Query], after: list[Query]) -> None:
-    known = folder.read()[0]
-    for query in before:
-        if query not in after and query.name in known:
-            folder.remove(query.name)
-    known = folder.read()[0]
-    for query in after:
-        if query.name not in known:
-            folder.add(query)
+    for text in said:
+        log.warning(text)
+    return said
 
 
 def _started(

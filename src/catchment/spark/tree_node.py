@@ -121,12 +121,16 @@ class SparkWork:
         self._start(each, stateful=False)
 
     def assemble(
-        self, charter: Charter, sinks: tuple[Sink, ...], took: Callable[[int, dict[str, int]], None]
-    ) -> None:
+        self, charter: Charter, sinks: tuple[Sink, ...],
+        took: Callable[[int, dict[str, int], tuple[str, ...]], None],
+    ) -> None:  # fmt: skip
         """Carries out each step of the root, its state in Spark's state store."""
         keyed = any(group.by for group in charter.plans[charter.plan].plan.groups)
         self.spec = self._spec(charter, Steps(home=self.home.uri), sinks, keyed)
-        steward = Steward(self.spec, lambda progress, _: took(progress.batch + 1, progress.counts))
+        steward = Steward(
+            self.spec,
+            lambda progress, _: took(progress.batch + 1, progress.counts, progress.drained),
+        )
         self._start(steward, stateful=True)
 
     def failure(self) -> Exception | None:

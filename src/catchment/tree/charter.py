@@ -144,11 +144,14 @@ class Charter:
 
     # -- changes, each a new version --------------------------------------------------------------
 
-    def with_queries(self, queries: Iterable[Query]) -> Charter:
+    def with_queries(
+        self, queries: Iterable[Query], leaving: Iterable[str] | None = None
+    ) -> Charter:
         """With another set of queries: the plan gets a new version.
 
         This is the one door for queries, those of the job file and those that are added later:
         each that is new must meet the tree's rules, and fit the events once these are known.
+        `leaving` are those that leave once their windows have ended; None: those that did before.
         """
         before = self.plans[self.plan] if self.plans else NOTHING
         given = {
@@ -158,9 +161,15 @@ class Charter:
             for query in queries
         }
         number = self.plan + 1 if self.plans else 0
-        planned = before.next(number, given, self._rate, self.asks)
+        gone = [name for name in (before.leaving if leaving is None else leaving) if name in given]
+        planned = before.next(number, given, self._rate, self.asks, gone)
         plans = dict(sorted({**self.plans, number: planned}.items())[-_KEPT:])
         return replace(self, version=self.version + 1, plans=plans)
+
+    def without_queries(self, names: Iterable[str]) -> Charter:
+        """Without some queries, as far as they are there."""
+        gone, there = set(names), self.plans[self.plan].queries
+        return self.with_queries(query for name, query in there.items() if name not in gone)
 
     @property
     def _rate(self) -> float:

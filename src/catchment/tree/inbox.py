@@ -8,6 +8,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from catchment.errors import RefusedError
+from catchment.model.names import file_name
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk, Log
@@ -86,7 +87,7 @@ class Inbox:
             self._open(id)
 
     def _log(self, id: str) -> Log:
-        return self.disk.log(f"inbox-{id}")
+        return self.disk.log(f"inbox-{file_name(id)}")
 
     def _open(self, id: str) -> None:
         log, child = self._log(id), self.children[id]

@@ -140,10 +140,15 @@ class Member:
         return flow is not None and not self.full and flow.ease(now)
 
     def tend(self, now: int) -> None:
-        """Lets everybody know of moves that are over, at the root."""
+        """Lets everybody know of moves and of queries that are over, at the root."""
         landed = self.machine.inbox.landed() if isinstance(self.machine, Root) else ()
         if landed and self.charter is not None:
             self.adopt(self.charter.landed(landed), now)
+        if isinstance(self.machine, Root) and self.machine.drained and self.charter is not None:
+            leaving = self.charter.plans[self.charter.plan].leaving
+            over, self.machine.drained = self.machine.drained, ()
+            if set(over) & set(leaving):
+                self.adopt(self.charter.without_queries(set(over) & set(leaving)), now)
 
     @property
     def full(self) -> bool:

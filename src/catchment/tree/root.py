@@ -57,6 +57,8 @@ class Root:
         self.steps = disk.log("steps")
         self.counts = dict.fromkeys((*_COUNTS, "results", "missed"), 0)
         self.last: dict[str, Any] = {}
+        self.drained: tuple[str, ...] = ()
+        """Queries that leave and whose windows have all ended, by the last step."""
         self.tally: Tally | None = None
         children = self._restored()
         self.inbox = Inbox(disk, children)
@@ -206,7 +208,7 @@ class Root:
             engine.absorb({}, note["newest"])
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
-            engine.follow(planned.plan, planned.lineage)
+            engine.follow(planned.plan, planned.lineage, planned.leaving)
         tally = self._told(note)
         for id, seq in self.inbox.chosen(note["take"]):
             self._take(id, seq, note)
@@ -218,13 +220,14 @@ class Root:
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
         self.counts["missed"] = missed(engine.states.values())
+        self.drained = tuple(engine.drained(asked(self.charter, note["plan"])))
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
             planned = self.charter.plans[note["plan"]]
             short = partial(lacking_in, note["behind"], planned, note.get("uncounted", ()))
             tables = marked(results, note["sure"], note["missing"], short)
-            keys = {n: q.keys for n, q in planned.queries.items()}
-            self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
+            named = planned.delivered(tables)
+            self.deliver(Delivery(self.charter.job, note["step"], 0, *named))
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
         assert self.engine is not None
@@ -286,8 +289,11 @@ class Root:
             for group, number, key, who in tally.uncounted
         ]
 
-    def carried_out(self, note: dict[str, Any], counts: dict[str, int]) -> None:
+    def carried_out(
+        self, note: dict[str, Any], counts: dict[str, int], drained: tuple[str, ...] = ()
+    ) -> None:
         """A step was carried out elsewhere, where the state is kept too."""
+        self.drained = drained
         for id, seq in self.inbox.chosen(note["take"]):
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
