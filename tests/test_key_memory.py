@@ -118,11 +118,14 @@ def test_texts_are_part_of_the_state() -> None:
 def test_too_many_keys_are_an_error_that_says_so() -> None:
     query = ct.Query("q", ct.count().alias("n"), by="k", window=ct.tumbling("1h"))
     engine = ct.Engine([query], key_bytes=1 << 20)
+    parts = [range(at, at + 1000) for at in range(0, 20_000, 1000)]
+
+    def push_all() -> None:
+        for part in parts:
+            engine.push(table(list(part), k=[f"k{n}" for n in part]))
+
     with pytest.raises(ct.LimitError) as caught:
-        for at in range(0, 20_000, 1000):
-            engine.push(
-                table(list(range(at, at + 1000)), k=[f"k{n}" for n in range(at, at + 1000)])
-            )
+        push_all()
     assert caught.value.what == "the keys that open windows need take more memory than is allowed"
     assert str(caught.value.given).endswith(" bytes of 1,048,576")
     assert caught.value.hint == "raise key_bytes, or use fewer keys, shorter windows, or more nodes"

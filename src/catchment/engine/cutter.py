@@ -48,7 +48,7 @@ class Cutter(Engine):
     """Slices events by a plan, setting bad and late ones aside; merges what others sliced."""
 
     def __init__(
-        self, plan: Plan, schema: pa.Schema, *, node: int = 0, stream: str = ALONE,
+        self, plan: Plan, schema: pa.Schema | None, *, node: int = 0, stream: str = ALONE,
         whole: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         self.node = node

@@ -421,11 +421,14 @@ class Engine:
     def adopt(
         self, plan: Plan, partials: Mapping[int, tuple[Types, dict[str, pa.DataType]]]
     ) -> None:
-        """Runs a plan made elsewhere over partials, given the types of their values and keys."""
+        """Runs a plan made elsewhere over partials, given the types of their values and keys.
+
+        Groups whose types are not given take no part.
+        """
         self.plan, self.time = plan, plan.time or self.time
         self._replanned()
-        for group in plan.groups:
-            types, keys = partials.get(group.id, ({None: None}, {}))
+        for group in (group for group in plan.groups if group.id in partials):
+            types, keys = partials[group.id]
             self.states[group.id] = GroupState(group, types, updates=False)
             self._shapes[group.id] = self._shape(group, types, keys)
 
