@@ -139,6 +139,23 @@ MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
          job("avg(v)", "tumbling(1s)", by="window_end")],
         "query 'q': a key column may not be called 'window_end'", "None", "",
     ),
+    "a key under a name that a tree takes": (
+        [python("avg('v')", "tumbling('1s')", by="complete"),
+         sql("avg(v)", "complete, window(ts, '1s')"),
+         job("avg(v)", "tumbling(1s)", by="complete")],
+        "query 'q': a key column may not be called 'complete'", "None", "",
+    ),
+    "a result under a name that a tree takes": (
+        [lambda: ct.Query("q", ct.avg("v").alias("missing"), window=ct.tumbling("1s")),
+         sql("avg(v) AS missing", "window(ts, '1s')"), job("avg(v) AS missing", "tumbling(1s)")],
+        "query 'q' has two result columns of one name", "missing",
+        'give one another name with .alias("...")',
+    ),
+    "half of a surrogate pair in a name": (
+        [lambda: ct.Query("q", ct.avg("v").alias("\ud800"), window=ct.tumbling("1s")),
+         lambda: ct.Query("\ud800", ct.avg("v"), window=ct.tumbling("1s"))],
+        "a name is not Unicode text", "'\\ud800'", "",
+    ),
     "no such function": (
         [lambda: make("avgg", "v"), sql("avgg(v)", "window(ts, '1s')"),
          job("avgg(v)", "tumbling(1s)")],

@@ -79,6 +79,12 @@ def test_the_console_prints_plain_lines(capsys: pytest.CaptureFixture[str]) -> N
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_names_on_the_console_do_not_look_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("a\tb", "a\\tb", "a\\\\tb")
+    Console().write(delivery({name: rows(["u"], [1]) for name in names}))
+    assert len({line.partition(":")[0] for line in capsys.readouterr().out.splitlines()}) == 3
+
+
 def test_the_console_shows_only_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     Console(queries=("q1",)).write(child_delivery("job", 0))
     lines = capsys.readouterr().out.splitlines()

@@ -15,12 +15,11 @@ from catchment.model.window import Marked, Window, by_stream, window_from_dict
 Measure = Literal["event", "processing"]
 MEASURES: tuple[Measure, ...] = ("event", "processing")
 
-RESERVED = (
-    *("window_start", "window_end", "window_index"),
-    *("revision", "retracted"),
-    *("complete", "missing"),
-)
-"""Result columns that no alias or key may take: a tree adds the last two."""
+RESERVED = ("window_start", "window_end", "window_index", "revision", "retracted")
+"""Result columns that no alias or key may take."""
+
+COMPLETENESS = ("complete", "missing")
+"""Result columns that a tree adds: no alias or key may take them either."""
 
 NODE = "node"
 """The result column that says whose a window is that is read as `local`."""
@@ -214,7 +213,7 @@ def _check(query: Query) -> None:
     if by_stream(query.window):
         _check_streams(query)
     taken: set[str] = set(query.by)
-    kept = {*RESERVED, NODE} if _named(query) else set(RESERVED)
+    kept = {*RESERVED, *COMPLETENESS, *([NODE] if _named(query) else [])}
     for reserved in taken & kept:
         raise QueryError(
             f"query {query.name!r}: a key column may not be called {reserved!r}",

@@ -18,7 +18,8 @@ class Between(Marked):
 def between(start: str, end: str, *, reading: str = "global") -> Between:
     """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.
 
-    Both events belong to the window and their times are its bounds. An event that meets both
+    Both events belong to the window and their times are its bounds; windows of equal bounds, of
+    marks at one instant, are numbered from 0 by `window_index`. An event that meets both
     conditions opens a window when none is open and ends it when one is. `reading` says what
     becomes of the windows of many nodes: `global`, `local`, `aligned`, `ordered` or `gaps`.
 

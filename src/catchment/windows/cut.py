@@ -20,7 +20,8 @@ def cut(at: str, *, reading: str = "global") -> Cut:
     """A key's events from one event where `at` holds up to, not including, the next.
 
     The first window starts with the key's first event. Events are taken in order of time, then
-    arrival. The bounds are the times of the two marking events. `reading` says what becomes of
+    arrival. The bounds are the times of the two marking events; windows of equal bounds, of marks
+    at one instant, are numbered from 0 by `window_index`. `reading` says what becomes of
     the windows of many nodes: `global`, `local`, `aligned` or `ordered`.
 
     >>> cut("lap_done")
