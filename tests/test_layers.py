@@ -22,7 +22,7 @@ LAYERS = (
     ("planner",),
     ("engine",),
     ("counting", "flush"),
-    ("folder", "generator", "testing"),
+    ("durable", "generator", "testing"),
     ("sources", "sinks"),
     ("transport",),
     ("job",),

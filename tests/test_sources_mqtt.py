@@ -19,8 +19,8 @@ import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from catchment.durable.folder import Folder
 from catchment.errors import SourceError
-from catchment.folder import Folder
 from catchment.sources.mqtt import Mqtt
 from catchment.sources.spool import Spool, Spot, path_of, records
 from catchment.testing.servers import Mosquitto
@@ -146,7 +146,7 @@ def test_bad_payloads_and_topics(mosquitto: Mosquitto, tmp_path: Path) -> None:
 
 RECEIVER = """
 import json, sys, time
-from catchment.folder import Folder
+from catchment.durable.folder import Folder
 from catchment.sources.mqtt import Mqtt
 made = Mqtt(**json.loads(sys.argv[1]))
 input()

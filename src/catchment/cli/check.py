@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.durable.folder import Folder
 from catchment.engine.binding import bind_types
 from catchment.errors import CatchmentError, JobError
-from catchment.folder import Folder
 from catchment.job import Job
 from catchment.model.duration import micros, show
 from catchment.planner import plan

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.durable.folder import Folder
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError, RefusedError
-from catchment.folder import Folder
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.founding import Given
 from catchment.nodes.office import Office

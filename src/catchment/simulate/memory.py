@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import PrivateAttr
 
+from catchment.durable.log import Gap
 from catchment.errors import StateError
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.tree.disk import Note
@@ -33,6 +34,14 @@ class MemoryLog:
 
     def read(self, number: int) -> tuple[Note, bytes]:
         return self._entries[number]
+
+    def gap(self, after: int) -> Gap | None:
+        return None
+
+    def rewind(self, number: int) -> None:
+        for new in [n for n in self._entries if n > number]:
+            self._bytes -= len(self._entries.pop(new)[1])
+        self._last = number
 
     def trim(self, number: int) -> None:
         for old in [n for n in self._entries if n <= number]:
@@ -71,6 +80,9 @@ class MemoryDisk:
 
     def get(self, name: str) -> bytes | None:
         return self._notes.get(name)
+
+    def damage(self) -> list[str]:
+        return []
 
 
 class Events(Source):

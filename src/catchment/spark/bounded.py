@@ -10,9 +10,9 @@ from dataclasses import asdict
 
 from pyspark.sql import SparkSession
 
+from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.errors import JobError
-from catchment.folder import Folder
 from catchment.job.model import Job
 from catchment.sinks.base import Delivery, Sink
 from catchment.spark.batch import run

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import yaml
 from pydantic import ValidationError
 
+from catchment.durable.folder import Folder
 from catchment.engine.binding import bind_types
 from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
-from catchment.folder import Folder
 from catchment.job import QuerySection
 from catchment.job.reading import explained
 from catchment.model.query import Query

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from catchment.durable.folder import Folder
 from catchment.engine.binding import bind_types
 from catchment.errors import JobError, StateError
-from catchment.folder import Folder
 from catchment.job.model import TRIGGERS, period
 from catchment.job.model import Job as JobModel
 from catchment.model.duration import micros
