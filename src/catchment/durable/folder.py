@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,12 +36,24 @@ class Folder:
         return Folder, (self.uri,)
 
     @property
+    def shown(self) -> str:
+        """The address for people, without what only the store may know: keys and options.
+
+        >>> Folder("s3://key:secret@bucket/jobs?region=x").shown
+        's3://bucket/jobs'
+        """
+        return re.sub(r"(?<=://)[^/@]*@|\?.*", "", self.uri) if "://" in self.uri else self.uri
+
+    @property
     def local(self) -> str | None:
         """The path, if it is on a disk of this machine."""
         return None if self._store.local is None else self._store.path
 
     def sub(self, name: str) -> Folder:
-        return Folder(f"{self.uri}/{name}")
+        address, mark, options = (
+            self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
+        )
+        return Folder(f"{address}/{name}{mark}{options}")
 
     def names(self) -> list[str]:
         """The names of the files directly in it, sorted; unfinished ones are not seen."""
@@ -77,5 +90,5 @@ class Folder:
             yield
         except OSError as error:
             raise StateError(
-                what, given=f"{self.uri}{name}", hint=error.strerror or str(error)
+                what, given=f"{self.shown}{name}", hint=error.strerror or str(error)
             ) from error
