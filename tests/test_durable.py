@@ -85,7 +85,7 @@ class Writer:
     def full(self) -> None:
         self.files.full = True
         with suppress(StateError):
-            self.append()
+            self.dice.choice([self.append, self.trim])()
         self.files.full = False
         self.files.check()
         self.unsure = {}  # nothing of it may come back: the next one has its number

@@ -213,7 +213,7 @@ def test_two_processes_of_one_node(tmp_path: Path) -> None:
     finally:
         first.kill()
         first.communicate()
-    third = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    third = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     listens(path)
     third.send_signal(signal.SIGTERM)
     assert third.wait(30) == 0

@@ -153,6 +153,8 @@ class Log:
         self._open: _Segment | None = None
         """The segment that is written to."""
         self._mark_file: File | None = None
+        self._mark_counts = False
+        """Whether only the mark says which entries were trimmed before their files were deleted."""
         self.damage: list[Damage] = []
         """What was found that cannot be read, since the log was opened."""
         with self._explained(folder):
@@ -344,6 +346,7 @@ class Log:
         self._last = segment.newest = number
         segment.size = at + len(head) + len(data)
         if fresh:
+            self._mark_counts = False
             self._delete_trimmed(segment.trimmed)
 
     def _begin(self, previous: int) -> None:
@@ -376,6 +379,7 @@ class Log:
             self._abandon(segment)
             raise
         segment.size = len(head)
+        self._mark_counts = False
 
     def _abandon(self, segment: _Segment) -> None:
         """Nothing is written to a file any more after a write or a sync of it has failed."""
@@ -415,8 +419,12 @@ class Log:
         except OSError as error:
             if error.errno != errno.ENOSPC or self._mark_file is None:
                 raise
-            # On a full disk the mark, which has its room, must do: it is synced for once.
+            # On a full disk the mark, which has its room, must do: it is synced for once, and then
+            # left alone, since a later one may be torn, until a new segment says the same.
+            self._mark_counts = True
+            self._mark_file.write(0, self._mark())
             self._mark_file.sync()
+            self._files.sync_folder(self.folder)
         self._delete_trimmed(self._trimmed)
         self._write_mark()
 
@@ -495,15 +503,19 @@ class Log:
     def _mark_name(self) -> str:
         return f"log {self.name}"
 
+    def _mark(self) -> bytes:
+        number = max(self._segments, default=0)
+        return seal(self._mark_name, _MARK.pack(number, self._last, self._trimmed))
+
     def _write_mark(self) -> None:
         """Says how far the log has come. It is a help, so that it cannot be written is no error."""
-        number = max(self._segments, default=0)
-        record = seal(self._mark_name, _MARK.pack(number, self._last, self._trimmed))
+        if self._mark_counts:
+            return
         try:
             if self._mark_file is None:
                 self._mark_file = self._opened_mark()
             if self._mark_file is not None:
-                self._mark_file.write(0, record)
+                self._mark_file.write(0, self._mark())
         except OSError as error:
             _log.debug("%s cannot be written: %s", self._mark_path, error)
 

@@ -104,8 +104,9 @@ class VolatileFile:
     def write(self, at: int, data: Data) -> None:
         held = bytes(data)
         room = self._files.room()
-        if room is not None and len(held) > room:
-            self._content.change(at, held[:room])
+        over = at + len(held) - len(self._content.now)
+        if room is not None and over > room:  # what is there already has its room
+            self._content.change(at, held[: len(held) - over + room])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._files.count_down()
         self._content.change(at, held)
