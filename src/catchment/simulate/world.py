@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -171,7 +172,8 @@ class World(Agenda):
         if site.member is None:
             return
         if site.parent is not None and self.now >= site.cut_until:
-            self._talk(site)
+            with contextlib.suppress(CatchmentError):  # a message that it needs cannot be read
+                self._talk(site)
 
     def _reload(self, site: Site) -> None:
         try:
