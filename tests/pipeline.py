@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from catchment.folder import Folder
+from catchment.durable.folder import Folder
 from catchment.model.query import Query
 from catchment.sinks.base import Delivery, Sink
 from catchment.sources.base import Piece, Position, Source, Split

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catchment.folder import Folder
+from catchment.durable.folder import Folder
 from catchment.sources.base import BAD, Position, Source, Split
 
 

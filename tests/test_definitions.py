@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import catchment as ct
 from catchment.cli.main import app
+from catchment.durable.folder import Folder
 from catchment.errors import QueryError
-from catchment.folder import Folder
 from catchment.model.definition import file_changes, output_name
 from catchment.nodes.founding import follow_file
 from catchment.nodes.office import Office

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ LAYERS = (
     ("planner",),
     ("engine",),
     ("counting", "flush"),
-    ("folder", "generator", "testing"),
+    ("durable", "generator", "testing"),
     ("sources", "sinks"),
     ("transport",),
     ("job",),
@@ -101,6 +102,13 @@ def test_imports_only_downward(path: Path) -> None:
 @pytest.mark.parametrize("path", by_path(SOURCES))
 def test_pyspark_stays_in_its_place(path: Path) -> None:
     assert spark(path.read_text(), layer_of(path)) == []
+
+
+def test_only_durable_makes_the_disk_hold_something() -> None:
+    found = [
+        path for path in SOURCES if re.search(r"\b(fsync|fdatasync|flock)\(", path.read_text())
+    ]
+    assert {layer_of(path) for path in found} <= {"durable"}
 
 
 @pytest.mark.parametrize("path", by_path(MODULES))

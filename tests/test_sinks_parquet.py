@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
+from catchment.durable import store as store_module
 from catchment.errors import SinkError
-from catchment.sinks import place
 from catchment.sinks.naming import folder_name
 from catchment.sinks.parquet import ParquetSink
 from sink_rows import (
@@ -225,7 +225,7 @@ def test_leftovers_of_crashes_go_when_they_are_old(tmp_path: Path) -> None:
 def test_another_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that is not the local one, as far as the sink can tell."""
     store = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-    monkeypatch.setattr(place, "_opened", lambda uri: (store, "bucket"))
+    monkeypatch.setattr(store_module, "opened", lambda uri: (store, "bucket"))
     sink = ParquetSink(path=f"other://{uuid4()}")
     sink.check()
     for _ in range(2):

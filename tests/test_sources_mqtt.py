@@ -19,8 +19,8 @@ import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from catchment.durable.folder import Folder
 from catchment.errors import SourceError
-from catchment.folder import Folder
 from catchment.sources.mqtt import Mqtt
 from catchment.sources.spool import Spool, Spot, path_of, records
 from catchment.testing.servers import Mosquitto
@@ -146,7 +146,7 @@ def test_bad_payloads_and_topics(mosquitto: Mosquitto, tmp_path: Path) -> None:
 
 RECEIVER = """
 import json, sys, time
-from catchment.folder import Folder
+from catchment.durable.folder import Folder
 from catchment.sources.mqtt import Mqtt
 made = Mqtt(**json.loads(sys.argv[1]))
 input()
@@ -293,6 +293,9 @@ def test_a_torn_tail_is_cut_off(tmp_path: Path, cut: int, noise: bytes) -> None:
     spool.close()
     (segment,) = tmp_path.glob("*.spool")
     segment.write_bytes(segment.read_bytes()[:-cut] + noise)
+    with pytest.raises(SourceError, match="messages at its end cannot be read"):
+        Spool(tmp_path, 1 << 20)
+    (tmp_path / "mark").unlink()  # as if these messages had not been safe yet
     spool = Spool(tmp_path, 1 << 20)
     whole = spool.end.messages
     assert whole == 20 - -(-cut // 13)  # each record has 13 bytes, of which some are gone
@@ -310,6 +313,21 @@ def test_a_segment_without_its_head_is_dropped(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1 << 20)
     assert spool.end == end and not path_of(tmp_path, 2).exists()
     spool.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"foreign to the spool"])
+def test_an_emptied_or_foreign_segment_is_said(tmp_path: Path, content: bytes) -> None:
+    filled(tmp_path, 20, 1 << 20).close()
+    path_of(tmp_path, 1).write_bytes(content)
+    with pytest.raises(SourceError, match="messages at its end cannot be read"):
+        Spool(tmp_path)
+    (tmp_path / "mark").unlink()
+    if content:
+        with pytest.raises(SourceError, match="a file that is not the spool's is in its place"):
+            Spool(tmp_path)
+        assert path_of(tmp_path, 1).read_bytes() == content
+    else:
+        Spool(tmp_path).close()
 
 
 def test_damage_and_a_second_writer_are_said(tmp_path: Path) -> None:

@@ -242,13 +242,14 @@ def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
 
 
 def test_a_disk_cuts_off_what_was_half_written(tmp_path: Path) -> None:
-    log = FileLog(tmp_path / "log")
+    log = FileLog(str(tmp_path / "log"), "log")
     for number in range(1, 6):
         log.append(number, {"n": number}, bytes(number))
     log.close()
     (path,) = (tmp_path / "log").glob("*.log")
     os.truncate(path, path.stat().st_size - 2)
-    again = FileLog(tmp_path / "log")
+    (tmp_path / "log" / "mark").unlink()  # it says that the last entry was safe
+    again = FileLog(str(tmp_path / "log"), "log")
     assert [n for n, _, _ in again.entries()] == [1, 2, 3, 4] and again.last == 4
     again.append(5, {"n": 5}, b"new")
     assert again.read(5) == ({"n": 5}, b"new")

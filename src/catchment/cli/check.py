@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.durable.folder import Folder
 from catchment.engine.binding import bind_types, check_time, misfits
 from catchment.errors import (
     CatchmentError,
@@ -24,7 +25,6 @@ from catchment.errors import (
     SchemaError,
     UnreachableError,
 )
-from catchment.folder import Folder
 from catchment.job import Job, Mistake, examine
 from catchment.job.topology import node_mistakes
 from catchment.model.duration import micros, show

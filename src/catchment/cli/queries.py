@@ -12,7 +12,7 @@ from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
 
 if TYPE_CHECKING:
-    from catchment.folder import Folder
+    from catchment.durable.folder import Folder
     from catchment.model.query import Query
 
 app = typer.Typer(

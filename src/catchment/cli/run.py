@@ -26,6 +26,7 @@ from catchment.sinks.memory import Memory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from catchment.durable.lock import Lock
     from catchment.spark.handle import Handle, Status
     from catchment.spark.metrics import Metrics
 
@@ -92,10 +93,19 @@ def _checkpoint(job: Job, voice: Voice) -> Iterator[tuple[Job, str | None]]:
 
 def _stream(job: Job, options: Options, voice: Voice) -> Status:
     from catchment.spark import past
-    from catchment.spark.stream import start
+    from catchment.spark.stream import held
 
     home = past.home_of(str(job.checkpoint))
     past.writable(home)
+    with held(home) as lock:  # before Spark takes its time to start
+        return _streamed(job, options, voice, lock)
+
+
+def _streamed(job: Job, options: Options, voice: Voice, lock: Lock) -> Status:
+    from catchment.spark import past
+    from catchment.spark.stream import start
+
+    home = past.home_of(str(job.checkpoint))
     past.only("stream", home)
     before = past.ended_stream(home)
     if before is not None:
@@ -105,7 +115,7 @@ def _stream(job: Job, options: Options, voice: Voice) -> Status:
     connect(job)
     with _metrics(job, voice) as metrics, spark_session(options.cores, voice) as spark:
         voice.phase("starting the job")
-        handle = start(job, spark)
+        handle = start(job, spark, lock=lock)
         for text in handle.changes:
             voice.note(text)
         handle.watch(voice.heard)
@@ -180,10 +190,19 @@ def _last(query: Any) -> int:
 
 def _batch(job: Job, options: Options, voice: Voice) -> Status:
     from catchment.spark import past
-    from catchment.spark.bounded import run_bounded
+    from catchment.spark.stream import held
 
     home = past.home_of(str(job.checkpoint))
     past.writable(home)
+    with held(home) as lock:  # before Spark takes its time to start
+        return _batched(job, options, voice, lock)
+
+
+def _batched(job: Job, options: Options, voice: Voice, lock: Lock) -> Status:
+    from catchment.spark import past
+    from catchment.spark.bounded import run_bounded
+
+    home = past.home_of(str(job.checkpoint))
     past.only("batch", home)
     before = past.ended_batch(home)
     if before is not None and not options.again:
@@ -198,7 +217,7 @@ def _batch(job: Job, options: Options, voice: Voice) -> Status:
         spark_session(options.cores, voice) as spark,
         _handling(_interrupted),
     ):
-        return run_bounded(job, spark, voice.phase)
+        return run_bounded(job, spark, voice.phase, lock)
 
 
 def _interrupted(*_: object) -> None:

@@ -191,6 +191,8 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo("  ".join(f"{name} {count:,}" for name, count in counts.items()))
     typer.echo(f"flush: {found.get('flush')}")
     typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")
+    for damage in found.get("damage", []):
+        typer.echo(f"damaged: {damage}")
     for id, child in found.get("children", {}).items():
         here = "connected" if child["connected"] else f"silent {child['silent seconds']} s"
         typer.echo(

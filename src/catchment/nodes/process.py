@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.durable.folder import Folder
+from catchment.durable.lock import hold
 from catchment.engine.engine import now
-from catchment.errors import CatchmentError, RefusedError
-from catchment.folder import Folder
+from catchment.errors import CatchmentError, RefusedError, StateError
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.founding import Given, follow_file
 from catchment.nodes.office import Office
@@ -50,15 +51,26 @@ class NodeProcess:
         self.lock = threading.RLock()
         self.news = threading.Event()
         self.stopping = threading.Event()
+        self.held = hold(Folder(str(given.home)))
+        """The folder is this process' alone."""
         self.disk = FileDisk(given.home)
         self._aside = Folder(str(given.home / "aside"))
-        self.member = Member(
-            given.id, self.disk, now(), parent=given.parent, keep=self._keep,
-            charter=given.charter, **self._member_options(),
-        )  # fmt: skip
-        if given.charter is not None:
-            for text in follow_file(self.member, given.charter, now()):
-                log.warning("%s: %s", given.id, text)
+        try:
+            self.member = Member(
+                given.id,
+                self.disk,
+                now(),
+                parent=given.parent,
+                keep=self._keep,
+                charter=given.charter,
+                **self._member_options(),
+            )
+            if given.charter is not None:
+                for text in follow_file(self.member, given.charter, now()):
+                    log.warning("%s: %s", given.id, text)
+        except BaseException:
+            self.held.release()
+            raise
         self.server: Server | None = None
         self.link: Link | InnerLink | None = None
         self.trouble: str | None = None
@@ -148,6 +160,7 @@ class NodeProcess:
         if self.server is not None:
             self.server.stop()
         self.disk.close()
+        self.held.release()
 
     def _linger(self) -> None:
         """The root waits a moment, so that the others hear that all of theirs has come."""
@@ -237,6 +250,9 @@ class NodeProcess:
                 self._waits_since = self._waits_since or self._spoke
         except (UnreachableError, RefusedError) as error:
             self._unlinked(error)
+        except StateError as error:  # a message that the parent lacks cannot be read
+            self._in_trouble(error)
+            self._next_try = time.monotonic() + _TRIES[-1]
 
     @property
     def _allowed(self) -> float:

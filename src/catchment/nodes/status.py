@@ -16,7 +16,7 @@ def status(member: Member, links: set[str]) -> dict[str, Any]:
     charter, machine = member.charter, member.machine
     found: dict[str, Any] = {
         "node": member.id, "role": _role(member), "job": charter.job if charter else None,
-        "charter": charter.version if charter else None,
+        "charter": charter.version if charter else None, "damage": member.disk.damage(),
     }  # fmt: skip
     if charter is not None:
         found["flush"] = str(charter.flush)

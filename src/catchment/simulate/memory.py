@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 from pydantic import PrivateAttr
 
+from catchment.durable.log import Gap
+from catchment.durable.volatile import VolatileFiles
 from catchment.errors import StateError
+from catchment.nodes.disk import FileDisk
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.tree.disk import Note
 
@@ -34,6 +39,14 @@ class MemoryLog:
     def read(self, number: int) -> tuple[Note, bytes]:
         return self._entries[number]
 
+    def gap(self, after: int) -> Gap | None:
+        return None
+
+    def rewind(self, number: int) -> None:
+        for new in [n for n in self._entries if n > number]:
+            self._bytes -= len(self._entries.pop(new)[1])
+        self._last = number
+
     def trim(self, number: int) -> None:
         for old in [n for n in self._entries if n <= number]:
             self._bytes -= len(self._entries.pop(old)[1])
@@ -53,6 +66,8 @@ class MemoryLog:
 class MemoryDisk:
     """Notes and logs; `full` makes it refuse."""
 
+    dead = False
+
     def __init__(self) -> None:
         self._logs: dict[str, MemoryLog] = {}
         self._notes: dict[str, bytes] = {}
@@ -71,6 +86,46 @@ class MemoryDisk:
 
     def get(self, name: str) -> bytes | None:
         return self._notes.get(name)
+
+    def damage(self) -> list[str]:
+        return []
+
+    def fail_soon(self, _: random.Random) -> None:
+        return
+
+    def crashed(self, _: random.Random) -> MemoryDisk:
+        """What a crash leaves: all of it."""
+        return self
+
+
+class VolatileDisk(FileDisk):
+    """The folder of a node as it is, on files that lose what was not synced when power fails."""
+
+    def __init__(self, files: VolatileFiles | None = None) -> None:
+        self.volatile = VolatileFiles() if files is None else files
+        super().__init__(Path("home"), self.volatile, segment=4096)
+
+    @property
+    def full(self) -> bool:
+        return self.volatile.full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self.volatile.full = full
+
+    @property
+    def dead(self) -> bool:
+        """Whether the power has failed in the middle of something."""
+        return self.volatile.dead
+
+    def fail_soon(self, dice: random.Random) -> None:
+        """Lets the power fail in the middle of what comes next."""
+        self.volatile.cut_after(dice.randrange(60))
+
+    def crashed(self, dice: random.Random) -> VolatileDisk:
+        """What a crash leaves."""
+        self.volatile.crash(dice)
+        return VolatileDisk(self.volatile)
 
 
 class Events(Source):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from catchment.errors import CatchmentError
 from catchment.simulate.agenda import Agenda
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import Events, MemoryDisk, VolatileDisk
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
@@ -33,6 +34,9 @@ class Faults:
     crash: float = 0.0
     cut: float = 0.0
     full: float = 0.0
+    power: float = 0.0
+    """Power fails in the middle of what a node does. Its disk then loses what was not synced, as it
+    also does at every crash; without this, disks lose nothing."""
     down: float = 3.0
     """How long a crash, a cut or a full disk lasts, in seconds, on average."""
     skew: float = 0.0
@@ -50,7 +54,7 @@ class Site:
     def __init__(self, id: str, parent: str | None, batches: list[pa.Table] | None) -> None:
         self.id, self.parent = id, parent
         self.batches = batches
-        self.disk = MemoryDisk()
+        self.disk: MemoryDisk | VolatileDisk = MemoryDisk()
         self.member: Member | None = None
         self.linked = False
         self.greeted = -_BEAT
@@ -83,6 +87,8 @@ class World(Agenda):
             self._open(site)
 
     def _open(self, site: Site) -> None:
+        if self.faults.power:
+            site.disk = VolatileDisk()
         site.skew = int(self.random.uniform(-1, 1) * self.faults.skew * SECOND)
         self._start(site)
         self.after(self.random.random() * _TICK, partial(self._tick, site))
@@ -113,6 +119,8 @@ class World(Agenda):
     def _start(self, site: Site) -> None:
         batches = site.batches
         root = site.parent is None
+        if site.disk.dead:  # the power failed while it was starting
+            site.disk = site.disk.crashed(self.random)
         try:
             site.member = Member(
                 site.id, site.disk, self._clock(site), parent=site.parent,
@@ -134,6 +142,7 @@ class World(Agenda):
         """Kills a node; all but its disk is gone."""
         site = self.sites[id]
         site.member, site.linked = None, False
+        site.disk = site.disk.crashed(self.random)
         site.down_until = self.now + int(seconds * SECOND)
         for other in self.sites.values():
             if other.parent is not None and self._above(other) == id:
@@ -158,8 +167,13 @@ class World(Agenda):
                     break
         except CatchmentError:
             self._reload(site)
+        if site.disk.dead:
+            self.crash(site.id, self.random.expovariate(1 / self.faults.down))
+        if site.member is None:
+            return
         if site.parent is not None and self.now >= site.cut_until:
-            self._talk(site)
+            with contextlib.suppress(CatchmentError):  # a message that it needs cannot be read
+                self._talk(site)
 
     def _reload(self, site: Site) -> None:
         try:
@@ -181,6 +195,9 @@ class World(Agenda):
             self.faulted += 1
             site.cut_until = self.now + int(dice.expovariate(1 / faults.down) * SECOND)
             self._unlink(site)
+        if faults.power and dice.random() < faults.power / 10:
+            self.faulted += 1
+            site.disk.fail_soon(dice)
         if dice.random() < faults.full / 10:
             self.faulted += 1
             site.disk.full = True

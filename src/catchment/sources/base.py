@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catchment.folder import Folder
+from catchment.durable.folder import Folder
 from catchment.model.section import Section
 
 Position = dict[str, Any]

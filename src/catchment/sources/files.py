@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
+from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
-from catchment.folder import Folder
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
 from catchment.sources.base import Piece, Position, Source, Split

@@ -10,8 +10,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from catchment.durable.folder import Folder
 from catchment.errors import SourceError
-from catchment.folder import Folder
 
 FOLD = 256
 """Entries that are kept apart before they are folded."""

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
+from catchment.durable.folder import Folder
 from catchment.errors import SourceError
-from catchment.folder import Folder
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import Piece, Position, Split

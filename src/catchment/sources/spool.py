@@ -2,29 +2,33 @@
 
 A segment begins with a mark and the number of messages before it. A record is its length, a check
 sum, the length of the topic, the topic and the payload. What `sync` has returned from outlives a
-crash; what was being written is cut off when the spool is opened again.
+crash; what was being written is cut off when the spool is opened again. A mark beside the segments,
+written without a sync, says how far it had come: damage to the end is not taken for a crash.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import struct
 import threading
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
-from catchment.errors import SourceError
+from catchment.durable.files import File, LocalFiles, make_folders
+from catchment.durable.lock import FileLock
+from catchment.durable.sealed import seal, unseal
+from catchment.errors import SourceError, StateError
 
 _MARK = b"catchsp1"
 _HEAD = struct.Struct("<8sQ")
 _RECORD = struct.Struct("<IIH")
 _SUFFIX = ".spool"
 _SEGMENT = 16 << 20
+_END = struct.Struct("<QQQ")
+_MARK_NAME = "spool"
 
 
 class Spot(NamedTuple):
@@ -46,15 +50,21 @@ class Spool:
     def __init__(self, folder: Path, segment: int = _SEGMENT) -> None:
         self._folder = folder
         self._most = segment
-        folder.mkdir(parents=True, exist_ok=True)
+        self._files = LocalFiles()
+        make_folders(self._files, str(folder))
         self._lock = _locked(folder)
         # One thread takes messages in, another plans and frees.
         self._guard = threading.RLock()
         self._sizes = {n: path_of(folder, n).stat().st_size for n in _segments(folder)}
         self._waiting: list[bytes] = []
-        self._file: IO[bytes]
+        self._file: File
+        self._marked: File | None = None
         self.end: Spot
-        self._open_last()
+        try:
+            self._open_last()
+        except BaseException:
+            self._lock.release()
+            raise
         # Spots between flushes, in order: where batches and splits may be cut without a search.
         self._spots = [self.end]
         self._freed = self.first()
@@ -64,26 +74,53 @@ class Spool:
             last = max(self._sizes)
             path = path_of(self._folder, last)
             end = _sound_end(path, last)
+            self._not_before_mark(end or Spot(last, 0, 0), path)
             if end is not None:
-                self._file = path.open("r+b")
+                self._file = self._files.open(str(path))
                 self._file.truncate(end.byte)
-                self._file.seek(end.byte)
-                os.fsync(self._file.fileno())
+                self._file.sync()
                 self._sizes[last] = end.byte
                 self.end = end
                 return
+            if not _HEAD.pack(_MARK, 0).startswith(path.read_bytes()[: len(_MARK)]):
+                raise SourceError(
+                    "a file that is not the spool's is in its place",
+                    given=path,
+                    hint="move it away; the spool touches only its own files",
+                )
             # The crash came before its head was safe, so there is nothing in it.
-            path.unlink()
+            self._files.unlink(str(path))
             del self._sizes[last]
+        self._not_before_mark(Spot(0, 0, 0), self._folder)
         self._new_segment(Spot(0, 0, 0))
+
+    def _not_before_mark(self, end: Spot, path: Path) -> None:
+        """Raises when messages are missing that were safe: their broker does not have them."""
+        try:
+            held = unseal(_MARK_NAME, self._files.read(str(self._folder / "mark")))
+        except FileNotFoundError:
+            return
+        if held is not None and end < Spot(*_END.unpack(held)):
+            raise SourceError(
+                "the spool is damaged: messages at its end cannot be read",
+                given=path,
+                hint=f"restore it; to go on without them, remove {self._folder / 'mark'}",
+            )
+
+    def _mark_end(self) -> None:
+        with contextlib.suppress(OSError):  # it is a help and no more
+            if self._marked is None:
+                path = str(self._folder / "mark")
+                exists = "mark" in self._files.names(str(self._folder))
+                self._marked = self._files.open(path) if exists else self._files.create(path)
+            self._marked.write(0, seal(_MARK_NAME, _END.pack(*self.end)))
 
     def _new_segment(self, after: Spot) -> None:
         number = after.segment + 1
-        self._file = path_of(self._folder, number).open("x+b")
-        self._file.write(_HEAD.pack(_MARK, after.messages))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        _sync_folder(self._folder)
+        self._file = self._files.create(str(path_of(self._folder, number)))
+        self._file.write(0, _HEAD.pack(_MARK, after.messages))
+        self._file.sync()
+        self._files.sync_folder(str(self._folder))
         self._sizes[number] = _HEAD.size
         self.end = Spot(number, _HEAD.size, after.messages)
 
@@ -106,14 +143,14 @@ class Spool:
                 room -= len(self._waiting[taken])
                 taken += 1
             data = b"".join(self._waiting[:taken])
-            self._file.write(data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._file.write(byte, data)
+            self._file.sync()
             del self._waiting[:taken]
             with self._guard:
                 self._sizes[segment] = byte + len(data)
                 self.end = Spot(segment, byte + len(data), messages + taken)
                 self._spots.append(self.end)
+            self._mark_end()
 
     def first(self) -> Spot:
         """The beginning of what there still is."""
@@ -173,7 +210,9 @@ class Spool:
         """Lets go of the files. What was not made safe is not kept."""
         with contextlib.suppress(OSError):  # a full disk was told of when it was met
             self._file.close()
-        self._lock.close()
+        if self._marked is not None:
+            self._marked.close()
+        self._lock.release()
 
     def _between(self, start: Spot, end: Spot) -> list[Spot]:
         """The spots after one up to another where something may be cut: flushes, and ends of
@@ -271,21 +310,10 @@ def _segments(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob(f"*{_SUFFIX}"))
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _locked(folder: Path) -> FileLock:
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _locked(folder: Path) -> IO[bytes]:
-    file = (folder / "lock").open("wb")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
+        return FileLock(str(folder))
+    except StateError as error:
         raise SourceError(
-            "another process writes to the spool", given=folder, hint="does the job run twice?"
+            "another process writes to the spool", given=error.given, hint="does the job run twice?"
         ) from error
-    return file

@@ -15,11 +15,11 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from catchment.counting.edges import Edges
+from catchment.durable.folder import Folder
 from catchment.engine.asking import found_by_asking, windows_of
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import unpack_results
 from catchment.errors import SourceError
-from catchment.folder import Folder
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound

@@ -11,9 +11,10 @@ from dataclasses import asdict
 
 from pyspark.sql import SparkSession
 
+from catchment.durable.folder import Folder
+from catchment.durable.lock import Lock
 from catchment.engine import codec
 from catchment.errors import JobError
-from catchment.folder import Folder
 from catchment.job.model import Job
 from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.sinks.base import Delivery, Sink
@@ -21,7 +22,7 @@ from catchment.spark.batch import run
 from catchment.spark.deliver import COUNTS
 from catchment.spark.handle import Status
 from catchment.spark.past import DONE, ended_batch, home_of
-from catchment.spark.stream import _identity
+from catchment.spark.stream import _identity, held
 
 log = logging.getLogger("catchment.queries")
 
@@ -32,7 +33,7 @@ Tell = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much is done."""
 
 
-def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
+def run_bounded(job: Job, spark: SparkSession, tell: Tell, lock: Lock | None = None) -> Status:
     """Runs the job as a batch. Run once more, it delivers once more, as the next batch.
 
     Results are written down before any sink sees them. If delivering breaks off, the next run
@@ -41,6 +42,11 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
     if job.source is None or job.checkpoint is None:
         raise JobError("a batch job needs a source and a checkpoint")
     home = home_of(job.checkpoint)
+    with lock or held(home) as mine:
+        return _run(job, spark, tell, home, mine)
+
+
+def _run(job: Job, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) -> Status:
     identity = _identity(home, job, spark)
     before = ended_batch(home)
     batch = 0 if before is None else before.batch + 1
@@ -49,6 +55,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell) -> Status:
     if body is None:
         body = _computed(job, spark, outputs_of(home, job), tell)
         kept.write(f"{batch:09d}", body)
+    lock.check()
     status = _delivered(job, identity["job"], batch, body, tell)
     _settle(home, status)
     kept.remove(f"{batch:09d}")

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
 from catchment.errors import QueryError
 from catchment.job.model import Job as JobModel
@@ -66,9 +67,10 @@ class Status:
 class Handle:
     """A job that runs: look at it, change its queries, stop it."""
 
-    def __init__(self, spec: Spec, spark: SparkSession, job: JobModel) -> None:
+    def __init__(self, spec: Spec, spark: SparkSession, job: JobModel, lock: Lock) -> None:
         self.spec = spec
         self.job = job
+        self._lock = lock
         self.steward = Steward(spec, self._heard, framed=isinstance(spec.source, Framed))
         self._spark = spark
         self._query: StreamingQuery | None = None
@@ -82,6 +84,16 @@ class Handle:
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
+
+    def batch(self, rows: DataFrame, number: int) -> None:
+        """What Spark calls with each batch: it counts only while the checkpoint is this job's."""
+        self._lock.check()
+        self.steward(rows, number)
+
+    def release_if_over(self) -> None:
+        """Lets others have the checkpoint, unless the job runs."""
+        if self._query is None or not self._query.isActive:
+            self._lock.release()
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -197,6 +209,7 @@ class Handle:
                 break
             with self._moved:
                 self._moved.wait(0.2)
+        self.release_if_over()
         failure = self._query.exception()
         if failure is not None:
             raise SparkError("the job failed", hint=told(failure)) from failure
@@ -209,6 +222,7 @@ class Handle:
             self._query.stop()
         for sink in self.spec.sinks:
             sink.close()
+        self.release_if_over()
         return self.status
 
     def __enter__(self) -> Handle:

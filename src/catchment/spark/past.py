@@ -6,8 +6,8 @@ import json
 import os
 import uuid
 
+from catchment.durable.folder import Folder
 from catchment.errors import StateError
-from catchment.folder import Folder
 from catchment.spark.deliver import COUNTS
 from catchment.spark.handle import Status
 

@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from catchment.durable.folder import Folder
 from catchment.engine.binding import admitted
 from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
-from catchment.folder import Folder
 from catchment.job import QuerySection
 from catchment.job.reading import explained
 from catchment.model.definition import change_told

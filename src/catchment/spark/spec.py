@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from catchment.durable.folder import Folder
 from catchment.engine.asking import found_by_asking
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.errors import StateError
-from catchment.folder import Folder
 from catchment.functions.user import define_all, defined
 from catchment.model.frontier import Frontier
 from catchment.operators.user import Monoid

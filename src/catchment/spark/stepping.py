@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from catchment.durable.folder import Folder
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
-from catchment.folder import Folder
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Position, Source, Split

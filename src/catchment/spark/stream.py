@@ -8,11 +8,13 @@ import os
 import tempfile
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from catchment.durable.folder import Folder
+from catchment.durable.lock import Lock, hold
 from catchment.engine.binding import bind_types
 from catchment.errors import JobError, StateError
-from catchment.folder import Folder
 from catchment.job.model import TRIGGERS, period
 from catchment.job.model import Job as JobModel
 from catchment.model.definition import file_changes, removed_told
@@ -39,12 +41,28 @@ FORMAT = 1
 """Of the job's folder. A newer one is refused."""
 
 
+_handles: dict[str, Handle] = {}
+"""The last job of this process in each checkpoint."""
+
+
+def held(home: Folder) -> Lock:
+    """Holds a checkpoint for this process; a job of it that is over lets go of it."""
+    before = _handles.pop(home.uri, None)
+    if before is not None:
+        before.release_if_over()
+    return hold(home)
+
+
 def start(
-    job: JobModel, spark: SparkSession | None = None, events: DataFrame | None = None
+    job: JobModel,
+    spark: SparkSession | None = None,
+    events: DataFrame | None = None,
+    lock: Lock | None = None,
 ) -> Handle:
     """Starts a job, or goes on with it where its checkpoint stands.
 
-    `events` is a streaming DataFrame, instead of the job's source.
+    `events` is a streaming DataFrame, instead of the job's source. `lock` is the checkpoint's, if
+    it is held already; it is released when the job is over.
     """
     if events is not None:
         if job.source is not None:
@@ -67,6 +85,26 @@ def start(
         spark.conf.set(key, value)
     checkpoint = job.checkpoint or tempfile.mkdtemp(prefix="catchment-")
     home = Folder(_absolute(checkpoint)).sub("catchment")
+    lock = lock or held(home)
+    try:
+        return _begun(job, spark, events, sinks, schema, queries, checkpoint, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _begun(
+    job: JobModel,
+    spark: SparkSession,
+    events: DataFrame | None,
+    sinks: tuple[Sink, ...],
+    schema: pa.Schema,
+    queries: list[Query],
+    checkpoint: str,
+    lock: Lock,
+) -> Handle:
+    home, source = Folder(_absolute(checkpoint)).sub("catchment"), job.source
+    assert source is not None
     identity = _identity(home, job, spark)
     # For commands that check a query against the events while the job runs.
     home.write(SCHEMA, schema.serialize().to_pybytes())
@@ -81,8 +119,10 @@ def start(
         count=job.count if events is None else "central",
     )  # fmt: skip
     said = take_up(spec, queries)
-    handle = _started(spec, job, spark, _absolute(checkpoint), events)
+    handle = Handle(spec, spark, job, lock)
+    _started(handle, job, spark, _absolute(checkpoint), events)
     handle.changes = said
+    _handles[home.uri] = handle
     return handle
 
 
@@ -147,10 +187,10 @@ def take_up(spec: Spec, queries: list[Query]) -> list[str]:
 
 
 def _started(
-    spec: Spec, job: JobModel, spark: SparkSession, checkpoint: str, events: DataFrame | None
-) -> Handle:
+    handle: Handle, job: JobModel, spark: SparkSession, checkpoint: str, events: DataFrame | None
+) -> None:
+    spec = handle.spec
     text = spec.to_text()
-    handle = Handle(spec, spark, job)
     if events is None:
         spark.dataSource.register(PartialsSource)
         parcels = spark.readStream.format(NAME).option("spec", text).load()
@@ -160,7 +200,7 @@ def _started(
     rows = parcels.groupBy("bucket").transformWithState(
         Bucket(text), OUTPUT, outputMode="Update", timeMode="None"
     )
-    writer = rows.writeStream.foreachBatch(handle.steward).outputMode("update")
+    writer = rows.writeStream.foreachBatch(handle.batch).outputMode("update")
     writer = writer.option("checkpointLocation", f"{checkpoint}/spark").queryName(spec.job)
     if job.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
@@ -169,4 +209,3 @@ def _started(
     else:
         writer = writer.trigger(processingTime=f"{period(job.trigger) // 1000} milliseconds")
     handle.attach(writer.start())
-    return handle

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.engine.partials import Partials
-from catchment.folder import Folder
 from catchment.sinks.base import Sink
 from catchment.sources.base import Source
 from catchment.spark.datasource import NAME, PartialsSource

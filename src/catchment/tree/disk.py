@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from catchment.durable.log import Gap
+
 Note = dict[str, Any]
 
 
@@ -19,6 +21,12 @@ class Log(Protocol):
 
     def read(self, number: int) -> tuple[Note, bytes]:
         """One entry."""
+
+    def gap(self, after: int) -> Gap | None:
+        """The first entries after a number that were safe, were not trimmed and cannot be read."""
+
+    def rewind(self, number: int) -> None:
+        """Forgets the entries after this one, readable or not: they are appended anew."""
 
     def trim(self, number: int) -> None:
         """Forgets entries up to this one; some of them may stay for a while."""
@@ -46,3 +54,6 @@ class Disk(Protocol):
 
     def get(self, name: str) -> bytes | None:
         """A note, if it was kept."""
+
+    def damage(self) -> list[str]:
+        """What was found on it that cannot be read, a sentence for each."""

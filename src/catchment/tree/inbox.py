@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice, takewhile
 from typing import Any
 
+from catchment.durable.log import Gap
 from catchment.errors import RefusedError
 from catchment.model.names import file_name
 from catchment.planner.edges import EARLIEST, LATEST
@@ -91,6 +92,9 @@ class Inbox:
 
     def _open(self, id: str) -> None:
         log, child = self._log(id), self.children[id]
+        lost = log.gap(child.taken)
+        if lost is not None:
+            log.rewind(lost.after)  # the child is asked again from there on
         self._received[id], self._sizes[id] = max(log.last or 0, child.taken), log.nbytes
         self._heads[id], self._dips[id] = {}, []
         for seq, _, body in log.entries():
@@ -202,6 +206,10 @@ class Inbox:
 
     def chosen(self, upto: Mapping[str, int]) -> list[tuple[str, int]]:
         """The messages up to these, which were not taken yet."""
+        for id, last in upto.items():
+            if last > self.children[id].taken and last not in self._heads[id]:
+                # A step that was decided before took it, and it must come out the same again.
+                raise Gap(self._received[id], last, f"the messages of {id}").error()
         return [
             (id, seq) for id, last in upto.items()
             for seq in takewhile(last.__ge__, self._heads[id])

@@ -48,6 +48,9 @@ class Keeping:
             since, names, body = wire.load(saved)
             self._switch(names)
             self.kept.load(body)
+        lost = self._log.gap(0)
+        if lost is not None:
+            raise lost.error()
         happened = {note["step"]: body for _, note, body in self._log.entries()}
         for number, body in sorted(happened.items()):
             if since < number <= step:

@@ -26,6 +26,9 @@ class Outbox:
     def __init__(self, disk: Disk) -> None:
         self._log = disk.log("outbox")
         self.last: Record | None = None
+        self._lost = self._log.gap(0)
+        if self._lost is not None and self._lost.upto == self._log.last:
+            raise self._lost.error()  # others may know of a step that is not known here
         self._messages: dict[int, int] = {}
         """Where the messages are that are not settled: number of the message to its record."""
         for number, note, body in self._log.entries():
@@ -57,6 +60,8 @@ class Outbox:
         for number in range(seq + 1, self.sent + 1):
             place = self._messages.get(number)
             if place is None:
+                if self._lost is not None:
+                    raise self._lost.error()  # nobody has it any more
                 continue
             if record is None or record.number != place:
                 record = _record(place, *self._log.read(place))

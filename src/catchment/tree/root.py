@@ -103,6 +103,9 @@ class Root:
         return None if self.charter.schema is None else self.charter.engine(plan)
 
     def _replay(self) -> None:
+        lost = self.steps.gap(self.number)
+        if lost is not None:
+            raise lost.error()  # sinks may have the results of a step that is not known here
         notes = [note for n, note, _ in self.steps.entries() if n > self.number]
         self.undone = notes if self.apart else []
         for note in notes:

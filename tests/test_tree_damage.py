@@ -1,0 +1,126 @@
+"""Damage to any byte of any file of any node of a tree: without effect, or loud; never wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from catchment.errors import StateError
+from catchment.simulate import Faults, World
+from catchment.simulate.memory import Events, VolatileDisk
+from catchment.simulate.world import Site
+from catchment.tree.member import Member
+from test_simulate import HOUR, events_of
+from trees import QUERIES, charter, check, final
+
+SECOND = 1_000_000
+ROUNDS = int(os.environ.get("CATCHMENT_SCHEDULES", "2000")) // 10
+PARENTS: dict[str, str | None] = {"root": None, "m": "root", "l0": "m", "l1": "m", "l2": "root"}
+ASKED = [QUERIES[0], QUERIES[3]]
+WAYS = ["truncate", "empty", "flip", "double", "zero", "copy"]
+
+
+def files_of(disk: VolatileDisk) -> list[str]:
+    """Logs and notes of a node, by name."""
+    folders = ["outbox", "steps", "counted", "notes", *(f"inbox-{id}" for id in PARENTS)]
+    names = disk.volatile.names
+    return [f"home/{folder}/{name}" for folder in folders for name in names(f"home/{folder}")]
+
+
+def damage(disk: VolatileDisk, dice: random.Random, way: str) -> str | None:
+    paths = files_of(disk)
+    if not paths:
+        return None
+    path = dice.choice(paths)
+    data = disk.volatile.read(path)
+    at = dice.randrange(len(data) + 1)
+    end = dice.randint(at, len(data))
+    if way == "truncate":
+        data = data[:at]
+    elif way == "empty":
+        data = b""
+    elif way == "flip" and data:
+        at %= len(data)
+        data = data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
+    elif way == "double":
+        place = dice.randrange(len(data) + 1)
+        data = data[:place] + data[at:end] + data[place:]
+    elif way == "zero":
+        data = data[:at] + bytes(end - at) + data[end:]
+    elif way == "copy":
+        folder = path.rpartition("/")[0]
+        same = [other for other in paths if other.rpartition("/")[0] == folder]
+        path = dice.choice([*same, f"{folder}/000000000099.log"])
+    disk.volatile.edit(path, lambda _: data)
+    return path
+
+
+def started(site: Site, world: World) -> tuple[str | None, list[str]]:
+    """Why a node cannot start, if it cannot, and the damage that it reports."""
+    batches, root = site.batches, site.parent is None
+    assert isinstance(site.disk, VolatileDisk)
+    disk = VolatileDisk(site.disk.volatile)
+    try:
+        Member(
+            site.id,
+            disk,
+            world.now,
+            parent=site.parent,
+            source=None if batches is None else lambda: Events.of(batches),
+            deliver=(lambda _: None) if root else None,
+            charter=world.charter if root else None,
+        )
+    except StateError as error:
+        return str(error), disk.damage()
+    return None, disk.damage()
+
+
+def complete_rows_are_right(world: World, events: object) -> None:
+    """What was delivered as complete is what it must be, even if not all of it came."""
+    try:
+        check(world.deliveries, events, ASKED)  # type: ignore[arg-type]
+    except AssertionError:
+        whole = World(charter(PARENTS, ASKED), events, until=0)  # type: ignore[arg-type]
+        whole.run()
+        for query in ASKED:
+            right = {_key(row): row for row in final(whole.deliveries, query.name)}
+            for row in final(world.deliveries, query.name):
+                if row["complete"]:
+                    assert row == right[_key(row)], query.name
+
+
+def _key(row: dict[str, object]) -> tuple[object, ...]:
+    return row["k"], row["window_start"]
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_a_damaged_file_is_without_effect_or_loud(part: int) -> None:
+    outcomes = {"as if nothing happened": 0, "refused": 0, "reported": 0}
+    for seed in range(part, ROUNDS, 8):
+        dice = random.Random(seed)
+        late = dice.choice(["drop", "update"])
+        settings = {"late": late, "keep": HOUR} if late == "update" else {}
+        events = events_of(PARENTS, seed, 40, 6)
+        made = charter(PARENTS, ASKED, **settings)
+        # A little power failing, so that the disks are those that could.
+        world = World(made, events, seed, Faults(power=1e-9), until=1)
+        world.pass_time(int(dice.uniform(0.2, 2) * SECOND), lambda: False)
+        site = world.sites[dice.choice([*PARENTS])]
+        world.crash(site.id, 0.1)
+        assert isinstance(site.disk, VolatileDisk)
+        path = damage(site.disk, dice, dice.choice(WAYS))
+        why, reported = started(site, world)
+        world.run(40)
+        if world.done:
+            check(world.deliveries, events, ASKED)
+            outcomes["as if nothing happened"] += 1
+            continue
+        complete_rows_are_right(world, events)
+        told = why is not None or reported
+        assert told, f"seed {seed}: stands still in silence after damage to {path} of {site.id}"
+        if why is not None:
+            assert "restore the whole folder" in why, why
+        outcomes["refused" if why is not None else "reported"] += 1
+    assert part >= ROUNDS or sum(outcomes.values())
