@@ -33,7 +33,7 @@ from catchment.model.settings import LATE, column_name, each_its_name, not_negat
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
 from catchment.sqltext import aggregate, sql
-from catchment.transport.security import Security
+from catchment.transport.security import Security, check_listening
 
 
 def _form(value: object) -> str:
@@ -156,7 +156,11 @@ class Job(Section):
         description="count windows over nodes or partitions: all events in one place (central), or "
         "edges found by asking or predicting; auto chooses, and takes central for small windows",
     )
-    security: Security | None = Field(None, description="certificates and tokens of the nodes")
+    security: Security | None = Field(
+        None,
+        description="certificates and tokens of the nodes; without both they listen at loopback "
+        "addresses only, unless this is the word none",
+    )
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
@@ -227,6 +231,11 @@ def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
             "flush has a priority for a query that is not there", given=unknown[0],
             hint=did_you_mean(unknown[0], names),
         )  # fmt: skip
+    if job.security is None or job.security.token is None:
+        # A file with a token is one node's own; it need not hold what its parent listens with.
+        for node in job.nodes:
+            if node.listen is not None:
+                check_listening(node.listen, job.security)
     if job.nodes and job.source is not None:
         raise JobError("the job has both source and nodes", hint="give the source to a node")
     return job

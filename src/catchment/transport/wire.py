@@ -1,4 +1,10 @@
-"""What travels over a link: one byte for the kind, then the body of a message or a note in JSON."""
+"""What travels over a connection: kinds of frames, notes in JSON, errors, versions, addresses.
+
+The side that connects says who it is (`WHO`), then either registers as a node (`HELLO`, followed by
+any number of `MESSAGE` and `BEAT`, each answered by a `REPLY`) or puts one question (`ASK`). The
+side that listens may send a `PUSH` at any time. `REFUSED` and `BYE` say why a connection ends. A
+message is bytes; all other bodies are notes: JSON objects.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +21,14 @@ OLDEST = 1
 LIMIT = 256 << 20
 """How long a message may be, in bytes, where nothing else is said."""
 
-HELLO, MESSAGE, BEAT, REPLY, REFUSED, PUSH, BYE = b"h", b"m", b"b", b"r", b"x", b"p", b"q"
-KINDS = frozenset((HELLO, MESSAGE, BEAT, REPLY, REFUSED, PUSH, BYE))
-
-ASK = "ask"
-"""The Flight action that carries a command's question."""
+WHO, HELLO, MESSAGE, BEAT, ASK = b"w", b"h", b"m", b"b", b"a"
+"""Frames of the side that connects."""
+REPLY, REFUSED, PUSH = b"r", b"x", b"p"
+"""Frames of the side that listens."""
+BYE = b"q"
+"""A frame of both sides: whoever sends it wants the connection to end."""
+UP = frozenset((WHO, HELLO, MESSAGE, BEAT, ASK, BYE))
+DOWN = frozenset((REPLY, REFUSED, PUSH, BYE))
 
 
 class AddressError(CatchmentError, ValueError):
@@ -43,7 +52,9 @@ def pack(kind: bytes, note: Mapping[str, Any]) -> bytes:
     """
     if not note:
         return kind
-    return kind + json.dumps(note, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(note, separators=(",", ":"), ensure_ascii=False)
+    # What a stranger said may be quoted in an error, and need not be valid Unicode.
+    return kind + text.encode(errors="surrogatepass")
 
 
 def unpack(body: bytes) -> dict[str, Any]:
