@@ -9,6 +9,7 @@ import random
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -511,3 +512,20 @@ def test_a_frame_that_stops_half_way_ends_its_link(tree: Tree) -> None:
     assert found is not None and found[1]["what"] == "nothing came in time"
     other.send(b"fine")
     until(lambda: heard)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", MAGIC])
+def test_strangers_that_reset_their_connections_leave_no_descriptors(
+    tree: Tree, sent: bytes
+) -> None:
+    tree.serve(stranger_seconds=0.1)
+    files = len(os.listdir("/proc/self/fd"))
+    for number in range(20):
+        raw = socket.create_connection((HOST, tree.server.port), timeout=20)
+        raw.sendall(sent)
+        if number % 2:
+            with contextlib.suppress(OSError):
+                raw.recv(1)  # it has been turned away
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files)

@@ -245,11 +245,14 @@ class Peer(asyncio.Protocol):
             self._transport.write(b"".join(frame(packed)))
         elif packed is not None:
             self._write(packed)
-        await self._linger(self._transport)
-        if self.waiting:
-            self.abort()
-        else:
-            self._transport.close()
+        try:
+            await self._linger(self._transport)
+        finally:
+            # It may have gone meanwhile, of which some calls complain.
+            if self.waiting:
+                self.abort()
+            else:
+                self._transport.close()
 
     async def _linger(self, transport: asyncio.Transport) -> None:
         """Lets the peer read why: a socket closed with bytes unread is reset, which may lose it."""

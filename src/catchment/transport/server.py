@@ -229,7 +229,7 @@ class _Running:
         self._strangers = Lobby(self.limits.strangers)
         self._guests = Lobby(self.limits.guests)
         self._tasks: dict[asyncio.Task[None], Peer] = {}
-        self._refusals = _Sparing()
+        self._refusals, self._failures = _Sparing(), _Sparing()
         self._stopping = False
 
     def _run(self) -> None:
@@ -325,7 +325,8 @@ class _Running:
         except OSError as error:
             log.debug("the connection from %s failed: %s", peer.name, error)
         except Exception:
-            log.exception("what came from %s could not be handled", peer.name)
+            if self._failures.allows():
+                log.exception("what came from %s could not be handled", peer.name)
         finally:
             with contextlib.suppress(OSError):
                 await peer.turn_away(None if self._stopping else last)
@@ -433,7 +434,8 @@ class _Running:
         except Exception as error:
             if self._stopping:
                 raise _stopped(self.server.listen) from error
-            log.exception("what came from %s could not be handled", who)
+            if self._failures.allows():
+                log.exception("what came from %s could not be handled", who)
             raise UnreachableError(
                 "the other side failed", given=type(error).__name__, hint="its log says where"
             ) from error
