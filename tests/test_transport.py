@@ -279,7 +279,7 @@ def test_versions(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.serve()
 
     def speaks(**spoken: object) -> Link:
-        monkeypatch.setattr("catchment.transport.line.versions", lambda: spoken)
+        monkeypatch.setattr("catchment.transport.connection.versions", lambda: spoken)
         return tree.link("b")[0]
 
     speaks(protocol=9, oldest=1)

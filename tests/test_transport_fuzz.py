@@ -373,7 +373,7 @@ def test_a_port_under_attack(
         memory, busy, files = map(int.__sub__, held.most, held.first)
         assert memory < 100 * MEGABYTE, f"{memory / MEGABYTE:.0f} MB more at most"
         assert held.now()[0] - held.first[0] < 60 * MEGABYTE
-        assert busy <= limit.workers and files <= 2 * (limit.strangers + limit.guests)
+        assert busy <= limit.workers and files <= 2 * (limit.strangers + limit.pending)
         assert len(tree.words()) == 0 or (tmp_path / "log.txt").stat().st_size < MEGABYTE
         assert all(one.poll() in (None, 0) for one in tree.processes.values()), tree.words()
         tree.end()

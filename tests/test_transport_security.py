@@ -69,6 +69,11 @@ def test_tokens(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
         last = caplog.records[-1]
         assert last.levelno == logging.WARNING and last.name == "catchment.transport"
         assert HOST in last.getMessage() and why in last.getMessage()
+    raw = tree.raw()
+    raw.socket.sendall(MAGIC)
+    raw.send(who("a", token="\ud800"))
+    found = raw.read()
+    assert found is not None and found[1]["what"] == "the token shown is not known here"
     assert tree.handler.seen == [] and tree.server.links() == set()
     tree.link("a", Security(token="secret-a"))
     assert ask(tree.address, "status", {}, Security(token="root")) == {"status": {}}
@@ -444,7 +449,7 @@ def test_a_stranger_has_ten_seconds_by_default_and_slow_ones_too(tree: Tree) -> 
 
 def test_a_flood_of_hellos_leaves_nothing_behind(tree: Tree) -> None:
     """Without tokens anybody may say hello: who is refused must not be remembered."""
-    server = tree.serve(guests=8)
+    server = tree.serve(pending=8)
     for number in range(300):
         raw = tree.raw()
         raw.socket.sendall(MAGIC)

@@ -1,4 +1,4 @@
-"""Says in a sentence what went wrong on the line, in place of the text of an OSError."""
+"""Says in a sentence what went wrong with a connection, in place of the text of an OSError."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from catchment.errors import RefusedError
 
 MAGIC = b"catchment\n"
 LONGEST = 5
-"""Bytes of a varint that is taken."""
+"""ByteBudget of a varint that is taken."""
 
 Judge = Callable[[bytes, int], None]
 """Is given the kind of a frame and the length of its body; raises if it may not come."""

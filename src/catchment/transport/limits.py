@@ -1,6 +1,6 @@
 """What a server lets others cost: how much, how long, and how many at once.
 
-`Limits` is given to a `Server`; `Bytes` shares out the memory for what is being received.
+`Limits` is given to a `Server`; `ByteBudget` shares out the memory for what is being received.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from catchment.transport.wire import LIMIT
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a server. A peer is a stranger until it has shown a token, where tokens are asked
-    for, and said what it wants; it is a guest until its hello is accepted or its question answered.
+    """Bounds of a server. A peer is a stranger until it has said who it is and, where tokens are
+    asked for, shown its token. Then it is pending until its hello is accepted, which makes it the
+    link of a node, or its question is answered, which ends it.
     """
 
     strangers: int = 48
@@ -25,12 +26,11 @@ class Limits:
     """How many bytes are read of a stranger, those of a TLS handshake included."""
     stranger_seconds: float = 10.0
     """How long a peer may be a stranger."""
-    guests: int = 48
-    """How many guests may be connected at once; one more takes the place of the oldest one of the
-    address that has the most."""
+    pending: int = 48
+    """How many pending peers may be connected at once; for one more, the same."""
     stall_seconds: float = 30.0
     """How long a peer may take for the next byte of a frame that it has begun, for the hello or the
-    question of a guest, and for reading something of what waits for it."""
+    question of a pending peer, and for reading something of what waits for it."""
     note: int = 8 << 20
     """How many bytes a note may have: a hello, a heartbeat, a question."""
     message: int = LIMIT
@@ -44,7 +44,7 @@ class Limits:
     """How many threads handle what has come."""
 
 
-class Bytes:
+class ByteBudget:
     """A number of bytes that is shared by whoever takes some and gives them back, in order."""
 
     def __init__(self, total: int) -> None:

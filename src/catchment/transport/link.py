@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from catchment.errors import CatchmentError, RefusedError
-from catchment.transport.line import Line, strange
+from catchment.transport.connection import Connection, strange
 from catchment.transport.security import ADMIN, Security
 from catchment.transport.wire import (
     ASK,
@@ -65,7 +65,7 @@ class Link:
         self._closing = False
         self._hung_up = False
         self._writing = threading.Lock()
-        self._line: Line | None = None
+        self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._run, name=f"link {node}", daemon=True)
 
     def open(self) -> dict[str, Any]:
@@ -120,9 +120,9 @@ class Link:
             return
         if self._writing.acquire(timeout=GRACE):
             try:
-                if self._line is not None and self._answer is not None and not self.closed:
+                if self._connection is not None and self._answer is not None and not self.closed:
                     with contextlib.suppress(UnreachableError):
-                        self._line.write(BYE)
+                        self._connection.write(BYE)
             finally:
                 self._writing.release()
             self._thread.join(GRACE)
@@ -138,11 +138,11 @@ class Link:
 
     def _write(self, packed: bytes) -> None:
         with self._writing:
-            line = self._line
-            if line is None or self._answer is None or self.closed or self._closing:
+            connection = self._connection
+            if connection is None or self._answer is None or self.closed or self._closing:
                 raise self._error or UnreachableError("the link is not open", given=self.address)
             try:
-                line.write(packed)
+                connection.write(packed)
                 return
             except UnreachableError as error:
                 failure = error
@@ -155,8 +155,8 @@ class Link:
 
     def _run(self) -> None:
         try:
-            self._line = Line(self.address, self._security, self._timeout)
-            self._converse(self._line)
+            self._connection = Connection(self.address, self._security, self._timeout)
+            self._converse(self._connection)
         except CatchmentError as error:
             self._fail(error)
         except Exception as error:
@@ -166,36 +166,38 @@ class Link:
             self._cancel()
             self._closed.set()
             self._settled.set()
-            if self._line is not None:
+            if self._connection is not None:
                 with self._writing:
-                    self._line.close()
+                    self._connection.close()
 
-    def _converse(self, line: Line) -> None:
+    def _converse(self, connection: Connection) -> None:
         if self._error is not None or self._closing:
             # Whoever opened it has given up, and must not find it registered later.
             return
-        line.introduce(self.node, self._security, self._greeting)
-        found = self._read(line)
+        connection.introduce(self.node, self._security, self._greeting)
+        found = self._read(connection)
         if found is None or found[0] != REPLY:
             raise strange(self.address)
         answer = unpack(found[1])
         theirs = answer.pop("limit", None)
         if isinstance(theirs, int):
             self.limit = min(self.limit, theirs)
-        line.lasts()
+        connection.lasts()
         self._answer = answer
         self._settled.set()
         while not self._hung_up and self._error is None:
-            found = self._read(line)
+            found = self._read(connection)
             if found is None:
                 return
             self._tell(unpack(found[1]))
 
-    def _read(self, line: Line) -> tuple[bytes, bytes] | None:
+    def _read(self, connection: Connection) -> tuple[bytes, bytes] | None:
         """The next frame; nothing at the end of a link that was closed from here."""
-        found = line.read()
+        found = connection.read()
         if found is None and not self._closing:
-            raise line.explained(ConnectionResetError(errno.ECONNRESET, "the stream has ended"))
+            raise connection.explained(
+                ConnectionResetError(errno.ECONNRESET, "the stream has ended")
+            )
         return found
 
     def _tell(self, note: dict[str, Any]) -> None:
@@ -214,8 +216,8 @@ class Link:
             self._error = error
 
     def _cancel(self) -> None:
-        if self._line is not None:
-            self._line.shut()
+        if self._connection is not None:
+            self._connection.shut()
 
 
 def ask(
@@ -228,20 +230,20 @@ def ask(
     """One question of a command to a node."""
     security = security or Security()
     security.check()
-    line = Line(address, security, timeout)
+    connection = Connection(address, security, timeout)
     try:
         failure = None
         try:
-            line.introduce(ADMIN, security, pack(ASK, {"what": what, "body": body}))
+            connection.introduce(ADMIN, security, pack(ASK, {"what": what, "body": body}))
         except UnreachableError as error:
             failure = error  # the other side may have said why before it hung up
-        found = line.read()
+        found = connection.read()
         if found is None:
-            raise failure or line.explained(
+            raise failure or connection.explained(
                 ConnectionResetError(errno.ECONNRESET, "the stream has ended")
             )
     finally:
-        line.close()
+        connection.close()
     if found[0] != REPLY:
         raise strange(address)
     return unpack(found[1])

@@ -14,25 +14,25 @@ from collections.abc import Callable
 
 from catchment.errors import RefusedError
 from catchment.transport.frames import MAGIC, Frames, bounded, frame
-from catchment.transport.limits import Bytes, Limits
+from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.tls import PIECE, Tls
 from catchment.transport.wire import MESSAGE, UP, WHO, UnreachableError
 
 HANDSHAKE = 0x16
 """The first byte of whoever speaks TLS."""
 SMALL = 64 << 10
-"""Bytes of a frame that need no share of the memory for receiving."""
+"""ByteBudget of a frame that need no share of the memory for receiving."""
 LINGER = 1.0
 """Seconds that a peer has to read why it is turned away."""
 UNREAD = 512 << 10
-"""Bytes of it that are thrown away meanwhile."""
+"""ByteBudget of it that are thrown away meanwhile."""
 
 
 class Peer(asyncio.Protocol):
-    """Whoever has connected: a stranger, then a guest, then perhaps the link of a node."""
+    """Whoever has connected: a stranger, then pending, then perhaps the link of a node."""
 
     def __init__(
-        self, name: str, limits: Limits, receiving: Bytes, context: ssl.SSLContext | None
+        self, name: str, limits: Limits, receiving: ByteBudget, context: ssl.SSLContext | None
     ) -> None:
         self.name = name
         """Where it comes from."""
@@ -60,7 +60,7 @@ class Peer(asyncio.Protocol):
         self._failure: Exception | None = None
         self._lock = threading.Lock()
         self._queued = 0
-        """Bytes that other threads have pushed and the event loop has not taken yet."""
+        """ByteBudget that other threads have pushed and the event loop has not taken yet."""
 
     # -- called by asyncio ------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Peer(asyncio.Protocol):
 
     # -- writing ----------------------------------------------------------------------------------
 
-    async def say(self, packed: bytes) -> None:
+    async def send(self, packed: bytes) -> None:
         """Sends a frame; waits while the peer does not read, which may not last."""
         self._write(packed)
         while (writes := self._writes) is not None and not self.ended:
@@ -211,7 +211,7 @@ class Peer(asyncio.Protocol):
 
     @property
     def waiting(self) -> int:
-        """Bytes that the peer has not read."""
+        """ByteBudget that the peer has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _write(self, packed: bytes) -> None:
@@ -234,7 +234,7 @@ class Peer(asyncio.Protocol):
             self.ended = True
             self._wake()
 
-    async def turn_away(self, packed: bytes | None) -> None:
+    async def refuse(self, packed: bytes | None) -> None:
         """Says why, gives the peer a moment to read it, and closes."""
         self.ended = True
         self.release()

@@ -1,4 +1,4 @@
-"""Who may connect: certificates for the line, tokens for the nodes, and where nodes may listen."""
+"""Who may connect: certificates, tokens of nodes and commands, and where nodes may listen."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ class Security(Section):
 
 def _same(one: str, other: str) -> bool:
     """Compares in the same time wherever the first difference is."""
-    return hmac.compare_digest(one.encode(), other.encode())
+    # What a stranger shows need not be valid Unicode.
+    return hmac.compare_digest(one.encode(), other.encode(errors="surrogatepass"))
 
 
 Endpoint = tuple[socket.AddressFamily, tuple[Any, ...]]

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from catchment.errors import RefusedError
-from catchment.transport.limits import Bytes, Limits
-from catchment.transport.lobby import Lobby
+from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.peer import Peer
+from catchment.transport.pending import Pending
 from catchment.transport.security import ADMIN, Endpoint, Security, check_endpoints, resolved
 from catchment.transport.wire import (
     ASK,
@@ -38,6 +38,7 @@ from catchment.transport.wire import (
     agree,
     pack,
     pack_error,
+    prepare,
     split_address,
     unpack,
 )
@@ -198,14 +199,14 @@ class Server:
             seat.users += 1
         return seat
 
-    def _sit(self, seat: _Seat, peer: Peer, node: str) -> Peer | None:
+    def _bind(self, seat: _Seat, peer: Peer, node: str) -> Peer | None:
         """Gives a node's place to a link; returns the link that had it."""
         with self._lock:
             old, seat.peer = seat.peer, peer
             peer.node = node
         return old
 
-    def _rise(self, seat: _Seat, peer: Peer, node: str) -> None:
+    def _unbind(self, seat: _Seat, peer: Peer, node: str) -> None:
         with self._lock:
             if seat.peer is peer:
                 seat.peer = None
@@ -225,11 +226,11 @@ class _Running:
         self._sockets = sockets
         self._loop = asyncio.new_event_loop()
         self._workers = ThreadPoolExecutor(self.limits.workers, "transport")
-        self._receiving = Bytes(self.limits.receiving)
-        self._strangers = Lobby(self.limits.strangers)
-        self._guests = Lobby(self.limits.guests)
+        self._receiving = ByteBudget(self.limits.receiving)
+        self._strangers = Pending(self.limits.strangers)
+        self._pending = Pending(self.limits.pending)
         self._tasks: dict[asyncio.Task[None], Peer] = {}
-        self._refusals, self._failures = _Sparing(), _Sparing()
+        self._refusals, self._failures = _LogRate(), _LogRate()
         self._stopping = False
 
     def _run(self) -> None:
@@ -296,8 +297,7 @@ class _Running:
         peer = Peer(name, self.limits, self._receiving, self.context)
         self._strangers.enter(peer)
         try:
-            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            prepare(near)
             await self._loop.connect_accepted_socket(lambda: peer, near)
         except OSError:
             self._strangers.leave(peer)
@@ -329,9 +329,9 @@ class _Running:
                 log.exception("what came from %s could not be handled", peer.name)
         finally:
             with contextlib.suppress(OSError):
-                await peer.turn_away(None if self._stopping else last)
+                await peer.refuse(None if self._stopping else last)
             self._strangers.leave(peer)
-            self._guests.leave(peer)
+            self._pending.leave(peer)
 
     async def _converse(self, peer: Peer) -> None:
         frame = await peer.read(None)
@@ -339,7 +339,7 @@ class _Running:
             return
         name = self._admit(peer, unpack(frame[1]))
         self._strangers.leave(peer)
-        self._guests.enter(peer)
+        self._pending.enter(peer)
         frame = await peer.read(self.limits.stall_seconds)
         if frame is None:
             return
@@ -367,7 +367,7 @@ class _Running:
     async def _answer(self, peer: Peer, name: str, body: bytes) -> None:
         if name != ADMIN:
             raise RefusedError("a node asks no questions", given=name)
-        await peer.say(await self._call("a command", self._asked, body))
+        await peer.send(await self._call("a command", self._asked, body))
 
     def _asked(self, packed: bytes) -> dict[str, Any]:
         note = unpack(packed)
@@ -389,12 +389,12 @@ class _Running:
                 answer = await self._call(node, self._hello, peer, node, body)
                 if peer.ended:
                     return
-                old = self.server._sit(seat, peer, node)
-            self._guests.leave(peer)
+                old = self.server._bind(seat, peer, node)
+            self._pending.leave(peer)
             if old is not None:
                 log.info("%s opened a new link from %s; %s ends", node, peer.name, old.name)
                 old.end_with(pack_error(REFUSED, _replaced(node, peer.name)))
-            await peer.say(answer)
+            await peer.send(answer)
             while (frame := await peer.read(None)) is not None:
                 async with seat.lock:
                     if seat.peer is not peer:
@@ -404,9 +404,9 @@ class _Running:
                     return
                 del frame
                 peer.release()
-                await peer.say(reply)
+                await peer.send(reply)
         finally:
-            self.server._rise(seat, peer, node)
+            self.server._unbind(seat, peer, node)
 
     def _hello(self, peer: Peer, node: str, body: bytes) -> dict[str, Any]:
         extra = {"protocol": peer.protocol, "limit": self.limits.message}
@@ -441,7 +441,7 @@ class _Running:
             ) from error
 
 
-class _Sparing:
+class _LogRate:
     """Keeps a log short: so many lines at once, and then one in a while."""
 
     def __init__(self, lines: float = 20.0, every: float = 10.0) -> None:

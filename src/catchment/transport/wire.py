@@ -9,6 +9,7 @@ message is bytes; all other bodies are notes: JSON objects.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,9 @@ OLDEST = 1
 
 LIMIT = 256 << 20
 """How long a message may be, in bytes, where nothing else is said."""
+
+KEEPALIVE = 60
+"""Seconds of silence after which the system asks whether the other side is still there."""
 
 WHO, HELLO, MESSAGE, BEAT, ASK = b"w", b"h", b"m", b"b", b"a"
 """Frames of the side that connects."""
@@ -121,6 +125,15 @@ def agree(theirs: Mapping[str, Any]) -> int:
 
 def _span(oldest: int, newest: int) -> str:
     return str(newest) if oldest == newest else f"{oldest} to {newest}"
+
+
+def prepare(connection: socket.socket) -> None:
+    """Sets what both sides want of a socket: small frames go at once, a dead peer is noticed."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Who has connected and does not belong to the tree yet: a bounded number, whatever comes."""
+"""Connections that are no links of nodes yet: a bounded number, whatever comes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from catchment.transport.peer import Peer
 
 
-class Lobby:
+class Pending:
     """Some peers, the oldest first; one too many makes another leave.
 
     That is the oldest of the address that has the most peers here: whoever opens many connections

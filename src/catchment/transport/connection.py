@@ -25,6 +25,7 @@ from catchment.transport.wire import (
     WHO,
     UnreachableError,
     pack,
+    prepare,
     split_address,
     unpack_error,
     versions,
@@ -35,7 +36,7 @@ STALL = 30.0
 CHUNK = 64 << 10
 
 
-class Line:
+class Connection:
     """A connection to a node, made and secured; whoever made it says first who it is."""
 
     def __init__(self, address: str, security: Security, timeout: float) -> None:
@@ -51,16 +52,15 @@ class Line:
         with self._sentences():
             self._socket = socket.create_connection((host.strip("[]"), port), timeout)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            prepare(self._socket)
             if context is not None:
                 with self._sentences():
-                    self._shake_hands(Tls(context, host=host.strip("[]")))
+                    self._handshake(Tls(context, host=host.strip("[]")))
         except BaseException:
             self._socket.close()
             raise
 
-    def _shake_hands(self, tls: Tls) -> None:
+    def _handshake(self, tls: Tls) -> None:
         try:
             while not tls.ready:
                 self._push(tls.outgoing())
@@ -175,8 +175,8 @@ class Line:
 class _Sentences:
     """Turns what sockets and TLS raise into our errors."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def __enter__(self) -> None:
         pass
@@ -185,7 +185,7 @@ class _Sentences:
         if isinstance(error, UnreachableError):
             return
         if isinstance(error, OSError | UnicodeError):
-            raise self._line.explained(error) from None
+            raise self._connection.explained(error) from None
         if isinstance(error, RefusedError):
             # What came is no frame, or one that is too long.
             raise UnreachableError(error.what, given=error.given, hint=error.hint) from None
