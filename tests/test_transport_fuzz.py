@@ -49,9 +49,15 @@ MEGABYTE = 1 << 20
 
 def source(seed: int, events: int) -> dict[str, Any]:
     return {
-        "type": "generator", "seed": seed, "rate": 500, "keys": 4, "events": events,
-        "per_batch": 50, "pace": PACE, "gaps": ["1s", "2s"],
-    }  # fmt: skip
+        "type": "generator",
+        "seed": seed,
+        "rate": 500,
+        "keys": 4,
+        "events": events,
+        "per_batch": 50,
+        "pace": PACE,
+        "gaps": ["1s", "2s"],
+    }
 
 
 class Tree:
@@ -67,10 +73,16 @@ class Tree:
             read = self.sources.get(id) or source(3, events)
             nodes.append({"id": id, "parent": "root", "source": read})
         job = {
-            "name": "fuzzed", "late": "update", "keep": "1h", "timeout": "1h", "queries": QUERIES,
-            "checkpoint": str(home / "state"), "nodes": nodes, "security": security,
+            "name": "fuzzed",
+            "late": "update",
+            "keep": "1h",
+            "timeout": "1h",
+            "queries": QUERIES,
+            "checkpoint": str(home / "state"),
+            "nodes": nodes,
+            "security": security,
             "sinks": [{"type": "parquet", "path": str(home / "out")}],
-        }  # fmt: skip
+        }
         self.job = home / "job.yaml"
         self.job.write_text(json.dumps(job))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -178,10 +190,19 @@ class Attacker:
 
     def run(self, end: float) -> None:
         tricks = [
-            self.garbage, self.silence, self.slowness, self.hugeness, self.flood, self.replay,
-            self.mutated_stream, self.mutated_stream, self.mutated_as_e3, self.mutated_as_e3,
-            self.mutated_question, self.half,
-        ]  # fmt: skip
+            self.garbage,
+            self.silence,
+            self.slowness,
+            self.hugeness,
+            self.flood,
+            self.replay,
+            self.mutated_stream,
+            self.mutated_stream,
+            self.mutated_as_e3,
+            self.mutated_as_e3,
+            self.mutated_question,
+            self.half,
+        ]
         try:
             while time.monotonic() < end:
                 trick = self.dice.choice(tricks)

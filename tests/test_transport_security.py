@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import random
+import re
 import shutil
 import socket
 import ssl
@@ -18,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from catchment.errors import JobError, RefusedError
 from catchment.job import load_job
 from catchment.job.model import job_schema
 from catchment.transport import (
     Limits,
+    Link,
     Security,
     SecurityError,
     Server,
@@ -534,3 +538,39 @@ def test_strangers_that_reset_their_connections_leave_no_descriptors(
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raw.close()
     until(lambda: len(os.listdir("/proc/self/fd")) <= files)
+
+
+def test_what_the_document_on_security_shows_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    text = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+    (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    root, edge = (
+        load_job(listening("0.0.0.0", **yaml.safe_load(block))).security
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    )
+    assert root is not None and edge is not None
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["sh", "-e", "-c", commands], check=True, capture_output=True)
+    with Server("0.0.0.0:0", Recorder(), root) as server:
+        link = Link(f"{HOST}:{server.port}", "edge-1", dict, lambda note: None, edge)
+        assert link.open()["welcome"] == "edge-1"
+        link.close()
+        assert ask(f"{HOST}:{server.port}", "status", {}, root) == {"status": {}}
+    shown = {field.name: field.default for field in dataclasses.fields(Limits)}
+    for figure, name in (
+        (48, "strangers"),
+        (48, "pending"),
+        (64 << 10, "stranger_bytes"),
+        (8 << 20, "note"),
+        (256 << 20, "message"),
+        (256 << 20, "receiving"),
+        (1 << 20, "waiting"),
+        (8, "workers"),
+        (10, "stranger_seconds"),
+        (30, "stall_seconds"),
+    ):
+        assert shown.pop(name) == figure, name
+    assert not shown
