@@ -13,6 +13,7 @@ WORKERS ?= 3
 EXAMPLES ?= 2000
 KILLS ?= 100
 FAULTS ?= 300
+FUZZ ?= 600
 ARGS ?=
 QUICK ?=
 SEEDS = --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
@@ -46,6 +47,7 @@ soak: $(READY) java ## many more examples of the property tests, and many kills 
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
+	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
 	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
 
 bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import logging
+import os
 import random
+import re
 import shutil
 import socket
+import ssl
+import struct
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.flight as flight
 import pytest
+import yaml
 
-from catchment.errors import RefusedError
-from catchment.transport import Security, SecurityError, Server, UnreachableError, ask, certificates
-from catchment.transport.link import connect
-from test_transport import HOST, Tree, tree, until
+from catchment.errors import JobError, RefusedError
+from catchment.job import load_job
+from catchment.job.model import job_schema
+from catchment.transport import (
+    Limits,
+    Link,
+    Security,
+    SecurityError,
+    Server,
+    UnreachableError,
+    ask,
+    certificates,
+    check_listening,
+)
+from catchment.transport.frames import MAGIC, frame
+from test_transport import HOST, Recorder, Tree, tree, until, who
 
 __all__ = ["tree"]
 
@@ -54,6 +73,11 @@ def test_tokens(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
         last = caplog.records[-1]
         assert last.levelno == logging.WARNING and last.name == "catchment.transport"
         assert HOST in last.getMessage() and why in last.getMessage()
+    raw = tree.raw()
+    raw.socket.sendall(MAGIC)
+    raw.send(who("a", token="\ud800"))
+    found = raw.read()
+    assert found is not None and found[1]["what"] == "the token shown is not known here"
     assert tree.handler.seen == [] and tree.server.links() == set()
     tree.link("a", Security(token="secret-a"))
     assert ask(tree.address, "status", {}, Security(token="root")) == {"status": {}}
@@ -61,7 +85,7 @@ def test_tokens(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_large_bodies_are_refused(tree: Tree) -> None:
-    tree.serve(limit=1000)
+    tree.serve(message=1000)
     link, heard = tree.link("a", limit=10_000)
     other, _ = tree.link("b")
     with pytest.raises(RefusedError, match=r"larger than the 1000 bytes .* \(given: 1001 bytes\)"):
@@ -69,7 +93,8 @@ def test_large_bodies_are_refused(tree: Tree) -> None:
     link.send(bytes(1000))
     until(lambda: len(heard) == 1)
     link.limit = 10_000_000
-    link.send(bytes(5_000_000))
+    with contextlib.suppress(RefusedError):
+        link.send(bytes(5_000_000))
     until(lambda: link.closed)
     assert isinstance(link.error, RefusedError)
     assert "larger than the 1000 bytes that are taken here (given: 5000000 bytes)" in str(
@@ -78,22 +103,52 @@ def test_large_bodies_are_refused(tree: Tree) -> None:
     assert not other.closed and tree.server.links() == {"b"}
 
 
-def test_garbage_disturbs_nobody(tree: Tree) -> None:
+def test_garbage_disturbs_nobody(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
     tree.serve()
     link, heard = tree.link("a")
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", random.randbytes(5000), b"PRI * HTTP/2.0\r\n\r\nSM"):
-        with socket.create_connection((HOST, tree.server.port)) as raw:
-            raw.sendall(garbage)
-    frames = (b"", b"h", b"hnot json", b"h[1]", b"m", b"?", b"h" + b"[" * 100_000)
-    for frame in frames:
-        with connect(tree.address, Security()) as client:
-            writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b""))
-            writer.write_metadata(pa.py_buffer(frame))
-            if frame:
-                assert reader.read_chunk().app_metadata.to_pybytes().startswith(b"x")
-            client.close()
-    with connect(tree.address, Security()) as client, pytest.raises(pa.ArrowException):
-        list(client.list_flights())
+        raw = tree.raw()
+        raw.socket.sendall(garbage)
+        found = raw.read()
+        assert found is not None and found[1]["what"] == "this is not the protocol of Catchment"
+    hello = who("b")
+    for sent, why in (
+        ([b""], "a frame says nothing"),
+        ([b"h"], "a peer says first who it is"),
+        ([b"G"], "there is no such kind of frame"),
+        ([b"wnot json"], "a note is not JSON"),
+        ([b"w" + b"[" * 60_000], "a note is not JSON"),
+        ([b"w[1]"], "a note is not a JSON object"),
+        ([b"w{}"], "a peer did not say which versions of the protocol it speaks"),
+        ([who("\ud800")], "a hello must name a node"),
+        ([who("x" * 256)], "a hello must name a node"),
+        ([who("b", token=5)], "a token is a text"),
+        ([hello, hello], "a link begins with a hello"),
+        ([hello, b"m"], "a link begins with a hello"),
+        ([hello, b"hnot json"], "a note is not JSON"),
+        ([hello, b"a{}"], "a node asks no questions"),
+        ([hello, b"h", b"bnot json"], "a note is not JSON"),
+        ([hello, b"h", b"a{}"], "a node sends messages and heartbeats only"),
+        ([hello, b"h", b"?"], "there is no such kind of frame"),
+        ([who("admin"), b"h"], "a hello must name a node"),
+        ([who("admin"), b"a{}"], "a question has a name and a body"),
+        ([who("admin"), b'a{"what":"x","body":5}'], "a question has a name and a body"),
+        ([who("admin"), b'a{"what":"refuse","body":{}}'], "not this one"),
+    ):
+        raw = tree.raw()
+        raw.socket.sendall(MAGIC)
+        raw.send(*sent)
+        found = raw.read()
+        if found is not None and found[0] == b"r":
+            found = raw.read()
+        assert found is not None and found[0] == b"x" and found[1]["what"] == why, (sent, found)
+        assert raw.read() is None
+    for length in (b"\xff" * 5, b"\xff\xff\xff\xff\x7fm"):
+        raw = tree.raw()
+        raw.socket.sendall(MAGIC + b"".join(frame(hello)) + length)
+        found = raw.read()
+        assert found is not None and found[0] == b"x", found
+    assert "Traceback" not in caplog.text
     link.send(b"fine")
     until(lambda: len(heard) == 1)
     assert tree.server.links() == {"a"}
@@ -147,7 +202,7 @@ def test_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     until(lambda: heard == [{"ack": 1}])
     for security, why in (
         (keys(None, "theirs"), "certificate is not one of the authority's"),
-        (Security(), "the connection was lost.*; the other side may want TLS"),
+        (Security(), "this node speaks TLS only"),
     ):
         with pytest.raises(UnreachableError, match=why):
             tree.link("b", security)
@@ -168,15 +223,18 @@ def test_mutual_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> N
     tree.serve(keys("a", "ours", mutual=True))
     link, heard = tree.link("a", keys("a", "ours", mutual=True))
     monkeypatch.setattr(certificates, "check_dates", lambda path, pem: None)
-    hint = "the other side may not accept this side's certificate"
-    for name in (None, "b", "old"):
+    for name, why in (
+        (None, "the other side asks for a certificate; give one and its key"),
+        ("b", "the other side does not know who signed the certificate shown to it"),
+        ("old", "the certificate shown to the other side has expired; renew it"),
+    ):
         for call in (
             lambda security: tree.link("b", security),
             lambda security: ask(tree.address, "status", {}, security),
         ):
             with pytest.raises(UnreachableError) as error:
                 call(keys(name, "ours"))
-            assert str(error.value) == f"the connection was lost (given: {tree.address}); {hint}"
+            assert str(error.value).replace(f" (given: {tree.address})", "").startswith(why)
     link.send(b"still there")
     until(lambda: heard)
     assert tree.server.links() == {"a"}
@@ -215,3 +273,304 @@ def test_certificates_are_checked_before_the_start(keys: Any, tmp_path: Path) ->
 
 def pair(security: Security) -> dict[str, Any]:
     return {"certificate": security.certificate, "key": security.key}
+
+
+LOOPBACK = ("127.0.0.1", "127.9.8.7", "127.1", "[::1]", "localhost", "[::ffff:127.0.0.1]")
+ELSEWHERE = ("0.0.0.0", "0", "[::]", "10.0.0.5", "192.0.2.7", "[2001:db8::1]", "nowhere.invalid")
+
+
+def listening(host: str, **options: Any) -> dict[str, Any]:
+    """A job file whose root listens there."""
+    source = {"type": "generator", "events": 10}
+    query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
+    root = {"id": "root", "listen": f"{host}:7401"}
+    nodes = [root, {"id": "a", "parent": "root", "source": source}]
+    return {"queries": [query], "nodes": nodes, **options}
+
+
+def test_without_security_nodes_listen_at_loopback_addresses_only(keys: Any) -> None:
+    whole = keys("a", None, tokens={"a": "secret"})
+    for host in LOOPBACK:
+        load_job(listening(host))
+        check_listening(f"{host}:0", None)
+    for host in ELSEWHERE:
+        for security, lacks in (
+            (None, "a certificate and tokens"),
+            (Security(tokens={"a": "secret"}), "a certificate"),
+            (keys("a", None), "tokens"),
+            (keys("a", "ours", mutual=True), "tokens"),
+        ):
+            said = f"a node that others than this machine can reach needs {lacks} (given: listen: "
+            with pytest.raises(JobError) as error:
+                load_job(listening(host, security=security and security.model_dump()))
+            assert str(error.value).startswith(f"{said}{host}:7401); listen at 127.0.0.1, add ")
+        load_job(listening(host, security=whole.model_dump()))
+        load_job(listening(host, security="none"))
+        load_job(listening(host, security={"token": "secret", "authority": "ours.pem"}))
+
+
+def test_a_server_decides_by_the_addresses_it_listens_at(
+    keys: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for security in (None, Security(tokens={"a": "x"}), keys("a", None), keys("a", "ours")):
+        with pytest.raises(JobError, match="others than this machine can reach"):
+            Server("0.0.0.0:0", Recorder(), security).start()
+    with Server("0.0.0.0:0", Recorder(), keys("a", None, tokens={"a": "x"})):
+        assert caplog.text == ""
+    for _ in range(2):
+        caplog.clear()
+        with Server("0.0.0.0:0", Recorder(), Security.model_validate("none")) as server:
+            assert ask(f"{HOST}:{server.port}", "status", {}) == {"status": {}}
+        said = "security is none: whoever reaches 0.0.0.0:0 may read, change and stop this job"
+        assert [one.getMessage() for one in caplog.records] == [said]
+        assert caplog.records[0].levelno == logging.WARNING
+    # A name is what it stands for, and may stand for several addresses.
+    known = socket.getaddrinfo
+    both = [(socket.AF_INET, 1, 6, "", (HOST, 0)), (socket.AF_INET, 1, 6, "", ("10.0.0.5", 0))]
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *a, **k: both if host == "two" else known(host, *a, **k)
+    )
+    with pytest.raises(JobError, match="others than this machine can reach"):
+        Server("two:0", Recorder()).start()
+
+
+def test_security_in_a_job_file() -> None:
+    assert load_job(listening(HOST)).security is None
+    for wrong, sentence in (
+        ("off", "security is 'off'); it should be a mapping, or the word none"),
+        ({"exposed": True}, "no such key in the job file (given: security.exposed)"),
+    ):
+        with pytest.raises(JobError) as error:
+            load_job(listening(HOST, security=wrong))
+        assert sentence in str(error.value)
+    shown = job_schema()["$defs"]["Security"]["anyOf"]
+    assert shown[1] == {"const": "none"} and "tokens" in shown[0]["properties"]
+
+
+def test_a_node_shows_the_token_that_is_kept_for_it(tree: Tree) -> None:
+    all_tokens = Security(tokens={"a": "secret-a", "b": "secret-b", "admin": "root"})
+    tree.serve(all_tokens)
+    tree.link("a", all_tokens)
+    assert ask(tree.address, "status", {}, all_tokens) == {"status": {}}
+    with pytest.raises(RefusedError, match="the token shown is another's"):
+        tree.link("a", all_tokens.model_copy(update={"token": "secret-b"}))
+    assert tree.server.links() == {"a"}
+
+
+class Watch:
+    """What this process holds: memory at its highest, threads, descriptors."""
+
+    def __init__(self) -> None:
+        self.begun = self._memory()
+        self.most = self.begun
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.002):
+            self.most = max(self.most, self._memory())
+
+    def _memory(self) -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def grown(self) -> int:
+        """By how many bytes the memory has been more than at first."""
+        self._over.set()
+        self._thread.join()
+        return self.most - self.begun
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("announced", ["who", "hello", "question", "nothing"])
+def test_what_a_stranger_sends_is_bounded(
+    tree: Tree, keys: Any, announced: str, secure: bool
+) -> None:
+    """Hundreds of megabytes: before a token is shown, next to nothing is kept of them."""
+    most = 100 << 20
+    tree.serve(keys("a", None, tokens={"a": "x"}) if secure else Security(tokens={"a": "x"}))
+    raw = socket.create_connection((HOST, tree.server.port), timeout=20)
+    if secure:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        raw = context.wrap_socket(raw)
+    head = frame(bytes(most))[0]
+    begin = {"who": MAGIC + head + b"w", "hello": MAGIC + head + b"h", "nothing": b""}
+    asks = MAGIC + b"".join(frame(who("admin", token="guess"))) + head + b"a"
+    piece, sent, watch = bytes(1 << 20), 0, Watch()
+    with raw, contextlib.suppress(OSError):
+        raw.sendall(begin.get(announced, asks))
+        while sent < most:
+            raw.sendall(piece)
+            sent += len(piece)
+    assert sent < most and watch.grown() < 5 << 20
+    assert tree.handler.seen == []
+
+
+def test_many_silent_strangers_hold_neither_threads_nor_places(tree: Tree, keys: Any) -> None:
+    security = keys("a", "ours", tokens={"a": "x", "admin": "y"})
+    tree.serve(security, stranger_seconds=3.0, strangers=16)
+    link, heard = tree.link("a", security)
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    openings = (b"", MAGIC, MAGIC + b"\x20w{", b"\x16\x03\x01\x02\x00\x01")
+    watch, strangers = Watch(), []
+    for number in range(800):
+        one = socket.create_connection((HOST, tree.server.port), timeout=20)
+        with contextlib.suppress(OSError):  # it may have been turned away already
+            one.sendall(openings[number % len(openings)])
+        strangers.append(one)
+    assert threading.active_count() <= threads + 1
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files + 800 + 16)
+    assert watch.grown() < 16 << 20
+    assert ask(tree.address, "status", {}, security) == {"status": {}}
+    link.beat({"at": 1})
+    until(lambda: heard == [{"ack": 1}])
+    begun = time.monotonic()
+    for one in strangers:
+        one.settimeout(20)
+        with contextlib.suppress(ConnectionResetError):
+            while one.recv(4096):
+                pass
+        one.close()
+    assert time.monotonic() - begun < 10
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files)
+
+
+def test_a_stranger_has_ten_seconds_by_default_and_slow_ones_too(tree: Tree) -> None:
+    assert Limits().stranger_seconds == 10 and Limits().stranger_bytes <= 1 << 20
+    assert Limits().strangers <= 64
+    tree.serve(stranger_seconds=0.5)
+    raw = tree.raw()
+    begun = time.monotonic()
+    with contextlib.suppress(OSError):
+        for byte in MAGIC + b"".join(frame(who("slow"))):
+            raw.socket.sendall(bytes([byte]))
+            time.sleep(0.05)
+    found = raw.read()
+    assert time.monotonic() - begun < 3
+    assert found is None or found[1]["what"] == "a peer did not say who it is"
+
+
+def test_a_flood_of_hellos_leaves_nothing_behind(tree: Tree) -> None:
+    """Without tokens anybody may say hello: who is refused must not be remembered."""
+    server = tree.serve(pending=8)
+    for number in range(300):
+        raw = tree.raw()
+        raw.socket.sendall(MAGIC)
+        raw.send(who(f"n{number}"), b'h{"unwanted":true}')
+        found = raw.read()
+        assert found is None or found[0] == b"x"
+        raw.close()
+    until(lambda: not server._seats)
+    # Guests that say who they are and then nothing make room for others.
+    silent = [tree.raw() for _ in range(50)]
+    for number, one in enumerate(silent):
+        with contextlib.suppress(OSError):
+            one.socket.sendall(MAGIC)
+            one.send(who(f"s{number}"))
+    link, heard = tree.link("a")
+    link.beat({"at": 1})
+    until(lambda: heard == [{"ack": 1}])
+
+
+def test_the_log_does_not_grow_with_strangers(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
+    tree.serve(Security(tokens={"a": "x"}))
+    for _ in range(200):
+        with pytest.raises(RefusedError):
+            ask(tree.address, "status", {}, Security(token="guess"))
+    assert 1 <= len(caplog.records) <= 30
+
+
+def test_messages_of_many_nodes_share_the_memory_for_receiving(tree: Tree) -> None:
+    """Each of eight nodes sends 8 MB at once; there is room for 10 MB."""
+    tree.serve(receiving=10 << 20)
+    busy, most, lock = 0, 0, threading.Lock()
+
+    def message(node: str, body: bytes) -> dict[str, Any]:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        time.sleep(0.05)
+        with lock:
+            busy -= 1
+        return {"ack": len(body)}
+
+    tree.handler.message = message
+    links = [tree.link(f"n{number}") for number in range(8)]
+    body = bytes(8 << 20)
+    sending = [threading.Thread(target=link.send, args=(body,)) for link, _ in links]
+    for one in sending:
+        one.start()
+    until(lambda: all(heard == [{"ack": len(body)}] for _, heard in links), 30)
+    assert most == 1
+    for one in sending:
+        one.join()
+
+
+def test_a_frame_that_stops_half_way_ends_its_link(tree: Tree) -> None:
+    tree.serve(stall_seconds=0.3)
+    other, heard = tree.link("other")
+    raw = tree.raw()
+    raw.socket.sendall(MAGIC)
+    raw.send(who("slow"), b"h")
+    assert raw.read() == (b"r", {"welcome": "slow", "protocol": 1, "limit": 256 << 20})
+    time.sleep(0.5)  # between frames a link may be silent
+    raw.socket.sendall(frame(b"m" + bytes(1000))[0] + b"m")
+    found = raw.read()
+    assert found is not None and found[1]["what"] == "nothing came in time"
+    other.send(b"fine")
+    until(lambda: heard)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", MAGIC])
+def test_strangers_that_reset_their_connections_leave_no_descriptors(
+    tree: Tree, sent: bytes
+) -> None:
+    tree.serve(stranger_seconds=0.1)
+    files = len(os.listdir("/proc/self/fd"))
+    for number in range(20):
+        raw = socket.create_connection((HOST, tree.server.port), timeout=20)
+        raw.sendall(sent)
+        if number % 2:
+            with contextlib.suppress(OSError):
+                raw.recv(1)  # it has been turned away
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    until(lambda: len(os.listdir("/proc/self/fd")) <= files)
+
+
+def test_what_the_document_on_security_shows_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    text = (Path(__file__).parent.parent / "docs" / "security.md").read_text()
+    (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    root, edge = (
+        load_job(listening("0.0.0.0", **yaml.safe_load(block))).security
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    )
+    assert root is not None and edge is not None
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["sh", "-e", "-c", commands], check=True, capture_output=True)
+    with Server("0.0.0.0:0", Recorder(), root) as server:
+        link = Link(f"{HOST}:{server.port}", "edge-1", dict, lambda note: None, edge)
+        assert link.open()["welcome"] == "edge-1"
+        link.close()
+        assert ask(f"{HOST}:{server.port}", "status", {}, root) == {"status": {}}
+    shown = {field.name: field.default for field in dataclasses.fields(Limits)}
+    for figure, name in (
+        (48, "strangers"),
+        (48, "pending"),
+        (64 << 10, "stranger_bytes"),
+        (8 << 20, "note"),
+        (256 << 20, "message"),
+        (256 << 20, "receiving"),
+        (1 << 20, "waiting"),
+        (8, "workers"),
+        (10, "stranger_seconds"),
+        (30, "stall_seconds"),
+    ):
+        assert shown.pop(name) == figure, name
+    assert not shown

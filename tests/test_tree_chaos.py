@@ -89,6 +89,7 @@ class Tree:
         return {
             "name": "chaos", "late": "update", "keep": "1h", "timeout": "3s", "queries": QUERIES,
             "checkpoint": str(self.home / "state"), "nodes": nodes,
+            "security": None if self.network is None else "none",
             "sinks": [{"type": "parquet", "path": str(self.home / "out")}],
         }  # fmt: skip
 

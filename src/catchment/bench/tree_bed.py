@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -67,8 +66,6 @@ class Bed:
     """The processes of a tree, each child behind a proxy of its own; all is gone afterwards."""
 
     def __init__(self, layout: Layout) -> None:
-        # That a node which is asked has just ended is no news worth a line of the library's.
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         self.layout = layout
         self.home = Path(tempfile.mkdtemp(prefix="catchment-tree-"))
         inner = {parent for parent in layout.parents.values() if parent is not None}

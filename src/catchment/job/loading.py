@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from catchment.job.reading import Place, Told, path_text, read, tell_all
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, refusals
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
+from catchment.transport.security import check_listening
 
 _ROUNDS = 20
 """How often a file is read anew without what was wrong in it."""
@@ -283,6 +285,13 @@ def _settings(job: Job) -> Iterator[tuple[str, CatchmentError]]:
             checks.append((key, lambda key=key, value=value: not_negative(value, key)))  # type: ignore[misc]
     if job.trigger not in TRIGGERS:
         checks.append(("trigger", lambda: period(job.trigger)))
+    if job.security is None or job.security.token is None:
+        # A file with a token is one node's own; it need not hold what its parent listens with.
+        for index, node in enumerate(job.nodes):
+            if node.listen is not None:
+                checks.append(
+                    (f"nodes[{index}].listen", partial(check_listening, node.listen, job.security))
+                )
     for place, check in checks:
         try:
             check()

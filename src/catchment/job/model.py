@@ -183,7 +183,11 @@ class Job(Section):
         description="count windows over nodes or partitions: all events in one place (central), or "
         "edges found by asking or predicting; auto chooses, and takes central for small windows",
     )
-    security: Security | None = Field(None, description="certificates and tokens of the nodes")
+    security: Security | None = Field(
+        None,
+        description="certificates and tokens of the nodes; without both they listen at loopback "
+        "addresses only, unless this is the word none",
+    )
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""

@@ -17,13 +17,16 @@ class Proxy:
     """Passes bytes between whoever connects and a target, until it is told to misbehave.
 
     `up` counts bytes towards the target, `down` those coming back: payload of TCP only. The
-    faults last until `mend()`. Bytes are never reordered or changed: below TCP nothing is.
+    faults last until `mend()`. Bytes are never reordered or changed: below TCP nothing is. Of what
+    goes up, the first `record` bytes of each connection are kept in `recorded`.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], record: int = 0) -> None:
         self.target = target
         self.up = 0
         self.down = 0
+        self.recorded: list[bytearray] = []
+        self._record = record
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._delay = 0.0
@@ -121,6 +124,8 @@ class Proxy:
                     pair.close()
                     return
                 self._pairs.append(pair)
+                if self._record:
+                    self.recorded.append(pair.sent)
             for upward in (True, False):
                 threading.Thread(target=self._pump, args=(pair, upward), daemon=True).start()
 
@@ -128,6 +133,8 @@ class Proxy:
         source, drain = (pair.near, pair.far) if upward else (pair.far, pair.near)
         try:
             while data := source.recv(CHUNK):
+                if upward:
+                    pair.sent += data[: self._record - len(pair.sent)]
                 if not self._pass(pair, drain, data, upward):
                     break
             else:
@@ -181,6 +188,8 @@ class _Pair:
         self.near = near
         self.far = far
         self.broken = False
+        self.sent = bytearray()
+        """The first bytes that went up, as far as they are recorded."""
         self._open = 2
         self._lock = threading.Lock()
         for end in (near, far):

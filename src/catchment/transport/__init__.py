@@ -1,7 +1,8 @@
-"""Links between the nodes of a tree, over Arrow Flight.
+"""Links between the nodes of a tree: frames over TCP, with TLS where there are certificates.
 
-A node opens one `Link` to the `Server` of its parent: a stream on which messages and heartbeats go
-up, acknowledgements and pushes come down. Commands `ask` a node single questions.
+A node opens one `Link` to the `Server` of its parent: a connection on which messages and heartbeats
+go up, acknowledgements and pushes come down. Commands `ask` a node single questions. `Limits` says
+what peers may cost, before and after they are known.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from catchment.transport.certificates import SecurityError
+    from catchment.transport.limits import Limits
     from catchment.transport.link import Link, ask
-    from catchment.transport.security import ADMIN, Security
+    from catchment.transport.security import ADMIN, Security, check_listening
     from catchment.transport.server import Handler, Server
     from catchment.transport.wire import (
         LIMIT,
@@ -25,21 +27,35 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "certificates": "SecurityError",
+    "limits": "Limits",
     "link": "Link ask",
-    "security": "ADMIN Security",
+    "security": "ADMIN Security check_listening",
     "server": "Handler Server",
     "wire": "LIMIT OLDEST PROTOCOL AddressError UnreachableError agree",
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "ADMIN", "AddressError", "Handler", "LIMIT", "Link", "OLDEST", "PROTOCOL",
-    "Security", "SecurityError", "Server", "UnreachableError", "agree", "ask",
-]  # fmt: skip
+    "ADMIN",
+    "AddressError",
+    "Handler",
+    "LIMIT",
+    "Limits",
+    "Link",
+    "OLDEST",
+    "PROTOCOL",
+    "Security",
+    "SecurityError",
+    "Server",
+    "UnreachableError",
+    "agree",
+    "ask",
+    "check_listening",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what is asked for: Flight must not be loaded in a process that forks."""
+    """Loads what is asked for: a command that only reads a job file needs no event loop."""
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)

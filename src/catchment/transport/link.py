@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.flight as flight
-
 from catchment.errors import CatchmentError, RefusedError
-from catchment.transport.security import Security
-from catchment.transport.trouble import ERRORS, unreachable
+from catchment.transport.connection import Connection, strange
+from catchment.transport.security import ADMIN, Security
 from catchment.transport.wire import (
     ASK,
     BEAT,
@@ -22,15 +19,11 @@ from catchment.transport.wire import (
     HELLO,
     LIMIT,
     MESSAGE,
-    PUSH,
-    REFUSED,
     REPLY,
     UnreachableError,
     pack,
     split_address,
     unpack,
-    unpack_error,
-    versions,
 )
 
 log = logging.getLogger("catchment.transport")
@@ -40,7 +33,7 @@ GRACE = 1.0
 
 
 class Link:
-    """One stream to a node's parent.
+    """One connection to a node's parent.
 
     It does not reconnect: when it is `closed`, `error` says why, and whoever uses it opens another.
     `heard` is called from one thread, with each answer and push in the order in which they came;
@@ -72,16 +65,14 @@ class Link:
         self._closing = False
         self._hung_up = False
         self._writing = threading.Lock()
-        self._writer: flight.FlightStreamWriter | None = None
-        self._unclosed: flight.FlightStreamWriter | None = None
-        self._reader: flight.FlightStreamReader | None = None
+        self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._run, name=f"link {node}", daemon=True)
 
     def open(self) -> dict[str, Any]:
         """Connects and says hello; returns what the other side answered."""
         split_address(self.address)
         self._security.check()
-        self._greeting = pack(HELLO, {**versions(), **self._hello(), "node": self.node})
+        self._greeting = pack(HELLO, self._hello())
         self._thread.start()
         if not self._settled.wait(self._timeout):
             self._fail(
@@ -101,8 +92,9 @@ class Link:
         if len(body) > self.limit:
             raise RefusedError(
                 f"a message is larger than the {self.limit} bytes that may be sent",
-                given=f"{len(body)} bytes", hint="send it in parts, or raise the limit",
-            )  # fmt: skip
+                given=f"{len(body)} bytes",
+                hint="send it in parts, or raise the limit",
+            )
         self._write(MESSAGE + body)
 
     def beat(self, note: dict[str, Any]) -> None:
@@ -128,9 +120,9 @@ class Link:
             return
         if self._writing.acquire(timeout=GRACE):
             try:
-                if self._writer is not None and not self.closed:
-                    with contextlib.suppress(*ERRORS):
-                        self._writer.done_writing()
+                if self._connection is not None and self._answer is not None and not self.closed:
+                    with contextlib.suppress(UnreachableError):
+                        self._connection.write(BYE)
             finally:
                 self._writing.release()
             self._thread.join(GRACE)
@@ -144,29 +136,29 @@ class Link:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, packed: bytes) -> None:
         with self._writing:
-            if self._writer is None or self.closed or self._closing:
+            connection = self._connection
+            if connection is None or self._answer is None or self.closed or self._closing:
                 raise self._error or UnreachableError("the link is not open", given=self.address)
             try:
-                self._writer.write_metadata(pa.py_buffer(frame))
+                connection.write(packed)
                 return
-            except ERRORS as error:
-                failure = unreachable(self.address, error, self._security.tls, fresh=False)
-        # The other side may have said why, and the reader is about to come to it.
-        self._closed.wait(GRACE)
+            except UnreachableError as error:
+                failure = error
+        # A frame may have been sent in part, so nothing can follow it. The other side may have said
+        # why, and the reader is about to come to it.
+        if not self._closed.wait(GRACE):
+            self._fail(failure)
+            self._cancel()
         raise self._error or failure
 
     def _run(self) -> None:
-        client: flight.FlightClient | None = None
         try:
-            client = connect(self.address, self._security)
-            self._converse(client)
+            self._connection = Connection(self.address, self._security, self._timeout)
+            self._converse(self._connection)
         except CatchmentError as error:
             self._fail(error)
-        except ERRORS as error:
-            fresh = self._answer is None
-            self._fail(unreachable(self.address, error, self._security.tls, fresh))
         except Exception as error:
             log.exception("the link to %s failed", self.address)
             self._fail(UnreachableError("the link failed", given=type(error).__name__))
@@ -174,55 +166,39 @@ class Link:
             self._cancel()
             self._closed.set()
             self._settled.set()
-            with self._writing, contextlib.suppress(*ERRORS):
-                self._writer = None
-                if self._unclosed is not None:
-                    # Otherwise the library complains on standard error.
-                    self._unclosed.close()
-            if client is not None:
-                client.close()
+            if self._connection is not None:
+                with self._writing:
+                    self._connection.close()
 
-    def _converse(self, client: flight.FlightClient) -> None:
-        options = self._security.call_options()
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b""), options)
-        self._reader, self._unclosed = reader, writer
-        if self._error is not None:
+    def _converse(self, connection: Connection) -> None:
+        if self._error is not None or self._closing:
             # Whoever opened it has given up, and must not find it registered later.
             return
-        writer.write_metadata(pa.py_buffer(self._greeting))
-        kind, body = self._read(reader)
-        if kind != REPLY:
-            raise _strange(self.address)
-        answer = unpack(body)
+        connection.introduce(self.node, self._security, self._greeting)
+        found = self._read(connection)
+        if found is None or found[0] != REPLY:
+            raise strange(self.address)
+        answer = unpack(found[1])
         theirs = answer.pop("limit", None)
         if isinstance(theirs, int):
             self.limit = min(self.limit, theirs)
-        with self._writing:
-            self._writer = writer
+        connection.lasts()
         self._answer = answer
         self._settled.set()
         while not self._hung_up and self._error is None:
-            kind, body = self._read(reader)
-            if not kind:
+            found = self._read(connection)
+            if found is None:
                 return
-            if kind not in (REPLY, PUSH):
-                raise _strange(self.address)
-            self._tell(unpack(body))
+            self._tell(unpack(found[1]))
 
-    def _read(self, reader: flight.FlightStreamReader) -> tuple[bytes, bytes]:
+    def _read(self, connection: Connection) -> tuple[bytes, bytes] | None:
         """The next frame; nothing at the end of a link that was closed from here."""
-        try:
-            metadata = reader.read_chunk().app_metadata
-        except StopIteration:
-            if self._closing:
-                return b"", b""
-            raise UnreachableError("the other side closed the link", given=self.address) from None
-        if metadata is None:
-            raise _strange(self.address)
-        frame = metadata.to_pybytes()
-        if frame[:1] in (REFUSED, BYE):
-            raise unpack_error(frame[:1], frame[1:])
-        return frame[:1], frame[1:]
+        found = connection.read()
+        if found is None and not self._closing:
+            raise connection.explained(
+                ConnectionResetError(errno.ECONNRESET, "the stream has ended")
+            )
+        return found
 
     def _tell(self, note: dict[str, Any]) -> None:
         try:
@@ -231,17 +207,17 @@ class Link:
             log.exception("an answer of %s could not be handled", self.address)
             raise UnreachableError(
                 "the link was closed because an answer could not be handled",
-                given=type(error).__name__, hint="the log says where",
-            ) from error  # fmt: skip
+                given=type(error).__name__,
+                hint="the log says where",
+            ) from error
 
     def _fail(self, error: CatchmentError) -> None:
         if self._error is None and not self._closing:
             self._error = error
 
     def _cancel(self) -> None:
-        if self._reader is not None:
-            with contextlib.suppress(*ERRORS):
-                self._reader.cancel()
+        if self._connection is not None:
+            self._connection.shut()
 
 
 def ask(
@@ -254,44 +230,20 @@ def ask(
     """One question of a command to a node."""
     security = security or Security()
     security.check()
-    note = json.dumps({**versions(), "what": what, "body": body}).encode()
-    question = flight.Action(ASK, pa.py_buffer(note))
-    options = security.call_options(timeout)
-    client = connect(address, security)
+    connection = Connection(address, security, timeout)
     try:
-        answers = [one.body.to_pybytes() for one in client.do_action(question, options)]
-    except ERRORS as error:
-        raise unreachable(address, error, security.tls) from None
+        failure = None
+        try:
+            connection.introduce(ADMIN, security, pack(ASK, {"what": what, "body": body}))
+        except UnreachableError as error:
+            failure = error  # the other side may have said why before it hung up
+        found = connection.read()
+        if found is None:
+            raise failure or connection.explained(
+                ConnectionResetError(errno.ECONNRESET, "the stream has ended")
+            )
     finally:
-        client.close()
-    if len(answers) != 1 or answers[0][:1] not in (REPLY, REFUSED, BYE):
-        raise _strange(address)
-    kind, rest = answers[0][:1], answers[0][1:]
-    if kind != REPLY:
-        raise unpack_error(kind, rest)
-    return unpack(rest)
-
-
-def connect(address: str, security: Security) -> flight.FlightClient:
-    """A client; nothing travels before it is used."""
-    host, port = split_address(address)
-    options: Any = [
-        # Links to one address would share a connection, and the pauses after failed attempts.
-        ("grpc.use_local_subchannel_pool", 1),
-        # Nodes are not behind the proxy that the environment may name for the web.
-        ("grpc.enable_http_proxy", 0),
-        # Little comes down a link, so the line need not be measured: that costs more than a
-        # heartbeat. Neither need its window be refilled as often as the connection's.
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", 32 << 10),
-    ]
-    scheme = "grpc+tls" if security.tls else "grpc"
-    return flight.FlightClient(
-        f"{scheme}://{host}:{port}", generic_options=options, **security.client_options()
-    )
-
-
-def _strange(address: str) -> UnreachableError:
-    return UnreachableError(
-        "what listens there does not speak this protocol", given=address, hint="check the address"
-    )
+        connection.close()
+    if found[0] != REPLY:
+        raise strange(address)
+    return unpack(found[1])

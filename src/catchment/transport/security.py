@@ -1,31 +1,38 @@
-"""Who may connect: certificates for the line, tokens for the nodes.
-
-Job files are read in processes that fork, which Flight must not be loaded in: so here it is loaded
-only when a link is made.
-"""
+"""Who may connect: certificates, tokens of nodes and commands, and where nodes may listen."""
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import logging
 import re
+import socket
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError
 
-from catchment.errors import RefusedError
+from catchment.errors import JobError, RefusedError
 from catchment.model.section import Section
-from catchment.transport.certificates import SecurityError, check_authority, check_pair, read
+from catchment.transport.certificates import SecurityError, check_authority, check_pair
+from catchment.transport.wire import split_address
 
 if TYPE_CHECKING:
-    import pyarrow.flight as flight
+    import ssl
 
 ADMIN = "admin"
 """The name under which the token of commands is kept; no node may have it."""
 
-MIDDLEWARE = "token"
-HEADER = "authorization"
-SCHEME = "Bearer "
+NONE = "none"
+"""What stands in a job file where nodes are to listen to everybody."""
+
 TOKEN = re.compile("[!-~]+")
 
 log = logging.getLogger("catchment.transport")
@@ -37,7 +44,10 @@ class Security(Section):
     With a certificate it accepts only TLS, and with an authority or a certificate it connects only
     by TLS; without an authority, it trusts those that the system trusts. `mutual` also asks whoever
     connects for a certificate of the authority. With `tokens`, every node must show its own, and a
-    command that of "admin".
+    command that of "admin"; a node shows `token`, or the one that `tokens` has for it.
+
+    A node listens at loopback addresses only, unless it has both a certificate and tokens. The text
+    `none` in place of this section lets it listen anywhere, to everybody.
     """
 
     certificate: str | None = None
@@ -46,6 +56,29 @@ class Security(Section):
     mutual: bool = False
     tokens: dict[str, str] = Field(default_factory=dict, repr=False)
     token: str | None = Field(default=None, repr=False)
+    _exposed: bool = PrivateAttr(default=False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, given: Any, handler: ModelWrapValidatorHandler[Security]) -> Security:
+        if not isinstance(given, str):
+            return handler(given)
+        if given != NONE:
+            raise PydanticCustomError("security", "Input should be a mapping, or the word none")
+        made = handler({})
+        made._exposed = True
+        return made
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: Any, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(core), {"const": NONE}]}
+
+    @property
+    def exposed(self) -> bool:
+        """Whether it is the word none: nodes may listen anywhere without certificate or tokens."""
+        return self._exposed
 
     def check(self, serving: bool = False) -> None:
         """Finds what cannot work before anything starts; `serving` when links are accepted."""
@@ -85,45 +118,28 @@ class Security(Section):
         """Whether links are opened over TLS."""
         return self.certificate is not None or self.authority is not None
 
-    def server_options(self) -> dict[str, Any]:
-        """What the Flight server is made with."""
-        from catchment.transport.tokens import Tokens
+    def server_context(self) -> ssl.SSLContext | None:
+        """What connections are accepted with; None without TLS."""
+        from catchment.transport.tls import server_context
 
-        options: dict[str, Any] = {"middleware": {MIDDLEWARE: Tokens()}}
-        if self.certificate is not None and self.key is not None:
-            pair = read(self.certificate, "certificate"), read(self.key, "key")
-            options["tls_certificates"] = [pair]
-        if self.mutual and self.authority is not None:
-            options["verify_client"] = True
-            options["root_certificates"] = read(self.authority, "authority")
-        return options
+        if self.certificate is None or self.key is None:
+            return None
+        return server_context(self.certificate, self.key, self.authority if self.mutual else None)
 
-    def client_options(self) -> dict[str, Any]:
-        """What the Flight client is made with."""
-        options: dict[str, Any] = {}
-        if self.authority is not None:
-            options["tls_root_certs"] = read(self.authority, "authority")
-        if self.certificate is not None and self.key is not None:
-            options["cert_chain"] = read(self.certificate, "certificate")
-            options["private_key"] = read(self.key, "key")
-        return options
+    def client_context(self) -> ssl.SSLContext | None:
+        """What connections are opened with; None without TLS."""
+        from catchment.transport.tls import client_context
 
-    def call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
-        """What a call carries."""
-        import pyarrow.flight as flight
+        return client_context(self.certificate, self.key, self.authority) if self.tls else None
 
-        headers: Any = []
-        if self.token is not None:
-            headers.append((HEADER.encode(), (SCHEME + self.token).encode()))
-        return flight.FlightCallOptions(timeout=timeout, headers=headers)
+    def token_of(self, name: str) -> str | None:
+        """The token that is shown by a node, or by a command as "admin"."""
+        return self.token if self.token is not None else self.tokens.get(name)
 
-    def admit(self, name: str, shown: str | None, peer: str) -> None:
-        """Refuses, and logs, whoever does not show the token of the name that it goes by."""
-        if not self.tokens:
-            return
-        why = self._objection(name, shown)
+    def admit(self, name: str, shown: str | None) -> None:
+        """Refuses whoever does not show the token of the name that it goes by."""
+        why = self._objection(name, shown) if self.tokens else None
         if why is not None:
-            log.warning("refused %s, which claims to be %r: %s", peer, name, why.what)
             raise why
 
     def _objection(self, name: str, shown: str | None) -> RefusedError | None:
@@ -140,4 +156,56 @@ class Security(Section):
 
 def _same(one: str, other: str) -> bool:
     """Compares in the same time wherever the first difference is."""
-    return hmac.compare_digest(one.encode(), other.encode())
+    # What a stranger shows need not be valid Unicode.
+    return hmac.compare_digest(one.encode(), other.encode(errors="surrogatepass"))
+
+
+Endpoint = tuple[socket.AddressFamily, tuple[Any, ...]]
+"""A family of addresses and an address of it, as sockets take them."""
+
+
+def resolved(listen: str) -> list[Endpoint]:
+    """The addresses to listen at; raises OSError where the name is not known."""
+    host, port = split_address(listen)
+    found = socket.getaddrinfo(
+        host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
+
+
+def loopback(endpoint: Endpoint) -> bool:
+    """Whether nothing outside this machine reaches an address.
+
+    >>> loopback((socket.AF_INET, ("127.5.0.1", 0))), loopback((socket.AF_INET6, ("::", 0, 0, 0)))
+    (True, False)
+    """
+    address = ipaddress.ip_address(str(endpoint[1][0]).partition("%")[0])
+    inner = getattr(address, "ipv4_mapped", None)
+    return bool((inner or address).is_loopback)
+
+
+def check_listening(listen: str, security: Security | None) -> None:
+    """Raises if a node that has no certificate and tokens would be reached from elsewhere."""
+    try:
+        endpoints = resolved(listen)
+    except (OSError, UnicodeError):
+        endpoints = []  # a name that is not known here is not one of this machine alone
+    check_endpoints(listen, endpoints, security)
+
+
+def check_endpoints(listen: str, endpoints: list[Endpoint], security: Security | None) -> None:
+    """The same, for addresses that are known."""
+    security = security or Security()
+    if security.exposed or (endpoints and all(map(loopback, endpoints))):
+        return
+    lacks = [
+        *(["a certificate"] if security.certificate is None else []),
+        *(["tokens"] if not security.tokens else []),
+    ]
+    if lacks:
+        raise JobError(
+            f"a node that others than this machine can reach needs {' and '.join(lacks)}",
+            given=f"listen: {listen}",
+            hint="listen at 127.0.0.1, add certificate, key and tokens under security:, or write "
+            "security: none if everybody who reaches the port may read, change and stop the job",
+        )

@@ -1,30 +1,34 @@
-"""The end of links that listens: nodes register, send messages in order, and are told things."""
+"""The end of links that listens: nodes register, send messages in order, and are told things.
+
+One thread runs an event loop that holds all connections; a few others call the handler. What a peer
+may cost before and after it is known is said by `Limits`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextlib
 import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import pyarrow.flight as flight
-
-from catchment.errors import CatchmentError, RefusedError
-from catchment.transport.hangup import hang_up
-from catchment.transport.security import ADMIN, Security
-from catchment.transport.stream import Stream, bytes_of
-from catchment.transport.tokens import shown
-from catchment.transport.trouble import ERRORS
+from catchment.errors import RefusedError
+from catchment.transport.limits import ByteBudget, Limits
+from catchment.transport.peer import Peer
+from catchment.transport.pending import Pending
+from catchment.transport.security import ADMIN, Endpoint, Security, check_endpoints, resolved
 from catchment.transport.wire import (
     ASK,
     BEAT,
     BYE,
     HELLO,
-    LIMIT,
     MESSAGE,
     PUSH,
     REFUSED,
@@ -34,6 +38,7 @@ from catchment.transport.wire import (
     agree,
     pack,
     pack_error,
+    prepare,
     split_address,
     unpack,
 )
@@ -42,6 +47,10 @@ log = logging.getLogger("catchment.transport")
 
 GRACE = 2.0
 """Seconds that stopping waits for peers to let go of their links."""
+BACKLOG = 128
+"""Connections that the system holds until they are accepted."""
+LONGEST_NAME = 255
+"""Characters of a node's id."""
 
 
 class Handler(Protocol):
@@ -67,86 +76,113 @@ class Handler(Protocol):
 class _Seat:
     """A node's place: the one link that speaks for it, and a lock held while it is served."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    stream: Stream | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    peer: Peer | None = None
+    users: int = 0
+    """Connections that have the place or wait for it; without any, it is forgotten."""
 
 
 class Server:
     """Listens for links and questions, and hands what comes to a handler.
 
     Peers are served apart: one that is refused, sends garbage or meets a failing handler loses its
-    own link only. A message is held in memory before its length is known here, so `limit` bounds
-    what a handler gets; peers that follow the protocol never send more.
+    own link only.
     """
 
     def __init__(
-        self, listen: str, handler: Handler, security: Security | None = None, limit: int = LIMIT
+        self,
+        listen: str,
+        handler: Handler,
+        security: Security | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.listen = listen
         self.handler = handler
         self.security = security or Security()
-        self.limit = limit
+        self.limits = limits or Limits()
         self.port = 0
         self._lock = threading.Lock()
         self._seats: dict[str, _Seat] = {}
-        self._streams: set[Stream] = set()
-        self._flight: _Flight | None = None
-        self._stopping = False
+        self._running: _Running | None = None
 
     def start(self) -> None:
-        host, port = split_address(self.listen)
+        """Listens from here on; warns where anybody may connect."""
+        split_address(self.listen)
         self.security.check(serving=True)
         secure = self.security.certificate is not None
-        if self.security.tokens and not secure:
+        endpoints = self._endpoints()
+        if self.security.exposed:
+            log.warning(
+                "security is none: whoever reaches %s may read, change and stop this job",
+                self.listen,
+            )
+        elif self.security.tokens and not secure:
             log.warning("tokens travel in the clear at %s: there is no certificate", self.listen)
-        scheme = "grpc+tls" if secure else "grpc"
-        self._stopping = False
-        try:
-            _try_port(host, port)
-            self._flight = _Flight(self, f"{scheme}://{host}:{port}")
-        except ERRORS as error:
-            used = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-            raise AddressError(
-                "the port is in use" if used else "the address cannot be listened at",
-                given=self.listen,
-                hint="stop what uses it or choose another port" if used else "check host and port",
-            ) from error
-        self.port = self._flight.port
-        # A process that ends without stopping would wait for its peers for ever.
+        sockets = self._sockets(endpoints)
+        self.port = sockets[0].getsockname()[1]
+        self._running = _Running(self, sockets)
+        self._running.thread.start()
+        # A process that ends without stopping would leave its peers waiting.
         atexit.register(self.stop)
+
+    def _endpoints(self) -> list[Endpoint]:
+        try:
+            endpoints = resolved(self.listen)
+        except (OSError, UnicodeError) as error:
+            raise self._unusable(error) from error
+        check_endpoints(self.listen, endpoints, self.security)
+        return endpoints
+
+    def _sockets(self, endpoints: list[Endpoint]) -> list[socket.socket]:
+        """One socket for each address of the name; all have the same port."""
+        made: list[socket.socket] = []
+        try:
+            for family, where in endpoints:
+                port = made[0].getsockname()[1] if made else where[1]
+                try:
+                    several = len(endpoints) > 1
+                    made.append(_listening(family, (where[0], port, *where[2:]), several))
+                except OSError as error:
+                    # A name may stand for an address of a kind that this machine does not have.
+                    last = not made and (family, where) == endpoints[-1]
+                    if last or error.errno == errno.EADDRINUSE:
+                        raise
+        except OSError as error:
+            for one in made:
+                one.close()
+            raise self._unusable(error) from error
+        return made
+
+    def _unusable(self, error: Exception) -> AddressError:
+        used = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        return AddressError(
+            "the port is in use" if used else "the address cannot be listened at",
+            given=self.listen,
+            hint="stop what uses it or choose another port" if used else "check host and port",
+        )
 
     def stop(self) -> None:
         """Ends every link and frees the port."""
         with self._lock:
-            served, self._flight = self._flight, None
-            self._stopping = True
-            streams = list(self._streams)
-        if served is None:
+            running, self._running = self._running, None
+        if running is None:
             return
         atexit.unregister(self.stop)
-        for stream in streams:
-            stream.end_with(pack_error(BYE, _stopped(self.listen)))
-        ending = threading.Thread(target=served.shutdown, name="transport stop", daemon=True)
-        ending.start()
-        ending.join(GRACE)
-        if ending.is_alive():
-            with self._lock:
-                peers = [stream.peer for stream in self._streams]
-            log.warning("peers did not let go of their links: %s", ", ".join(peers))
-            hang_up(self.port, peers)
-            ending.join(GRACE)
+        running.stop()
 
     def push(self, node: str, note: dict[str, Any]) -> bool:
         """Sends a note down a node's link; False if it has none, or does not read."""
         with self._lock:
-            seat = self._seats.get(node)
-            stream = None if seat is None else seat.stream
-        return stream is not None and stream.offer(pack(PUSH, note))
+            running, seat = self._running, self._seats.get(node)
+            peer = None if seat is None else seat.peer
+        if running is None or peer is None:
+            return False
+        return peer.push(pack(PUSH, note), running.soon)
 
     def links(self) -> set[str]:
         """The nodes that are connected."""
         with self._lock:
-            return {node for node, seat in self._seats.items() if seat.stream is not None}
+            return {node for node, seat in self._seats.items() if seat.peer is not None}
 
     def __enter__(self) -> Server:
         self.start()
@@ -155,133 +191,299 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _exchange(self, context: flight.ServerCallContext, reader: Any, writer: Any) -> None:
-        """Serves one link from its hello to its end."""
-        stream = Stream(context.peer(), reader, writer, self.limit)
-        try:
-            with self._lock:
-                if self._stopping:
-                    raise _stopped(self.listen)
-                self._streams.add(stream)
-            self._serve(stream, shown(context))
-        except RefusedError as refusal:
-            log.info("refused %s (%s): %s", stream.node or "a peer", stream.peer, refusal)
-            stream.say(pack_error(REFUSED, refusal))
-        except UnreachableError as reason:
-            stream.say(pack_error(BYE, reason))
-        finally:
-            self._leave(stream)
-            stream.close()
+    # -- places of nodes, on the event loop -------------------------------------------------------
 
-    def _serve(self, stream: Stream, token: str | None) -> None:
-        frame = stream.read()
-        if frame is None:
-            return
-        if frame[0] != HELLO:
-            raise RefusedError("a link begins with a hello", given=frame[0])
-        seat = self._join(stream, unpack(frame[1]), token)
-        while (frame := stream.read()) is not None:
-            kind, body = frame
-            with seat.lock:
-                if seat.stream is not stream:
-                    return
-                if kind == MESSAGE:
-                    reply = _call(stream.node, REPLY, self.handler.message, stream.node, body)
-                elif kind == BEAT:
-                    note = unpack(body)
-                    reply = _call(stream.node, REPLY, self.handler.beat, stream.node, note)
-                else:
-                    raise RefusedError("a node sends messages and heartbeats only", given=kind)
-            stream.say(reply)
-
-    def _join(self, stream: Stream, hello: dict[str, Any], token: str | None) -> _Seat:
-        """Takes a node in; a link that it had before ends, whatever that was doing."""
-        protocol = agree(hello)
-        node = hello.get("node")
-        if not isinstance(node, str) or not node or node == ADMIN:
-            raise RefusedError("a hello must name a node", given=repr(node))
-        self.security.admit(node, token, stream.peer)
+    def _seat(self, node: str) -> _Seat:
         with self._lock:
             seat = self._seats.setdefault(node, _Seat())
-        # Under the lock: nothing of the old link is handled after the new one's hello.
-        with seat.lock:
-            extra = {"protocol": protocol, "limit": self.limit}
-            answer = _call(node, REPLY, lambda: {**self.handler.hello(hello), **extra})
-            with self._lock:
-                old, seat.stream = seat.stream, stream
-                stream.node = node
-        if old is not None:
-            log.info("%s opened a new link from %s; that from %s ends", node, stream.peer, old.peer)
-            old.end_with(pack_error(REFUSED, _replaced(node, stream.peer)))
-        stream.say(answer)
+            seat.users += 1
         return seat
 
-    def _leave(self, stream: Stream) -> None:
+    def _bind(self, seat: _Seat, peer: Peer, node: str) -> Peer | None:
+        """Gives a node's place to a link; returns the link that had it."""
         with self._lock:
-            self._streams.discard(stream)
-            seat = self._seats.get(stream.node)
-            if seat is not None and seat.stream is stream:
-                seat.stream = None
+            old, seat.peer = seat.peer, peer
+            peer.node = node
+        return old
 
-    def _answer(self, context: flight.ServerCallContext, action: flight.Action) -> bytes:
-        """Answers one question, with the refusal if it is refused."""
+    def _unbind(self, seat: _Seat, peer: Peer, node: str) -> None:
+        with self._lock:
+            if seat.peer is peer:
+                seat.peer = None
+            seat.users -= 1
+            if not seat.users:
+                del self._seats[node]
+
+
+class _Running:
+    """A server between start and stop: its sockets, its event loop and its peers."""
+
+    def __init__(self, server: Server, sockets: list[socket.socket]) -> None:
+        self.server = server
+        self.limits = server.limits
+        self.context = server.security.server_context()
+        self.thread = threading.Thread(target=self._run, name="transport", daemon=True)
+        self._sockets = sockets
+        self._loop = asyncio.new_event_loop()
+        self._workers = ThreadPoolExecutor(self.limits.workers, "transport")
+        self._receiving = ByteBudget(self.limits.receiving)
+        self._strangers = Pending(self.limits.strangers)
+        self._pending = Pending(self.limits.pending)
+        self._tasks: dict[asyncio.Task[None], Peer] = {}
+        self._refusals, self._failures = _LogRate(), _LogRate()
+        self._stopping = False
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        accepting = [self._loop.create_task(self._accept(one)) for one in self._sockets]
         try:
-            if action.type != ASK:
-                raise RefusedError("there is no such question", given=action.type)
-            note = unpack(bytes_of(action.body, self.limit))
-            agree(note)
-            self.security.admit(ADMIN, shown(context), context.peer())
-            what, body = note.get("what"), note.get("body")
-            if not isinstance(what, str) or not isinstance(body, dict):
-                raise RefusedError("a question has a name and a body", given=repr(what))
-            return _call(what, REPLY, self.handler.ask, what, body)
+            self._loop.run_forever()
+        finally:
+            left = {*accepting, *asyncio.all_tasks(self._loop)}
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            for one in self._sockets:
+                one.close()
+            self._loop.close()
+
+    def soon(self, call: Callable[[bytes], None], packed: bytes) -> None:
+        """Calls something on the event loop, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(call, packed)
+
+    def stop(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
+        self.thread.join(2 * GRACE)
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    async def _end(self) -> None:
+        """Says goodbye, waits for a moment, and lets go of everybody."""
+        self._stopping = True
+        for one in self._sockets:
+            self._loop.remove_reader(one)
+            one.close()
+        for peer in self._tasks.values():
+            peer.end_with(pack_error(BYE, _stopped(self.server.listen)))
+        if self._tasks:
+            await asyncio.wait([*self._tasks], timeout=GRACE)
+        if self._tasks:
+            names = ", ".join(sorted({peer.name for peer in self._tasks.values()}))
+            log.warning("peers did not let go of their links: %s", names)
+        for peer in self._tasks.values():
+            peer.abort()
+        await asyncio.sleep(0)
+        self._loop.stop()
+
+    # -- connections ------------------------------------------------------------------------------
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while not self._stopping:
+            try:
+                near, where = await self._loop.sock_accept(listener)
+            except OSError as error:
+                if self._stopping:
+                    return
+                # Out of descriptors or memory: those who wait longest give theirs back.
+                log.warning("a connection could not be accepted: %s", error.strerror or error)
+                self._strangers.shrink()
+                await asyncio.sleep(0.1)
+                continue
+            await self._welcome(near, f"{where[0]}:{where[1]}")
+
+    async def _welcome(self, near: socket.socket, name: str) -> None:
+        near.setblocking(False)
+        peer = Peer(name, self.limits, self._receiving, self.context)
+        self._strangers.enter(peer)
+        try:
+            prepare(near)
+            await self._loop.connect_accepted_socket(lambda: peer, near)
+        except OSError:
+            self._strangers.leave(peer)
+            near.close()
+            return
+        task = self._loop.create_task(self._serve(peer))
+        self._tasks[task] = peer
+        task.add_done_callback(lambda done: self._tasks.pop(done, None) and None)
+
+    async def _serve(self, peer: Peer) -> None:
+        """Serves one connection from its first byte to its end."""
+        last: bytes | None = None
+        try:
+            await self._converse(peer)
+            if self._stopping:
+                raise _stopped(self.server.listen)
         except RefusedError as refusal:
-            return pack_error(REFUSED, refusal)
+            # What a stranger does must not fill the log; a node is refused while it starts, too.
+            level = logging.INFO if peer.admitted else logging.WARNING
+            if peer.admitted or self._refusals.allows():
+                log.log(level, "refused %s (%s): %s", peer.node or "a peer", peer.name, refusal)
+            last = pack_error(REFUSED, refusal)
         except UnreachableError as reason:
-            return pack_error(BYE, reason)
+            last = pack_error(BYE, reason)
+        except OSError as error:
+            log.debug("the connection from %s failed: %s", peer.name, error)
+        except Exception:
+            if self._failures.allows():
+                log.exception("what came from %s could not be handled", peer.name)
+        finally:
+            with contextlib.suppress(OSError):
+                await peer.refuse(None if self._stopping else last)
+            self._strangers.leave(peer)
+            self._pending.leave(peer)
+
+    async def _converse(self, peer: Peer) -> None:
+        frame = await peer.read(None)
+        if frame is None:
+            return
+        name = self._admit(peer, unpack(frame[1]))
+        self._strangers.leave(peer)
+        self._pending.enter(peer)
+        frame = await peer.read(self.limits.stall_seconds)
+        if frame is None:
+            return
+        if frame[0] == ASK:
+            await self._answer(peer, name, frame[1])
+        elif frame[0] == HELLO:
+            await self._link(peer, name, frame[1])
+        else:
+            raise RefusedError("a link begins with a hello", given=frame[0])
+
+    def _admit(self, peer: Peer, who: dict[str, Any]) -> str:
+        """The name of whoever says who it is, if it may have it."""
+        peer.protocol = agree(who)
+        name, token = who.get("name"), who.get("token")
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise RefusedError("a hello must name a node", given=repr(name)[:80])
+        if token is not None and not isinstance(token, str):
+            raise RefusedError("a token is a text", given=type(token).__name__)
+        self.server.security.admit(name, token)
+        peer.admitted = True
+        return name
+
+    # -- questions --------------------------------------------------------------------------------
+
+    async def _answer(self, peer: Peer, name: str, body: bytes) -> None:
+        if name != ADMIN:
+            raise RefusedError("a node asks no questions", given=name)
+        await peer.send(await self._call("a command", self._asked, body))
+
+    def _asked(self, packed: bytes) -> dict[str, Any]:
+        note = unpack(packed)
+        what, body = note.get("what"), note.get("body")
+        if not isinstance(what, str) or not isinstance(body, dict):
+            raise RefusedError("a question has a name and a body", given=repr(what)[:80])
+        return self.server.handler.ask(what, body)
+
+    # -- links ------------------------------------------------------------------------------------
+
+    async def _link(self, peer: Peer, node: str, body: bytes) -> None:
+        """Takes a node in and serves it; a link that it had before ends, whatever that does."""
+        if node == ADMIN:
+            raise RefusedError("a hello must name a node", given=repr(node))
+        seat = self.server._seat(node)
+        try:
+            # Under the lock: nothing of the old link is handled after the new one's hello.
+            async with seat.lock:
+                answer = await self._call(node, self._hello, peer, node, body)
+                if peer.ended:
+                    return
+                old = self.server._bind(seat, peer, node)
+            self._pending.leave(peer)
+            if old is not None:
+                log.info("%s opened a new link from %s; %s ends", node, peer.name, old.name)
+                old.end_with(pack_error(REFUSED, _replaced(node, peer.name)))
+            await peer.send(answer)
+            while (frame := await peer.read(None)) is not None:
+                async with seat.lock:
+                    if seat.peer is not peer:
+                        return
+                    reply = await self._handle(node, *frame)
+                if reply is None:
+                    return
+                del frame
+                peer.release()
+                await peer.send(reply)
+        finally:
+            self.server._unbind(seat, peer, node)
+
+    def _hello(self, peer: Peer, node: str, body: bytes) -> dict[str, Any]:
+        extra = {"protocol": peer.protocol, "limit": self.limits.message}
+        return {**self.server.handler.hello({**unpack(body), "node": node}), **extra}
+
+    async def _handle(self, node: str, kind: bytes, body: bytes) -> bytes | None:
+        """The answer to a frame of a node; None when it says goodbye."""
+        handler = self.server.handler
+        if kind == MESSAGE:
+            return await self._call(node, handler.message, node, body)
+        if kind == BEAT:
+            return await self._call(node, lambda: handler.beat(node, unpack(body)))
+        if kind == BYE:
+            return None
+        raise RefusedError("a node sends messages and heartbeats only", given=kind)
+
+    async def _call(self, who: str, call: Callable[..., dict[str, Any]], *given: object) -> bytes:
+        """What the handler answers, ready to be sent; a failure is logged and ends one link."""
+        try:
+            return await self._loop.run_in_executor(
+                self._workers, lambda: pack(REPLY, call(*given))
+            )
+        except RefusedError:
+            raise
+        except Exception as error:
+            if self._stopping:
+                raise _stopped(self.server.listen) from error
+            if self._failures.allows():
+                log.exception("what came from %s could not be handled", who)
+            raise UnreachableError(
+                "the other side failed", given=type(error).__name__, hint="its log says where"
+            ) from error
 
 
-def _call(who: str, kind: bytes, call: Callable[..., dict[str, Any]], *given: object) -> bytes:
-    """What the handler answers, ready to be sent; a failure is logged and ends one link."""
+class _LogRate:
+    """Keeps a log short: so many lines at once, and then one in a while."""
+
+    def __init__(self, lines: float = 20.0, every: float = 10.0) -> None:
+        self._most = self._left = lines
+        self._every = every
+        self._at = time.monotonic()
+
+    def allows(self) -> bool:
+        now = time.monotonic()
+        self._left = min(self._most, self._left + (now - self._at) / self._every)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _listening(
+    family: socket.AddressFamily, where: tuple[Any, ...], several: bool
+) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        return pack(kind, call(*given))
-    except RefusedError:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and several:
+            # The same port is asked for at an address of IPv4 besides.
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.setblocking(False)
+        made.bind(where)
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
         raise
-    except Exception as error:
-        log.exception("what came from %s could not be handled", who)
-        raise UnreachableError(
-            "the other side failed", given=type(error).__name__, hint="its log says where"
-        ) from error
+    return made
 
 
-class _Flight(flight.FlightServerBase):
-    """What Flight calls; everything is done by the server it belongs to."""
-
-    def __init__(self, server: Server, location: str) -> None:
-        self._server = server
-        super().__init__(location, **server.security.server_options())
-
-    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        self._server._exchange(context, reader, writer)
-
-    def do_action(self, context: Any, action: Any) -> Iterator[bytes]:
-        return iter([self._server._answer(context, action)])
-
-
-def _try_port(host: str, port: int) -> None:
-    """Finds out why a port cannot be had: Flight would not say."""
-    kind, _, _, _, where = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(where)
-
-
-def _stopped(listen: str) -> CatchmentError:
+def _stopped(listen: str) -> UnreachableError:
     return UnreachableError("the other side was stopped", given=listen)
 
 
 def _replaced(node: str, peer: str) -> RefusedError:
     return RefusedError(
-        "a newer link of the same node took this one's place", given=f"{node} from {peer}",
+        "a newer link of the same node took this one's place",
+        given=f"{node} from {peer}",
         hint="two processes may go by one id",
-    )  # fmt: skip
+    )

@@ -1,8 +1,15 @@
-"""What travels over a link: one byte for the kind, then the body of a message or a note in JSON."""
+"""What travels over a connection: kinds of frames, notes in JSON, errors, versions, addresses.
+
+The side that connects says who it is (`WHO`), then either registers as a node (`HELLO`, followed by
+any number of `MESSAGE` and `BEAT`, each answered by a `REPLY`) or puts one question (`ASK`). The
+side that listens may send a `PUSH` at any time. `REFUSED` and `BYE` say why a connection ends. A
+message is bytes; all other bodies are notes: JSON objects.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +22,17 @@ OLDEST = 1
 LIMIT = 256 << 20
 """How long a message may be, in bytes, where nothing else is said."""
 
-HELLO, MESSAGE, BEAT, REPLY, REFUSED, PUSH, BYE = b"h", b"m", b"b", b"r", b"x", b"p", b"q"
-KINDS = frozenset((HELLO, MESSAGE, BEAT, REPLY, REFUSED, PUSH, BYE))
+KEEPALIVE = 60
+"""Seconds of silence after which the system asks whether the other side is still there."""
 
-ASK = "ask"
-"""The Flight action that carries a command's question."""
+WHO, HELLO, MESSAGE, BEAT, ASK = b"w", b"h", b"m", b"b", b"a"
+"""Frames of the side that connects."""
+REPLY, REFUSED, PUSH = b"r", b"x", b"p"
+"""Frames of the side that listens."""
+BYE = b"q"
+"""A frame of both sides: whoever sends it wants the connection to end."""
+UP = frozenset((WHO, HELLO, MESSAGE, BEAT, ASK, BYE))
+DOWN = frozenset((REPLY, REFUSED, PUSH, BYE))
 
 
 class AddressError(CatchmentError, ValueError):
@@ -43,7 +56,9 @@ def pack(kind: bytes, note: Mapping[str, Any]) -> bytes:
     """
     if not note:
         return kind
-    return kind + json.dumps(note, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(note, separators=(",", ":"), ensure_ascii=False)
+    # What a stranger said may be quoted in an error, and need not be valid Unicode.
+    return kind + text.encode(errors="surrogatepass")
 
 
 def unpack(body: bytes) -> dict[str, Any]:
@@ -110,6 +125,15 @@ def agree(theirs: Mapping[str, Any]) -> int:
 
 def _span(oldest: int, newest: int) -> str:
     return str(newest) if oldest == newest else f"{oldest} to {newest}"
+
+
+def prepare(connection: socket.socket) -> None:
+    """Sets what both sides want of a socket: small frames go at once, a dead peer is noticed."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE)
 
 
 def split_address(address: str) -> tuple[str, int]:

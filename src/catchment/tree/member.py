@@ -1,6 +1,6 @@
 """A node as others see it: it says hello, passes messages up, answers its children.
 
-What carries the words is not its business: Arrow Flight between machines, a virtual clock in a
+What carries the words is not its business: a connection between machines, a virtual clock in a
 simulation. Every reply a child gets may bring it a newer charter.
 """
 

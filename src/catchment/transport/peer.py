@@ -1,0 +1,278 @@
+"""The listening side of one connection: frames come in and go out on the server's event loop.
+
+A peer holds no thread. No more is read of its socket than is being looked at, so that TCP makes the
+sender wait: at most one chunk is here besides the frame that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Callable
+
+from catchment.errors import RefusedError
+from catchment.transport.frames import MAGIC, Frames, bounded, frame
+from catchment.transport.limits import ByteBudget, Limits
+from catchment.transport.tls import PIECE, Tls
+from catchment.transport.wire import MESSAGE, UP, WHO, UnreachableError
+
+HANDSHAKE = 0x16
+"""The first byte of whoever speaks TLS."""
+SMALL = 64 << 10
+"""ByteBudget of a frame that need no share of the memory for receiving."""
+LINGER = 1.0
+"""Seconds that a peer has to read why it is turned away."""
+UNREAD = 512 << 10
+"""ByteBudget of it that are thrown away meanwhile."""
+
+
+class Peer(asyncio.Protocol):
+    """Whoever has connected: a stranger, then pending, then perhaps the link of a node."""
+
+    def __init__(
+        self, name: str, limits: Limits, receiving: ByteBudget, context: ssl.SSLContext | None
+    ) -> None:
+        self.name = name
+        """Where it comes from."""
+        self.node = ""
+        """Whose link it is, once that is so."""
+        self.admitted = False
+        """Whether it has said who it is, and may be that."""
+        self.protocol = 0
+        """The version of the protocol that both sides speak."""
+        self.ended = False
+        """Nothing of it is handled any more."""
+        self.since = time.monotonic()
+        self._limits = limits
+        self._receiving = receiving
+        self._context = context
+        self._tls: Tls | None = None
+        self._frames = Frames(self._judge, MAGIC)
+        self._transport: asyncio.Transport | None = None
+        self._came = 0
+        self._reserved = 0
+        self._over = False
+        """Nothing more will come."""
+        self._reads: asyncio.Future[None] | None = None
+        self._writes: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self._queued = 0
+        """ByteBudget that other threads have pushed and the event loop has not taken yet."""
+
+    # -- called by asyncio ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._came += len(data)
+        if not self.ended:
+            try:
+                self._frames.feed(data if self._context is None else self._decrypted(data))
+            except (UnreachableError, ssl.SSLError) as error:
+                self._failure = error
+        self._wake()
+
+    def _decrypted(self, data: bytes) -> bytes:
+        assert self._context is not None and self._transport is not None
+        if self._tls is None:
+            if data[0] != HANDSHAKE:
+                raise UnreachableError("this node speaks TLS only", hint="give an `authority`")
+            self._tls = Tls(self._context, server=True)
+        try:
+            return self._tls.receive(data)
+        finally:
+            self._transport.write(self._tls.outgoing())
+
+    def eof_received(self) -> bool:
+        self._over = True
+        self._wake()
+        return True  # what is still to be said can be written
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._over = self.ended = True
+        self._wake()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        self._writes = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writes is not None and not self._writes.done():
+            self._writes.set_result(None)
+        self._writes = None
+
+    def _wake(self) -> None:
+        if self._reads is not None and not self._reads.done():
+            self._reads.set_result(None)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _judge(self, kind: bytes, length: int) -> None:
+        """Says of a frame whether it may come, before it does."""
+        if kind not in UP:
+            raise RefusedError("there is no such kind of frame", given=kind)
+        if not self.admitted:
+            if kind != WHO:
+                raise RefusedError("a peer says first who it is", given=kind)
+            bounded(length, self._limits.stranger_bytes)
+        bounded(length, self._limits.message if kind == MESSAGE else self._limits.note)
+
+    async def read(self, patience: float | None) -> tuple[bytes, bytes] | None:
+        """The next frame; None at the end.
+
+        `patience` is for how many seconds the frame may not begin; while it is under way, the
+        server's limits say how long each further byte may take.
+        """
+        self.release()
+        while not self.ended:
+            if self._failure is not None:
+                raise self._failure
+            found = self._frames.next()
+            if found is not None:
+                return found
+            if self._over:
+                return None
+            await self._room()
+            await self._more(patience)
+        return None
+
+    async def _room(self) -> None:
+        """Waits until there is memory for the frame that is under way."""
+        needed = self._frames.announced
+        if needed > SMALL and not self._reserved:
+            await self._receiving.take(needed)
+            self._reserved = needed
+
+    def release(self) -> None:
+        """Gives back the memory of the frame that was read last."""
+        reserved, self._reserved = self._reserved, 0
+        if reserved:
+            self._receiving.give(reserved)
+
+    async def _more(self, patience: float | None) -> None:
+        """Waits for more bytes."""
+        if self._transport is None or self._transport.is_closing():
+            self.ended = True
+            return
+        if not self.admitted:
+            if self._came > self._limits.stranger_bytes:
+                raise RefusedError(
+                    "a peer that has not said who it is sends too much",
+                    given=f"{self._came} bytes",
+                )
+            patience = self.since + self._limits.stranger_seconds - time.monotonic()
+        elif self._frames.begun:
+            patience = self._limits.stall_seconds
+        self._reads = asyncio.get_running_loop().create_future()
+        self._transport.resume_reading()
+        try:
+            await asyncio.wait_for(self._reads, patience)
+        except TimeoutError:
+            what = "nothing came in time" if self.admitted else "a peer did not say who it is"
+            raise UnreachableError(what, given=self.name) from None
+        finally:
+            self._reads = None
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    async def send(self, packed: bytes) -> None:
+        """Sends a frame; waits while the peer does not read, which may not last."""
+        self._write(packed)
+        while (writes := self._writes) is not None and not self.ended:
+            before = self.waiting
+            try:
+                await asyncio.wait_for(asyncio.shield(writes), self._limits.stall_seconds)
+            except TimeoutError:
+                if self.waiting >= before:
+                    self.abort()
+
+    def push(self, packed: bytes, soon: Callable[[Callable[[bytes], None], bytes], object]) -> bool:
+        """Has a frame sent, from any thread, unless too much waits already."""
+        with self._lock:
+            if self.ended or self._queued + self.waiting > self._limits.waiting:
+                return False
+            self._queued += len(packed)
+        soon(self._pushed, packed)
+        return True
+
+    def _pushed(self, packed: bytes) -> None:
+        with self._lock:
+            self._queued -= len(packed)
+        if not self.ended:
+            self._write(packed)
+
+    @property
+    def waiting(self) -> int:
+        """ByteBudget that the peer has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _write(self, packed: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        data = b"".join(frame(packed))
+        if self._tls is None:
+            self._transport.write(data)
+        elif self._tls.ready:
+            whole = memoryview(data)
+            for at in range(0, len(data), PIECE):
+                self._transport.write(self._tls.send(whole[at : at + PIECE]))
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def end_with(self, packed: bytes) -> None:
+        """Tells the peer to let go. From here on nothing of it is handled."""
+        if not self.ended:
+            self._write(packed)
+            self.ended = True
+            self._wake()
+
+    async def refuse(self, packed: bytes | None) -> None:
+        """Says why, gives the peer a moment to read it, and closes."""
+        self.ended = True
+        self.release()
+        if self._transport is None:
+            return
+        if packed is not None and self._tls is None and self._context is not None:
+            # It did not come over TLS, and so could not read anything else.
+            self._transport.write(b"".join(frame(packed)))
+        elif packed is not None:
+            self._write(packed)
+        try:
+            await self._linger(self._transport)
+        finally:
+            # It may have gone meanwhile, of which some calls complain.
+            if self.waiting:
+                self.abort()
+            else:
+                self._transport.close()
+
+    async def _linger(self, transport: asyncio.Transport) -> None:
+        """Lets the peer read why: a socket closed with bytes unread is reset, which may lose it."""
+        end, most, told = time.monotonic() + LINGER, self._came + UNREAD, False
+        while not transport.is_closing() and not self._over and self._came < most:
+            if not told and not self.waiting:
+                transport.write_eof()
+                told = True
+            self._reads = asyncio.get_running_loop().create_future()
+            transport.resume_reading()
+            try:
+                await asyncio.wait_for(self._reads, end - time.monotonic())
+            except TimeoutError:
+                return
+            finally:
+                self._reads = None
+
+    def abort(self) -> None:
+        """Closes it at once."""
+        self.ended = True
+        if self._transport is not None:
+            self._transport.abort()
+        self._wake()
