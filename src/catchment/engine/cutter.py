@@ -160,6 +160,14 @@ class Cutter(Engine):
             self._rows[id] = [compact(concat_rows(parts, operators), operators)]
             self._piled[id] = 0
 
+    @property
+    def held_bytes(self) -> int:
+        rows = (part for parts in self._rows.values() for part in parts)
+        owned = (part for parts in self._owned.values() for part in parts)
+        held = sum(part.nbytes for part in rows) + sum(table.nbytes for table in self._events)
+        held += sum(part.rows.nbytes + part.tags.nbytes for part in owned)
+        return held + super().held_bytes
+
     # -- partials out ----------------------------------------------------------------------------
 
     def take(self, seq: int = 0) -> Partials:
