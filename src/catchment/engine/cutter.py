@@ -277,8 +277,7 @@ class Cutter(Engine):
         """Starts over for another split, bound as before."""
         self.node, self.frontier = node, frontier
         self.take()
-        self.take_late()
-        self.take_bad()
+        self.aside.drained()
         self.counts = dict.fromkeys(self.counts, 0)
         self.newest = EARLIEST
 

@@ -17,8 +17,9 @@ from catchment.model.capacity import Capacity
 ASIDE_BYTES = 64 << 20
 """Bytes of late and bad rows that are held together, unless another limit is given."""
 
-Spill = Callable[[str, pa.Table], None]
-"""Writes rows of a kind (`late` or `bad`) to a place that outlives the buffer."""
+Spill = Callable[[str, pa.Table], bool | None]
+"""Writes rows of a kind (`late` or `bad`) to a place that outlives the buffer; False: it is full.
+"""
 
 _OVERHEAD = 1 << 10
 """Bytes that a table takes besides its values."""
@@ -73,8 +74,10 @@ class SetAside:
         self._held, self.nbytes = {}, 0
         for name, tables in held.items():
             table = joined(tables)
-            self.spill(name, table)
-            self.spilled += table.num_rows
+            if self.spill(name, table) is False:
+                self.dropped += table.num_rows
+            else:
+                self.spilled += table.num_rows
 
     def _join(self, kind: str) -> None:
         try:
@@ -89,6 +92,10 @@ class SetAside:
         tables = self._held.pop(kind, [])
         self.nbytes -= sum(_size(table) for table in tables)
         return joined(tables) if tables else None
+
+    def drained(self) -> dict[str, pa.Table]:
+        """The rows that are held, by kind, which are then held no more."""
+        return {kind: rows for kind in [*self._held] if (rows := self.take(kind)) is not None}
 
     def tables(self) -> dict[str, list[pa.Table]]:
         """What is held, by kind."""

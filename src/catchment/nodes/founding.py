@@ -11,6 +11,7 @@ from catchment.job import Job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model.duration import micros
 from catchment.sinks.base import Sink
+from catchment.sources.aside_files import ASIDE_DISK_BYTES
 from catchment.sources.base import Source
 from catchment.transport import Security
 from catchment.tree.charter import Charter, Place
@@ -31,6 +32,7 @@ class Given:
     """Only the root's; it is used once, when its folder is new."""
     security: Security | None
     engine: str
+    aside_disk_bytes: int = ASIDE_DISK_BYTES
 
 
 def founded(job: Job) -> Charter:
@@ -51,7 +53,11 @@ def founded(job: Job) -> Charter:
         "ahead": None if job.max_ahead is None else micros(job.max_ahead),
         "timeout": None if job.timeout is None else micros(job.timeout),
         "flush": read_flush(job.flush).to_dict(),
-        "count": job.count,
+        "count": job.counted,
+        "incomplete": job.incomplete,
+        "aside_bytes": job.aside_bytes,
+        "aside_disk_bytes": job.aside_disk_bytes,
+        "state_bytes": job.state_bytes,
     }  # fmt: skip
     places = {
         node.id: Place(node.id, number, node.parent, node.source is not None, node.listen)
@@ -76,7 +82,7 @@ def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -
     return Given(
         id, home, None if root else parent or _address(node, known), node.listen, node.source,
         job.sinks if root else (), founded(job) if root else None, job.security,
-        node.engine or engine,
+        node.engine or engine, job.aside_disk_bytes,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from catchment.errors import CatchmentError, JobError, QueryError, RefusedError,
 from catchment.model.query import Query
 from catchment.nodes.status import status
 from catchment.planner import plan
+from catchment.sources.watch import SourceNote
 from catchment.transport import Server
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
@@ -29,6 +30,8 @@ class Office:
     ) -> None:  # fmt: skip
         self.member, self.lock, self.news, self.changed = member, lock, news, changed
         self.server: Server | None = None
+        self.source: Callable[[], SourceNote | None] = lambda: None
+        """What of the node's source was never read, if it reads one."""
 
     def hello(self, hello: Note) -> Note:
         return self._polite(lambda: self.member.on_hello(hello, now()))
@@ -68,7 +71,7 @@ class Office:
 
     def _status(self, _: Note) -> Note:
         links = set() if self.server is None else self.server.links()
-        return status(self.member, links)
+        return status(self.member, links, self.source())
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""

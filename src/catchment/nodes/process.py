@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError, RefusedError
 from catchment.folder import Folder
@@ -19,7 +17,9 @@ from catchment.nodes.founding import Given
 from catchment.nodes.office import Office
 from catchment.planner.edges import LATEST
 from catchment.sinks.base import Delivery
+from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
+from catchment.sources.watch import SourceNote
 from catchment.transport import Link, Server, UnreachableError
 from catchment.tree.local import Local
 from catchment.tree.member import Member
@@ -50,9 +50,9 @@ class NodeProcess:
         self.news = threading.Event()
         self.stopping = threading.Event()
         self.disk = FileDisk(given.home)
-        self._aside = Folder(str(given.home / "aside"))
+        self.aside = AsideFiles(Folder(str(given.home / "aside")), given.aside_disk_bytes)
         self.member = Member(
-            given.id, self.disk, now(), parent=given.parent, keep=self._keep,
+            given.id, self.disk, now(), parent=given.parent, keep=self.aside,
             charter=given.charter, **self._member_options(),
         )  # fmt: skip
         self.server: Server | None = None
@@ -81,12 +81,17 @@ class NodeProcess:
         source.open(Folder(str(self.given.home / "source")))
         return source
 
-    def _keep(self, step: int, kind: str, rows: pa.Table) -> None:
-        self._aside.sub(kind).write_rows(f"{step:09d}.parquet", rows)
-
     def _deliver(self, delivery: Delivery) -> None:
         for sink in self.given.sinks:
             sink.write(delivery)
+
+    def source_note(self) -> SourceNote | None:
+        """What of the source was never read; None where nothing is read, or not yet."""
+        machine = self.member.machine
+        if not isinstance(machine, Local):
+            return None
+        source = machine.source
+        return SourceNote(tuple(source.never_read()), tuple(source.capacities()))
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -96,7 +101,7 @@ class NodeProcess:
             office = Office(self.member, self.lock, self.news, self._changed)
             self.server = Server(self.given.listen, office, self.given.security)
             self.server.start()
-            office.server = self.server
+            office.server, office.source = self.server, self.source_note
 
     def run(self) -> None:
         """Works until all is done, or `stop` is called."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
@@ -14,6 +15,7 @@ from catchment.counting.saving import restore, save
 from catchment.counting.status import status
 from catchment.counting.windows import Window
 from catchment.engine.asking import windows_of
+from catchment.engine.counted import events_not_full
 from catchment.engine.engine import Engine
 from catchment.engine.partials import Partials
 from catchment.tree.lift import Lift, full_of
@@ -127,6 +129,15 @@ class Tally:
     @property
     def _all_late(self) -> int:
         return sum(t.late for lane in self.lanes.values() for t in lane.tracks.values())
+
+    def not_full(self) -> tuple[int, int]:
+        """Windows that have begun and are not full, of all lanes, and the events in them."""
+        windows = events = 0
+        for lane in self.lanes.values():
+            for window in lane.edges.windows:
+                found = events_not_full(window, np.array([lane.total], np.int64))
+                windows, events = windows + found[0], events + found[1]
+        return windows, events
 
     def status(self) -> dict[str, Any]:
         """By lane: the scheme in use, corrections, and whose clocks are wrong."""
