@@ -190,6 +190,14 @@ def measured(pid: int, folder: Path, alive: Callable[[], bool]) -> list[str]:
     return flat(samples)
 
 
+def until(met: Callable[[], bool], seconds: float = 600) -> None:
+    """Waits for what must come, such as the first batch: Spark takes its time to start."""
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
 @contextmanager
 def running(command: list[str], cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
     log = (cwd / "out.log").open("wb")
@@ -227,6 +235,7 @@ def test_a_streaming_job_stays_as_it_is(tmp_path: Path) -> None:
     feeder.start()
     time.sleep(1.5)
     with running(["run", "job.yaml", "--json"], tmp_path) as process:
+        until(lambda: "{" in (tmp_path / "out.log").read_text())
         wrong = measured(process.pid, tmp_path / "state", lambda: process.poll() is None)
         feeder.stopping.set()
     lines = (tmp_path / "out.log").read_text().splitlines()

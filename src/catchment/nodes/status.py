@@ -13,6 +13,7 @@ from catchment.tree.charter import PLANS
 from catchment.tree.inbox import Inbox
 from catchment.tree.local import Local
 from catchment.tree.member import WINDOW, Member
+from catchment.tree.orders import lanes_capacity
 from catchment.tree.root import Root
 
 
@@ -70,6 +71,8 @@ def limits(member: Member) -> list[Capacity]:
     if isinstance(machine, Root):
         found.append(machine.capacity())
         found += [] if machine.engine is None else machine.engine.capacities()
+        if machine.tally is not None:
+            found.append(lanes_capacity(len(machine.tally.lanes)))
     elif machine is not None:
         flow = machine.flow
         then = "nothing more is read or merged until the parent has acknowledged"
@@ -78,7 +81,9 @@ def limits(member: Member) -> list[Capacity]:
         flying = max(member.sent - member.acked, 0)
         found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
         found += flow.cutter.capacities()
-        found += [] if flow.counting is None else [flow.counting.kept.capacity()]
+        if flow.counting is not None:
+            kept = flow.counting.kept
+            found += [kept.capacity(), lanes_capacity(len(kept.lanes))]
     if isinstance(machine, Local) and member.keep is not None:
         found.append(member.keep.capacity())
     return found

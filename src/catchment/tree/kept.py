@@ -20,7 +20,7 @@ from catchment.engine.rows import no_rows
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
 from catchment.tree.lift import Lift
-from catchment.tree.orders import Key
+from catchment.tree.orders import Key, room_for_lane
 
 _AHEAD = 4
 """Events of a lane that are kept before no more are read, in strides between edges."""
@@ -80,6 +80,7 @@ class Kept:
 
     def _lane(self, group: str, key: Key) -> tuple[LocalCounter, Lift]:
         if (group, key) not in self.lanes:
+            room_for_lane(len(self.lanes))
             lift = Lift(self.engine.states[self.groups[group]])
             lane = LocalCounter(self.number, windows_of(lift.state), lift)
             if self.frontier is not None:

@@ -19,7 +19,7 @@ from catchment.engine.counted import events_not_full
 from catchment.engine.engine import Engine
 from catchment.engine.partials import Partials
 from catchment.tree.lift import Lift, full_of
-from catchment.tree.orders import Key, Orders
+from catchment.tree.orders import Key, Orders, room_for_lane
 
 
 class Tally:
@@ -71,6 +71,7 @@ class Tally:
 
     def _lane(self, group: str, key: Key) -> RootCounter:
         if (group, key) not in self.lanes:
+            room_for_lane(len(self.lanes))
             lift = self._lifts[group]
             lane = RootCounter(self.nodes, windows_of(lift.state), lift, self.scheme, returns=False)
             for node in self.away:
