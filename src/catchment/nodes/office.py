@@ -13,12 +13,13 @@ from catchment.model.query import Query
 from catchment.nodes.status import status
 from catchment.planner import plan
 from catchment.sources.watch import SourceNote
-from catchment.transport import Server
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
 from catchment.tree.root import Root
 
 Note = dict[str, Any]
+
+_READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
 
 
 class Office:
@@ -29,7 +30,8 @@ class Office:
         changed: Callable[[], None],
     ) -> None:  # fmt: skip
         self.member, self.lock, self.news, self.changed = member, lock, news, changed
-        self.server: Server | None = None
+        self.links: Callable[[], set[str]] = set
+        """The children that are connected."""
         self.source: Callable[[], SourceNote | None] = lambda: None
         """What of the node's source was never read, if it reads one."""
 
@@ -70,8 +72,7 @@ class Office:
         return self._polite(lambda: questions[what](body))
 
     def _status(self, _: Note) -> Note:
-        links = set() if self.server is None else self.server.links()
-        return status(self.member, links, self.source())
+        return status(self.member, self.links(), self.source())
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""
@@ -119,11 +120,18 @@ class Office:
                 hint=did_you_mean(parent, charter.places),
             )  # fmt: skip
         if charter.places[parent].source:
-            raise JobError("a node that reads events cannot have children", given=parent)
+            raise JobError("this node has no place for children", given=parent, hint=_READS_ONLY)
         number = 1 + max(place.number for place in charter.places.values())
         listen = body.get("listen")
-        place = Place(id, number, parent, source=listen is None, listen=listen)
-        self.member.adopt(charter.with_place(place), now())
+        reads = bool(body.get("reads", listen is None))
+        merges = listen is not None
+        changed = charter.with_place(Place(id, number, parent, reads and not merges, listen))
+        if reads and merges:
+            reader = f"{id}.reader"
+            if reader in charter.places:
+                raise JobError("two nodes have one id", given=reader, hint="remove one first")
+            changed = changed.with_place(Place(reader, number + 1, id, True, host=id))
+        self.member.adopt(changed, now())
         return {"added": id}
 
     def _move_node(self, body: Note) -> Note:
@@ -148,7 +156,12 @@ class Office:
             raise JobError("no such node", given=id, hint=did_you_mean(id, charter.places))
         if charter.places[id].parent is None:
             raise JobError("the root cannot leave its own tree", given=id)
-        children = [*charter.children(id), *charter.leaving(id)]
+        _not_a_reader(charter, id)
+        children = [
+            child
+            for child in (*charter.children(id), *charter.leaving(id))
+            if charter.places[child].host != id
+        ]
         if children:
             raise JobError(
                 "a node with children cannot leave", given=f"{id} has {', '.join(children)}",
@@ -158,13 +171,23 @@ class Office:
         return {"removed": id}
 
 
+def _not_a_reader(charter: Charter, id: str) -> None:
+    """Refuses what cannot be done with a part of another node."""
+    host = charter.places[id].host
+    if host is not None:
+        raise JobError(
+            "this is no node of its own: it reads for another", given=id, hint=f"name {host}"
+        )
+
+
 def check_move(charter: Charter, id: str, parent: str) -> None:
     """Raises unless a node can go on under another."""
     place, asked = charter.places[id], f"{id} to {parent}"
     if place.parent is None:
         raise JobError("the root cannot move", given=asked)
+    _not_a_reader(charter, id)
     if charter.places[parent].source:
-        raise JobError("a node that reads events cannot have children", given=asked)
+        raise JobError("this node has no place for children", given=asked, hint=_READS_ONLY)
     if charter.places[parent].listen is None:
         raise JobError("a node with children must say where they find it", given=asked)
     if place.was is not None:

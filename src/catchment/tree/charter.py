@@ -39,6 +39,8 @@ class Place:
     """While it moves: the parent it comes from, which still answers for it."""
     move: int = 0
     """Which move that is: the version of the charter that began it."""
+    host: str | None = None
+    """The parent in whose process it runs, where it stands for that node's own source."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,12 @@ class Charter:
         return replace(self, version=self.version + 1, places=places)
 
     def without(self, id: str) -> Charter:
-        places = {name: place for name, place in self.places.items() if name != id}
+        """Without a node, and without the reader of its own source."""
+        places = {
+            name: place
+            for name, place in self.places.items()
+            if name != id and (place.host is None or place.host != id)
+        }
         return replace(self, version=self.version + 1, places=places)
 
     # -- as bytes ---------------------------------------------------------------------------------
