@@ -40,6 +40,8 @@ class SparkProcess(NodeProcess):
 
     def source_note(self) -> SourceNote | None:
         # Batches are planned in a process of Spark's: it writes down what it sees.
+        if self.reader is not None:
+            return self.reader.source_note()
         reads = isinstance(self.member.machine, Local)
         return SourceNote.load(self.work.home.sub("source")) if reads else None
 
