@@ -7,13 +7,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# What a caller may set: make test SEED=7 ARGS='-k session', make soak EXAMPLES=5000, make bench QUICK=1
+# What a caller may set: make test SEED=7 ARGS='-k session', make soak EXAMPLES=5000 SOAK=300, make bench QUICK=1
 SEED ?= $(shell date +%s)
 WORKERS ?= 3
 EXAMPLES ?= 2000
 KILLS ?= 100
 FAULTS ?= 300
 FUZZ ?= 600
+SOAK ?= 7200
 ARGS ?=
 QUICK ?=
 SEEDS = --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
@@ -43,12 +44,13 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 test: $(READY) java servers ## all tests and doctests, in random order (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
-soak: $(READY) java ## many more examples of the property tests, and many kills (EXAMPLES=, KILLS=, SEED=)
+soak: $(READY) java ## many more examples of the property tests, many kills, two hours of running (EXAMPLES=, KILLS=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
 	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
+	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py -s --timeout=0
 
 bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)
 	@$(BIN)/catchment bench engine $(if $(QUICK),--quick) $(ARGS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +26,8 @@ from catchment.cli.main import app
 from catchment.engine import Engine
 from catchment.errors import CatchmentError, StateError
 from catchment.job import load_job
+from catchment.model.capacity import Capacity
+from catchment.sources.base import NeverRead
 from catchment.spark import past
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
@@ -579,6 +583,40 @@ def test_metrics(metrics: Metrics) -> None:
         'catchment_state_file_bytes{job="live-1"} 99.0',
     ):
         assert expected in lines
+
+
+COUNTED = replace(
+    RUNNING, open_windows=4, open_events=30, aside_dropped=2,
+    never_read=(NeverRead("a.csv", "8 bytes came after the file was read", 8, 5),),
+    limits=(Capacity("outbox", 7, 9, "bytes", "nothing is read"),),
+)  # fmt: skip
+
+
+def test_metrics_of_what_is_counted_and_bounded(metrics: Metrics) -> None:
+    metrics._job.heard(COUNTED)
+    with urllib.request.urlopen(metrics.address, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    for expected in (
+        'catchment_open_windows{job="live-1"} 4.0',
+        'catchment_open_events{job="live-1"} 30.0',
+        'catchment_aside_dropped_total{job="live-1"} 2.0',
+        'catchment_never_read_rows{job="live-1"} 5.0',
+        'catchment_used{job="live-1",of="outbox",unit="bytes"} 7.0',
+        'catchment_limit{job="live-1",of="outbox",unit="bytes"} 9.0',
+    ):
+        assert expected in lines
+
+
+def test_the_summary_tells_what_is_in_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    live.Plain().end(live.Ending(COUNTED, [], "state", 1.0))
+    out = capsys.readouterr().out
+    for what, count in (
+        ("windows that never ended", 4), ("  accepted events in them", 30),
+        ("late and bad rows that were not kept", 2), ("rows that were never read", 5),
+    ):  # fmt: skip
+        assert re.search(rf"{what}\s*│\s*{count}\b", out), what
+    assert "never read: a.csv: 8 bytes came after the file was read (5 rows)" in out
+    assert "never read 5  not kept 2" in live.line(COUNTED)
 
 
 def test_the_live_line() -> None:

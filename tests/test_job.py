@@ -65,8 +65,9 @@ def test_a_job_from_text_file_and_mapping(tmp_path: Path) -> None:
 
 def test_what_the_engine_is_told() -> None:
     told = {"time": "at", "lateness": "2s", "late": "update", "keep": "1m"}
-    assert load_job(TEXT).engine_options() == told
-    assert job().engine_options() == {"time": "ts", "lateness": "0s", "late": "drop"}
+    more = {"incomplete": "count", "aside_bytes": 64 << 20, "state_bytes": None}
+    assert load_job(TEXT).engine_options() == told | more
+    assert job().engine_options() == {"time": "ts", "lateness": "0s", "late": "drop"} | more
 
 
 @pytest.mark.parametrize(
@@ -348,7 +349,8 @@ def test_the_schema_names_every_key() -> None:
     assert set(schema["properties"]) == {
         "name", "time", "lateness", "late", "keep", "queries", "source", "sinks", "checkpoint",
         "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics", "nodes", "flush",
-        "timeout", "count", "security",
+        "timeout", "count", "security", "incomplete", "aside_bytes", "aside_disk_bytes",
+        "state_bytes",
     }  # fmt: skip
     kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]
     assert {"parquet", "csv", "jsonl", "arrow", "kafka", "mqtt", "generator"} == set(kinds)

@@ -19,7 +19,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, 
 from rich.table import Table
 from rich.text import Text
 
+from catchment.model.capacity import Capacity
 from catchment.sinks.console import Console as Results
+from catchment.sources.base import NeverRead
 
 if TYPE_CHECKING:
     from catchment.spark.handle import Status
@@ -201,7 +203,31 @@ def line(status: Status, brief: bool = False) -> str:
         parts.append(f"{len(status.rejected)} query file(s) rejected")
     if status.waiting:
         parts.append(f"{len(status.waiting)} file(s) waiting")
+    if status.never_read:
+        parts.append(f"never read {status.never_read_rows:,}")
+    if status.aside_dropped:
+        parts.append(f"not kept {status.aside_dropped:,}")
     return "  ".join(parts)
+
+
+def never_read_line(found: NeverRead) -> str:
+    """Which rows were never read, and why.
+
+    >>> never_read_line(NeverRead("a.csv", "12 bytes came after the file was read", 12, 2))
+    'never read: a.csv: 12 bytes came after the file was read (2 rows)'
+    """
+    rows = "" if found.rows is None else f" ({found.rows:,} rows)"
+    return f"never read: {found.origin}: {found.reason}{rows}"
+
+
+def limit_line(found: Capacity) -> str:
+    """How full something is, and what happens when it is full.
+
+    >>> limit_line(Capacity("outbox", 512, 1024, "bytes", "nothing more is read"))
+    'outbox: 512 of 1,024 bytes; when full, nothing more is read'
+    """
+    used = f"{found.used:,} of {found.limit:,} {found.unit}"
+    return f"{found.name}: {used}; when full, {found.when_reached}"
 
 
 def moment(micros: int) -> str:

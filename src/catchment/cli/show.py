@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from catchment.cli import live
+
 if TYPE_CHECKING:
     from catchment.cli.demo import Cost, Outcome, Report
     from catchment.cli.live import Ending
@@ -72,7 +74,20 @@ def ending(found: Ending) -> None:
     if status.updates:
         shown.add_row("late events that corrected results", f"{status.updates:,}")
     shown.add_row("results", f"{status.results:,}")
+    if status.open_windows:
+        shown.add_row("windows that never ended", f"{status.open_windows:,}")
+        shown.add_row("  accepted events in them", f"{status.open_events:,}")
+    if status.aside_dropped:
+        shown.add_row("late and bad rows that were not kept", f"{status.aside_dropped:,}")
+    if status.never_read:
+        shown.add_row("rows that were never read", f"{status.never_read_rows:,}")
     console.print(shown)
+    _say_where(console, found)
+
+
+def _say_where(console: Console, found: Ending) -> None:
+    """Where the results lie, and what there is to look into."""
+    status = found.status
     for place in found.places:
         _say(console, f"results: {place}")
     if found.checkpoint:
@@ -83,6 +98,9 @@ def ending(found: Ending) -> None:
         _say(console, f"query file rejected: {name}: {why}")
     for name, why in status.waiting.items():
         _say(console, f"file waiting: {name}: {why}")
+    for one in status.never_read:
+        if one.origin not in status.waiting:
+            _say(console, live.never_read_line(one))
 
 
 def queries(found: list[dict[str, Any]], rejected: dict[str, str]) -> None:

@@ -69,7 +69,8 @@ class _Reporter:
         self._last = time.monotonic()
         links = process.links()
         with process.lock:
-            found = status(process.member, links) | {"trouble": process.trouble}
+            found = status(process.member, links, process.source_note())
+            found |= {"trouble": process.trouble}
         typer.echo(json.dumps(found))
         sys.stdout.flush()
 
@@ -181,6 +182,10 @@ def _admin(job: Job | None) -> Security | None:
 
 def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     """Prints how the tree stands."""
+    from catchment.cli.live import limit_line, never_read_line
+    from catchment.model.capacity import Capacity
+    from catchment.sources.base import NeverRead
+
     found = ask("status", {}, root, job)
     if as_json:
         typer.echo(json.dumps(found))
@@ -190,6 +195,10 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo(f"frontier {_when(found.get('frontier'))}  sure {_when(found.get('sure'))}")
     typer.echo("  ".join(f"{name} {count:,}" for name, count in counts.items()))
     typer.echo(f"flush: {found.get('flush')}")
+    for one in found.get("never read", []):
+        typer.echo(never_read_line(NeverRead(**one)))
+    for one in found.get("limits", []):
+        typer.echo(limit_line(Capacity(**one)))
     typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")
     for damage in found.get("damage", []):
         typer.echo(f"damaged: {damage}")

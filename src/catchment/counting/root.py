@@ -62,6 +62,11 @@ class RootCounter:
         self._spent = self._doubtful = 0.0
         self._news = self._changed = True
 
+    @property
+    def total(self) -> int:
+        """Events that are known to be settled, of all nodes."""
+        return self._settled
+
     # -- words in --------------------------------------------------------------------------------
 
     def receive(self, up: Up, now: int = 0, nbytes: int = 0) -> None:

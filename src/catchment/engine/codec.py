@@ -59,7 +59,15 @@ def table_to_rows(table: pa.Table, operators: Operators) -> Rows:
 
 def fields_from_arrow(table: pa.Table, operators: Operators) -> dict[str, Field]:
     like = identity_fields(operators, 1)
-    return {name: from_arrow(whole(table, name), like[name]) for name in like}
+    there = [name for name in like if name in table.schema.names]
+    fields = {name: from_arrow(whole(table, name), like[name]) for name in there}
+    if len(there) < len(like):  # an older version had fewer operators
+        fields |= {
+            name: field
+            for name, field in identity_fields(operators, table.num_rows).items()
+            if name not in fields
+        }
+    return fields
 
 
 def whole(table: pa.Table, name: str) -> pa.Array[Any]:

@@ -121,14 +121,56 @@ def _assemble(
     owner, kind, number = (np.concatenate(part) for part in (owners, kinds, numbers))
     sizes = np.array([w.size for w in state.windows], np.int64)[kind]
     start = number * np.array([w.step for w in state.windows], np.int64)[kind]
-    low, high = _places(kept, keys[owner], start), _places(kept, keys[owner], start + sizes)
+    return _merged(kept, keys[owner], kind, number, start, start + sizes, store, operators)
+
+
+def _merged(
+    kept: Rows, keys: Ints, kind: Ints, number: Ints, start: Ints, end: Ints,
+    store: StoreKind, operators: Operators,
+) -> Full:  # fmt: skip
+    """Windows of keys from one rank to another, put together from the rows that are kept."""
+    low, high = _places(kept, keys, start), _places(kept, keys, end)
     shelf = Store(store, operators)
     shelf.append_nodes(kept, np.arange(len(kept)))
     rows, whose = shelf.gather(low, high)
     groups, _ = grouped(whose, len(number))
     fields = merge_fields(rows.fields, groups, operators)
     first, last = kept.first[low], kept.last[high - 1]
-    return Full(Rows(first, last, keys[owner], first, last, fields), kind, number)
+    return Full(Rows(first, last, keys, first, last, fields), kind, number)
+
+
+def not_full(window: Counted, totals: Ints) -> tuple[Ints, Ints]:
+    """Of keys with so many events: the first window that is not full, and the last that has begun.
+
+    >>> from catchment.windows.count import count_sliding
+    >>> [n.tolist() for n in not_full(count_sliding(10, 4), np.array([0, 9, 10, 12]))]
+    [[0, 0, 1, 1], [-1, 2, 2, 2]]
+    """
+    first = np.maximum((totals - window.size) // window.step + 1, 0)
+    return first, (totals - 1) // window.step
+
+
+def events_not_full(window: Counted, totals: Ints) -> tuple[int, int]:
+    """How many windows have begun and are not full, and how many events are in one of them."""
+    first, last = not_full(window, totals)
+    begun = last >= first
+    windows, events = last - first + 1, totals - first * window.step
+    return int(windows[begun].sum()), int(events[begun].sum())
+
+
+def open_windows(state: Ranks, store: StoreKind, operators: Operators) -> Full:
+    """The windows that have begun and are not full, with the events they have so far."""
+    owners, kinds, numbers = [], [], []
+    for place, window in enumerate(state.windows):
+        first, last = not_full(window, state.total)
+        number, owner = runs(first, np.maximum(last + 1, first))
+        owners.append(owner)
+        numbers.append(number)
+        kinds.append(np.full(len(number), place, np.int64))
+    owner, kind, number = (np.concatenate(part) for part in (owners, kinds, numbers))
+    start = number * np.array([w.step for w in state.windows], np.int64)[kind]
+    keys, end = state.keys[owner], state.total[owner]
+    return _merged(state.kept, keys, kind, number, start, end, store, operators)
 
 
 def _places(kept: Rows, keys: Ints, rank: Ints) -> Ints:

@@ -162,6 +162,14 @@ class Cutter(Engine):
             self._rows[id] = [compact(concat_rows(parts, operators), operators)]
             self._piled[id] = 0
 
+    @property
+    def held_bytes(self) -> int:
+        rows = (part for parts in self._rows.values() for part in parts)
+        owned = (part for parts in self._owned.values() for part in parts)
+        held = sum(part.nbytes for part in rows) + sum(table.nbytes for table in self._events)
+        held += sum(part.rows.nbytes + part.tags.nbytes for part in owned)
+        return held + super().held_bytes
+
     # -- partials out ----------------------------------------------------------------------------
 
     def take(self, seq: int = 0) -> Partials:
@@ -272,8 +280,7 @@ class Cutter(Engine):
         """Starts over for another split, bound as before."""
         self.node, self.frontier = node, frontier
         self.take()
-        self.take_late()
-        self.take_bad()
+        self.aside.drained()
         self.counts = dict.fromkeys(self.counts, 0)
         self.newest = EARLIEST
 

@@ -24,17 +24,22 @@ from catchment.engine.group import GroupState
 from catchment.engine.keys import Encoder
 from catchment.engine.partials import EVENTS, Partials, absorb
 from catchment.engine.results import Limit, NamesOf, Results, Shape
+from catchment.engine.set_aside import ASIDE_BYTES, SetAside, Spill
 from catchment.engine.stats import Stats, missed
 from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
-from catchment.errors import LimitError, QueryError, SchemaError, did_you_mean
+from catchment.engine.unended import unended
+from catchment.errors import LimitError, QueryError, SchemaError, StateError, did_you_mean
+from catchment.model.capacity import Capacity, machine_memory
 from catchment.model.duration import Duration, Instant, instant, micros
 from catchment.model.plan import Group, Plan, longest
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import (
     BAD,
+    INCOMPLETE,
     LATE,
     Bad,
+    Incomplete,
     Late,
     column_name,
     each_its_name,
@@ -52,7 +57,19 @@ _PIECE = 1 << 20
 """Rows worked on at once: what lies between two steps should not leave the cache by far."""
 KEY_BYTES = 4 << 30
 """What keys may take unless it is said otherwise: enough for some ten million."""
-_COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
+_MANY = 1 << 16
+"""Rows that may come before the size of the state is looked at again."""
+_COUNTS = (
+    "events",
+    "accepted",
+    "late",
+    "bad",
+    "duplicates",
+    "updates",
+    "results",
+    "open_windows",
+    "open_events",
+)
 
 
 def now() -> int:
@@ -67,6 +84,15 @@ class Engine:
     that comes all the same is late. `late` says what becomes of it: `drop` counts it, `collect`
     hands it back (`take_late`), `update` corrects the windows that it changes, for as long as they
     are kept: `keep`, by default the longest window. `schema` checks the queries before any event.
+
+    Late and bad rows wait to be taken (`take_late`, `take_bad`) in at most `aside_bytes` of memory.
+    Past that they go to `spill(kind, rows)`; without one they are dropped, and counted as dropped.
+    `incomplete` says what becomes of count and user-defined windows that are open at the end
+    (`close`): they are counted, or with `emit` also given as results whose column `complete` is
+    false.
+
+    State is bounded by the open windows and their keys. When it takes more than `state_bytes`, by
+    default the memory of the machine, `push` and `advance` raise StateError.
     """
 
     def __init__(
@@ -83,9 +109,13 @@ class Engine:
         clock: Callable[[], int] = now,
         plan: Plan | None = None,
         census: bool = False,
-        key_bytes: int = KEY_BYTES,
+        key_bytes: int | None = None,
+        incomplete: Incomplete = "count",
+        aside_bytes: int = ASIDE_BYTES,
+        spill: Spill | None = None,
+        state_bytes: int | None = None,
     ) -> None:
-        self.key_bytes = positive(key_bytes, "key_bytes")
+        self.key_bytes = KEY_BYTES if key_bytes is None else positive(key_bytes, "key_bytes")
         """How many bytes keys may take; more, all of them needed, are a LimitError."""
         self.census = census
         """Whether partials say how many events they hold, so that late ones can be counted."""
@@ -93,6 +123,7 @@ class Engine:
         self.lateness = not_negative(lateness, "lateness")
         self.late = one_of(late, LATE, "late")
         self.bad = one_of(bad, BAD, "bad")
+        self.incomplete = one_of(incomplete, INCOMPLETE, "incomplete")
         self.rate = positive_rate(rate)
         self.clock = clock
         given = [bound(query, self._rules) for query in each_its_name(queries)]
@@ -110,8 +141,9 @@ class Engine:
         """The streams that may still bring events, where many are read; None: all that did."""
         self.states: dict[int, GroupState] = {}
         self._encoder = Encoder()
-        self._late_rows: list[pa.Table] = []
-        self._bad_rows: list[pa.Table] = []
+        self.aside = SetAside(aside_bytes, spill)
+        self.state_bytes = machine_memory() if state_bytes is None else state_bytes
+        self._weighed = 0
         self._replanned()
         if schema is not None:
             self._bind(schema)
@@ -172,6 +204,7 @@ class Engine:
             self._set_aside(table, good)
         fit = self._on_time(table, batch, good)
         self._push_groups(batch if fit is None else batch.where(fit))
+        self._weigh()
 
     def _arrival(self) -> int:
         """The place of the next event in the order of arrival."""
@@ -180,7 +213,7 @@ class Engine:
     def _set_aside(self, table: pa.Table, good: Mask) -> None:
         bad = table.filter(pa.array(~good))
         self.counts["bad"] += bad.num_rows
-        self._bad_rows.append(bad)
+        self.aside.add("bad", bad)
 
     def _on_time(self, table: pa.Table, batch: Batch, good: Mask | None) -> Mask | None:
         """Which events take part (None: all); the late are counted, and collected if so asked."""
@@ -191,7 +224,7 @@ class Engine:
             fit = ~late if good is None else good & ~late
             self.counts["late"] += int(late.sum())
             if self.late == "collect" and late.any():
-                self._late_rows.append(table.filter(pa.array(late)))
+                self.aside.add("late", table.filter(pa.array(late)))
         return fit
 
     def _push_groups(self, batch: Batch) -> None:
@@ -270,13 +303,11 @@ class Engine:
 
     def take_late(self) -> pa.Table | None:
         """The late rows since the last call; None when there are none."""
-        rows, self._late_rows = self._late_rows, []
-        return pa.concat_tables(rows, promote_options="permissive") if rows else None
+        return self.aside.take("late")
 
     def take_bad(self) -> pa.Table | None:
         """The rows set aside since the last call; None when there are none."""
-        rows, self._bad_rows = self._bad_rows, []
-        return pa.concat_tables(rows, promote_options="permissive") if rows else None
+        return self.aside.take("bad")
 
     # -- windows ---------------------------------------------------------------------------------
 
@@ -289,16 +320,36 @@ class Engine:
         frontier = max(self.frontier, min(instant(t) - self.lateness, LATEST - 1))
         return self._advance(frontier, self.clock(), frontier if sure is None else instant(sure))
 
-    def close(self) -> Results:
-        """Ends the input: every time and session window is complete."""
-        return self._advance(LATEST, LATEST, LATEST)
+    def close(self, incomplete: Incomplete | None = None) -> Results:
+        """Ends the input: every time and session window is complete.
 
-    def no_results(self) -> Results:
+        Count and user-defined windows that have not ended are counted (`open_windows`, and the
+        events in them as `open_events`). With `incomplete="emit"`, by default as the engine was
+        told, they are results too.
+        """
+        emit = one_of(incomplete or self.incomplete, INCOMPLETE, "incomplete") == "emit"
+        results = self._advance(LATEST, LATEST, LATEST, emit)
+        self.counts["open_windows"] = self.counts["open_events"] = 0
+        for group in self.plan.groups:
+            state = self.states.get(group.id)
+            for windows, events in () if state is None else unended(state):
+                assert state is not None
+                self.counts["open_windows"] += len(windows)
+                self.counts["open_events"] += events
+                if emit and len(windows):
+                    self.counts["results"] += len(windows)
+                    block, spans = to_block(windows, state.keys, state.operators)
+                    block.complete = False
+                    results.add(group.id, block, spans)
+        return results
+
+    def no_results(self, emit: bool | None = None) -> Results:
         """Results of no windows: every query's table is empty."""
-        return Results(self.plan, self._shapes, self._names, self.limits)
+        told = self.incomplete == "emit" if emit is None else emit
+        return Results(self.plan, self._shapes, self._names, self.limits, told)
 
-    def _advance(self, frontier: int, wall: int, sure: int) -> Results:
-        results = self.no_results()
+    def _advance(self, frontier: int, wall: int, sure: int, emit: bool | None = None) -> Results:
+        results = self.no_results(emit)
         self.frontier = frontier
         closing = frontier >= LATEST
         for group in self.plan.groups:
@@ -315,6 +366,7 @@ class Engine:
             state.collect_keys()
         self._forget_texts()
         self._drop_drained()
+        self._weigh()
         return results
 
     def _forget_texts(self) -> None:
@@ -435,15 +487,46 @@ class Engine:
     # -- state -----------------------------------------------------------------------------------
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of state now; to count them takes a moment."""
+        return sum(state.nbytes for state in self.states.values()) + self._encoder.nbytes
+
+    def _weigh(self) -> None:
+        """Refuses to go on with more state than allowed; looks only when much has come."""
+        come = self.counts["events"] + sum(state.partials for state in self.states.values())
+        if come - self._weighed < _MANY:
+            return
+        self._weighed = come
+        held = self.held_bytes
+        if held > self.state_bytes:
+            raise StateError(
+                "the state takes more memory than it may",
+                given=f"{held:,} of {self.state_bytes:,} bytes",
+                hint="open windows of many keys are kept: shorten windows, narrow keys with a "
+                "condition, or allow more with state_bytes",
+            )
+
+    def capacities(self) -> list[Capacity]:
+        """What grows here, how large it is and may get, and what happens then."""
+        then = "push and advance raise StateError"
+        state = Capacity("state of windows", self.held_bytes, self.state_bytes, "bytes", then)
+        kept = self._encoder.nbytes + self._indexed()
+        fails = "push and advance raise LimitError, once all keys are needed"
+        keys = Capacity("keys", kept, self.key_bytes, "bytes", fails)
+        return [self.aside.capacity(), state, keys]
+
+    @property
     def stats(self) -> Stats:
         """What has been done so far; counting the bytes of state takes a moment."""
         states = self.states.values()
         return Stats(
             **self.counts,
+            aside_spilled=self.aside.spilled,
+            aside_dropped=self.aside.dropped,
             slices=sum(state.slices for state in states),
             partials=sum(state.partials for state in states),
             operator_calls=sum(state.calls for state in states),
-            state_bytes=sum(state.nbytes for state in states) + self._encoder.nbytes,
+            state_bytes=self.held_bytes,
             missed=missed(states),
         )
 

@@ -42,7 +42,8 @@ Types = Mapping[str | None, pa.DataType | None]
 def bind(group: Group, types: Types, updates: bool, census: bool = False) -> dict[str, Operator]:
     """The group's operators over columns of these types; updates need to know what changed."""
     refs = [OperatorRef(*ref) for ref in group.operators]
-    if census and OperatorRef("count") not in refs:
+    # How many events a window of a stream holds is known by nothing else.
+    if (census or group.slicing == "stream") and OperatorRef("count") not in refs:
         refs.append(OperatorRef("count"))
     if updates:
         refs.append(OperatorRef("digest"))

@@ -38,6 +38,8 @@ class Marks(NamedTuple):
     since: int | None = None
     seen: Ints = np.empty(0, np.int64)
     """Keys met so far by a window type that started late, whose state was unknown before."""
+    events: Ints = np.empty(0, np.int64)
+    """How many events each open window holds."""
 
 
 def marks(window: Marked, operators: Operators, since: int | None) -> Marks:
@@ -171,8 +173,11 @@ def step(
         operators,
     )
     flags = np.concatenate([state.unknown[untouched], unknown[stays], followed.unknown[bare]])
+    held = np.bincount(followed.member[followed.member >= 0], minlength=len(followed.key))
+    held[followed.carried] += state.events[~untouched]
+    sizes = np.concatenate([state.events[untouched], held[present][stays], held[bare]])
     seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
-    return state._replace(open=still, unknown=flags, seen=seen), result
+    return state._replace(open=still, unknown=flags, seen=seen, events=sizes), result
 
 
 def _bare(followed: Track, bare: Ints, operators: Operators) -> Rows:

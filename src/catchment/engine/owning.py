@@ -11,12 +11,12 @@ import pyarrow as pa
 from catchment.engine import codec, readings, settled, streams
 from catchment.engine.complete import Complete
 from catchment.engine.readings import Awaited, Gathered
-from catchment.engine.rows import Operators, Rows
+from catchment.engine.rows import Operators, Rows, no_rows
 from catchment.engine.streams import OPEN, Course, Owned, Streams
 from catchment.model.plan import Group
 from catchment.model.window import Marked
 from catchment.operators.ragged import Ints
-from catchment.planner.edges import EARLIEST
+from catchment.planner.edges import EARLIEST, LATEST
 
 _COURSE = ("lane", "begun", "start", "unknown")
 _SINCE = -1
@@ -34,6 +34,8 @@ class Owning:
         marked = [w for w in group.windows if isinstance(w, Marked)]
         self.courses = [streams.course(window) for window in marked]
         self.gathered = [readings.gathered(window, operators) for window in marked]
+        self.open = [no_rows(operators) for _ in marked]
+        """At the end of the input: the windows of each type that had not ended."""
         self._fresh: list[Owned] = []
         self._frontier = EARLIEST
 
@@ -61,6 +63,8 @@ class Owning:
         """The windows that nothing can change any more; `live` are the streams that go on."""
         self.gather()
         awaited = self._awaited(live)
+        if frontier >= LATEST:
+            self.open = [state.rows.where(state.rows.end == OPEN) for state in self.gathered]
         out = []
         for kind, place in enumerate(self.places):
             state, done = readings.complete(self.gathered[kind], frontier, awaited, self.operators)

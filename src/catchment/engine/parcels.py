@@ -91,8 +91,9 @@ def _marks(values: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
 class Sheet:
     """Result rows as they were made elsewhere; stands where a block would."""
 
-    def __init__(self, tables: Mapping[tuple[int, int], pa.Table]) -> None:
+    def __init__(self, tables: Mapping[tuple[int, int], pa.Table], complete: bool = True) -> None:
         self._tables = tables
+        self.complete = complete
 
     def __len__(self) -> int:
         return max((table.num_rows for table in self._tables.values()), default=0)
@@ -109,10 +110,13 @@ def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
     tables: dict[str, pa.Table] = {}
     spans: list[list[int]] = []
     places: dict[int, int] = {}
+    unended: set[int] = set()
     for (group, window, selection), parts in results._parts.items():
         for block, low, high in parts:
             number = places.setdefault(id(block), len(places))
             spans.append([number, group, window, selection, low, high])
+            if not block.complete:
+                unended.add(number)
             shape = results._shapes[group]
             for answer, _ in results._names.of((group, window, selection)):
                 form = shape.forms[answer]
@@ -121,7 +125,8 @@ def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
                     bounds = (0, len(block)) if form.common else (low, high)
                     tables[name] = block.table(shape, answer, *bounds)
     limits = {name: list(limit) for name, limit in results._limits.items()}
-    return codec.pack({"spans": spans, "limits": limits, "note": note or {}}, tables, "lz4")
+    meta = {"spans": spans, "limits": limits, "note": note or {}, "unended": sorted(unended)}
+    return codec.pack(meta, tables, "lz4")
 
 
 def unpack_results(data: bytes, engine: Engine) -> tuple[Results, dict[str, Any]]:
@@ -133,7 +138,8 @@ def unpack_results(data: bytes, engine: Engine) -> tuple[Results, dict[str, Any]
         sheets.setdefault(number, {})[form, low] = table
     results = engine.no_results()
     results._limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
-    made = {number: Sheet(held) for number, held in sheets.items()}
+    unended = meta["unended"]
+    made = {number: Sheet(held, number not in unended) for number, held in sheets.items()}
     for number, group, window, selection, low, high in meta["spans"]:
         if number in made:
             results.add(group, made[number], [(window, selection, low, high)])

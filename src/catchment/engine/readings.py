@@ -88,9 +88,8 @@ def _late(state: Gathered, rows: Rows, frontier: int) -> Mask:
     given up may come with windows that began before.
     """
     if state.window.reading == "ordered":
-        late: Mask = rows.last < _given(state, rows.key)
-        return late
-    late = rows.start < frontier
+        return went_out(state, rows)
+    late: Mask = rows.start < frontier
     if state.since is not None:  # windows that began unseen are told of when they are noticed
         late &= rows.start > state.since
     if late.any():
@@ -102,6 +101,12 @@ def _identity(rows: Rows) -> Ints:
     columns = np.ascontiguousarray(np.stack([rows.key, rows.first, rows.last], axis=1))
     view: Ints = columns.view([("", np.int64)] * 3).ravel()
     return view
+
+
+def went_out(state: Gathered, rows: Rows) -> Mask:
+    """Of windows that go by number: whether one of that number has been given."""
+    gone: Mask = rows.last < _given(state, rows.key)
+    return gone
 
 
 def _given(state: Gathered, keys: Ints) -> Ints:

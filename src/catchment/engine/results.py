@@ -14,7 +14,7 @@ from catchment.engine.rows import Operators, computed
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import NODE, Aggregate
-from catchment.model.window import Marked, Window
+from catchment.model.window import Counted, Marked, Window
 from catchment.operators import Computed
 from catchment.operators.base import QUIET
 from catchment.operators.ragged import Array, Field, Ints
@@ -22,6 +22,8 @@ from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 
 TIME = pa.timestamp("us", "UTC")
+COMPLETE = "complete"
+"""The column that says whether a window has ended, and whether no node's events are missing."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,8 @@ class Block:
     revision: Ints | None = None
     retracted: Mask | None = None
     node: Array | None = None
+    complete: bool = True
+    """Whether its windows have ended; false: the input ended before they did."""
     _tables: dict[int, pa.Table] = field(default_factory=dict)
     _bounds: list[pa.Array[Any]] = field(default_factory=list)
     _lowered: dict[Text, pa.Array[Any]] = field(default_factory=dict)
@@ -117,6 +121,8 @@ Text = tuple[str, str | None, tuple[object, ...]]
 class Leaf(Protocol):
     """Result rows of one group, from which tables are cut."""
 
+    complete: bool
+
     def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table: ...
 
     def __len__(self) -> int: ...
@@ -191,6 +197,11 @@ def _forms(group: Group) -> list[Form]:
     return [Form(numbers[a.aggregates], a.aggregates, most[a.aggregates]) for a in group.answers]
 
 
+def may_stay_open(window: Window) -> bool:
+    """Whether a window of this type may be open when the input ends: its end is in the data."""
+    return isinstance(window, Counted | Marked)
+
+
 class Limit(NamedTuple):
     """Late queries answer windows that start after `since`; those that leave, until `until`."""
 
@@ -216,9 +227,11 @@ class Results(Mapping[str, pa.Table]):
 
     def __init__(
         self, plan: Plan, shapes: Mapping[int, Shape], names: NamesOf,
-        limits: Mapping[str, Limit] | None = None,
+        limits: Mapping[str, Limit] | None = None, told: bool = False,
     ) -> None:  # fmt: skip
         self._limits = dict(limits or {})
+        self._told = told
+        """Whether results say of windows that may never end whether they have."""
         self._plan = plan
         self._shapes = shapes
         self._names = names
@@ -245,12 +258,21 @@ class Results(Mapping[str, pa.Table]):
 
     def _make(self, group: int, number: int, parts: list[tuple[Leaf, int, int]]) -> pa.Table:
         shape = self._shapes[group]
-        if len(parts) == 1:
-            block, low, high = parts[0]
-            return block.table(shape, number, low, high)
         if not parts:
-            return shape.empty(number)
-        return pa.concat_tables([b.table(shape, number, low, high) for b, low, high in parts])
+            return self._judged(group, number, shape.empty(number), True)
+        tables = [
+            self._judged(group, number, block.table(shape, number, low, high), block.complete)
+            for block, low, high in parts
+        ]
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _judged(self, group: int, number: int, table: pa.Table, complete: bool) -> pa.Table:
+        """The table, and whether its windows have ended where that is to be said."""
+        made = self._plan.groups[group]
+        if not self._told or not may_stay_open(made.windows[made.answers[number].window]):
+            return table
+        column = pa.repeat(pa.scalar(complete), table.num_rows)
+        return table.append_column(COMPLETE, column)
 
     def _limited(self, name: str, table: pa.Table) -> pa.Table:
         return self._limits[name].within(table) if name in self._limits else table

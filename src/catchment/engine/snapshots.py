@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     "time", "lateness", "late", "bad", "rate", "frontier", "newest", "counts", "census",
+    "incomplete",
 )  # fmt: skip
 _PLACES = ("frontier", "kept_from", "newest", "slices", "partials", "calls", "known_since")
 
@@ -37,7 +38,9 @@ def save(engine: Engine) -> bytes:
     meta["limits"] = {name: list(limit) for name, limit in engine.limits.items()}
     if engine.schema is not None:
         tables["schema"] = engine.schema.empty_table()
-    for name, rows in (("late", engine._late_rows), ("bad", engine._bad_rows)):
+    aside = engine.aside
+    meta["aside"] = {n: getattr(aside, n) for n in ("limit", "spilled", "dropped")}
+    for name, rows in aside.tables().items():
         for number, table in enumerate(rows):
             tables[f"{name} {number}"] = table
     meta["groups"] = {str(id): _save_group(s, f"{id} ", tables) for id, s in engine.states.items()}
@@ -65,6 +68,7 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         put(f"marks {n}", mark.open)
         tables[f"{prefix}marks {n} unknown"] = pa.table({"unknown": pa.array(mark.unknown)})
         tables[f"{prefix}marks {n} seen"] = pa.table({"key": pa.array(mark.seen)})
+        tables[f"{prefix}marks {n} events"] = pa.table({"events": pa.array(mark.events)})
     for n, (_, tally) in enumerate(state.ranks):
         put(f"ranks {n}", tally.kept)
         totals = {"key": pa.array(tally.keys), "total": pa.array(tally.total)}
@@ -95,15 +99,20 @@ def load(cls: type[Engine], blob: bytes, clock: Callable[[], int]) -> Engine:
         [], meta["time"], f"{meta['lateness']}us", meta["late"], keep=keep, bad=meta["bad"],
         rate=meta["rate"], clock=clock, census=meta.get("census", False),
         **({"key_bytes": meta["key_bytes"]} if "key_bytes" in meta else {}),
+        incomplete=meta.get("incomplete", "count"),
     )  # fmt: skip
     engine.queries = {query.name: query for query in queries}
     engine.plan = Plan.from_bytes(base64.b64decode(meta["plan"]))
     engine._replanned()
     engine.frontier, engine.newest = meta["frontier"], meta["newest"]
-    engine.counts = meta["counts"]
+    engine.counts |= meta["counts"]
     engine.limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
-    for name, rows in (("late", engine._late_rows), ("bad", engine._bad_rows)):
-        rows += [table for key, table in tables.items() if key.startswith(name + " ")]
+    for name, value in meta.get("aside", {}).items():
+        setattr(engine.aside, name, value)
+    for kind in ("late", "bad"):
+        for key, table in tables.items():
+            if key.startswith(kind + " "):
+                engine.aside.add(kind, table)
     if "schema" in tables:
         engine._bind(tables["schema"].schema)
     for id, state in engine.states.items():
@@ -139,10 +148,12 @@ def _load_group(
         )
     for n, mark in state.marks.items():
         unknown = codec.whole(tables[f"{prefix}marks {n} unknown"], "unknown")
+        held = tables.get(f"{prefix}marks {n} events")  # an older version did not count them
         state.marks[n] = mark._replace(
             open=rows(f"marks {n}"), since=since["marks"][str(n)],
             unknown=unknown.to_numpy(zero_copy_only=False),
             seen=codec.ints(tables[f"{prefix}marks {n} seen"], "key"),
+            events=codec.ints(held, "events") if held else np.zeros(len(unknown), np.int64),
         )  # fmt: skip
     _load_ranks(state, prefix, since["ranks"], tables)
     if state.ledger is not None:

@@ -32,8 +32,16 @@ class Stats:
     """Events times operators."""
     results: int
     """Result rows, each once, however many queries share it."""
+    open_windows: int
+    """Count and user-defined windows that had not ended when the input did."""
+    open_events: int
+    """Accepted events in such windows, each once for each window type."""
     state_bytes: int
     """Bytes of state now."""
+    aside_spilled: int = 0
+    """Late and bad rows that were written to a file, because nobody had taken them."""
+    aside_dropped: int = 0
+    """Late and bad rows that were not kept: nobody had taken them, and there was no more room."""
     missed: int = 0
     """Slices of a node that was given up, too late for the windows that they are in."""
 

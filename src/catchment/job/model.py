@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
+from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
@@ -32,6 +33,7 @@ from catchment.model.settings import LATE
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import SINKS
 from catchment.sources import Source
+from catchment.sources.aside_files import ASIDE_DISK_BYTES
 from catchment.sqltext import aggregate, sql
 from catchment.transport.security import Security
 
@@ -183,6 +185,23 @@ class Job(Section):
         description="count windows over nodes or partitions: all events in one place (central), or "
         "edges found by asking or predicting; auto chooses, and takes central for small windows",
     )
+    incomplete: Literal["count", "emit"] = Field(
+        "count",
+        description="count and user-defined windows that are open when a finite source ends: "
+        "counted, or also emitted, with complete = false",
+    )
+    aside_bytes: int = Field(
+        ASIDE_BYTES, ge=0, description="memory for late and bad rows; beyond it they go to files"
+    )
+    aside_disk_bytes: int = Field(
+        ASIDE_DISK_BYTES, gt=0, description="files of late and bad rows; the oldest are removed"
+    )
+    state_bytes: int | None = Field(
+        None, gt=0, description="most memory of one state of windows; none: that of the machine"
+    )
+    key_bytes: int | None = Field(
+        None, gt=0, description="most memory of the keys of one state of windows; none: 4 GB"
+    )
     security: Security | None = Field(
         None,
         description="certificates and tokens of the nodes; without both they listen at loopback "
@@ -219,9 +238,22 @@ class Job(Section):
         plain = re.sub(r"[^\w-]", "-", self.name)
         return f"{plain}-{uuid.uuid4().hex[:8]}"
 
+    @property
+    def counted(self) -> str:
+        """How count windows are found: what is not full can only be emitted where events meet."""
+        return "central" if self.incomplete == "emit" else self.count
+
     def engine_options(self) -> dict[str, Any]:
         """What the engine is told besides the queries: `Engine(job.build(), **these)`."""
-        options = {"time": self.time, "lateness": self.lateness, "late": self.late}
+        options = {
+            "time": self.time,
+            "lateness": self.lateness,
+            "late": self.late,
+            "incomplete": self.incomplete,
+            "aside_bytes": self.aside_bytes,
+            "state_bytes": self.state_bytes,
+            "key_bytes": self.key_bytes,
+        }
         return options if self.keep is None else options | {"keep": self.keep}
 
 

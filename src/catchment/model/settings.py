@@ -11,8 +11,11 @@ from catchment.model.query import Query
 
 Late = Literal["drop", "update", "collect"]
 Bad = Literal["collect", "fail"]
+Incomplete = Literal["count", "emit"]
 LATE: tuple[Late, ...] = ("drop", "update", "collect")
 BAD: tuple[Bad, ...] = ("collect", "fail")
+INCOMPLETE: tuple[Incomplete, ...] = ("count", "emit")
+"""Of windows that have not ended when the input does: counted only, or also given as results."""
 T = TypeVar("T", bound=str)
 
 

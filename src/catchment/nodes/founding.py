@@ -19,6 +19,7 @@ from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.planner import plan
 from catchment.sinks.base import Sink
+from catchment.sources.aside_files import ASIDE_DISK_BYTES
 from catchment.sources.base import Source
 from catchment.transport import Security
 from catchment.tree.charter import Charter, Place
@@ -45,6 +46,7 @@ class Given:
     """Whether it stands for its parent's own source, and runs in the parent's process."""
     reader: Given | None = None
     """What the reader of its own source is given, where it has one and merges too."""
+    aside_disk_bytes: int = ASIDE_DISK_BYTES
 
 
 def founded(job: Job) -> Charter:
@@ -59,7 +61,13 @@ def founded(job: Job) -> Charter:
         "ahead": None if job.max_ahead is None else micros(job.max_ahead),
         "timeout": None if job.timeout is None else micros(job.timeout),
         "flush": read_flush(job.flush).to_dict(),
-        "count": job.count, "tables": list(job.tables),
+        "count": job.counted,
+        "incomplete": job.incomplete,
+        "aside_bytes": job.aside_bytes,
+        "aside_disk_bytes": job.aside_disk_bytes,
+        "state_bytes": job.state_bytes,
+        "key_bytes": job.key_bytes,
+        "tables": list(job.tables),
     }  # fmt: skip
     placed = enumerate(_places(job.nodes))
     places = {place.id: replace(place, number=number) for number, place in placed}
@@ -139,14 +147,25 @@ def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -
         founded(job) if root else None,
         job.security,
         node.engine or engine,
-        reader=_reader(node, home, node.engine or engine) if node.reads_and_merges else None,
+        reader=_reader(job, node, home, engine) if node.reads_and_merges else None,
+        aside_disk_bytes=job.aside_disk_bytes,
     )
 
 
-def _reader(node: NodeSection, home: Path, engine: str) -> Given:
+def _reader(job: Job, node: NodeSection, home: Path, engine: str) -> Given:
     """What the reader of a node's own source is given; it needs no address and no token."""
     return Given(
-        node.reader, home / "reader", node.id, None, node.source, (), None, None, engine, True
+        node.reader,
+        home / "reader",
+        node.id,
+        None,
+        node.source,
+        (),
+        None,
+        None,
+        node.engine or engine,
+        hosted=True,
+        aside_disk_bytes=job.aside_disk_bytes,
     )
 
 

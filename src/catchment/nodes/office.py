@@ -10,6 +10,7 @@ from catchment.engine.engine import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
 from catchment.model.query import Query
 from catchment.nodes.status import status
+from catchment.sources.watch import SourceNote
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
 from catchment.tree.root import Root
@@ -29,6 +30,8 @@ class Office:
         self.member, self.lock, self.news, self.changed = member, lock, news, changed
         self.links: Callable[[], set[str]] = set
         """The children that are connected."""
+        self.source: Callable[[], SourceNote | None] = lambda: None
+        """What of the node's source was never read, if it reads one."""
 
     def hello(self, hello: Note) -> Note:
         return self._polite(lambda: self.member.on_hello(hello, now()))
@@ -67,7 +70,7 @@ class Office:
         return self._polite(lambda: questions[what](body))
 
     def _status(self, _: Note) -> Note:
-        return status(self.member, self.links())
+        return status(self.member, self.links(), self.source())
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-
 from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
 from catchment.engine.engine import now
@@ -21,7 +19,9 @@ from catchment.nodes.office import Office
 from catchment.nodes.reader import InnerLink, Reader
 from catchment.planner.edges import LATEST
 from catchment.sinks.base import Delivery
+from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
+from catchment.sources.watch import SourceNote
 from catchment.transport import Link, Server, UnreachableError
 from catchment.tree.local import Local
 from catchment.tree.member import Member
@@ -54,14 +54,14 @@ class NodeProcess:
         self.held = hold(Folder(str(given.home)))
         """The folder is this process' alone."""
         self.disk = FileDisk(given.home)
-        self._aside = Folder(str(given.home / "aside"))
+        self.aside = AsideFiles(Folder(str(given.home / "aside")), given.aside_disk_bytes)
         try:
             self.member = Member(
                 given.id,
                 self.disk,
                 now(),
                 parent=given.parent,
-                keep=self._keep,
+                keep=self.aside,
                 charter=given.charter,
                 **self._member_options(),
             )
@@ -83,7 +83,7 @@ class NodeProcess:
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
         self.office = Office(self.member, self.lock, self.news, self._changed)
-        self.office.links = self.links
+        self.office.links, self.office.source = self.links, self.source_note
         self.host: Office | None = None
         """What answers it, where its parent is in this process."""
         self.reader: Reader | None = None
@@ -107,12 +107,19 @@ class NodeProcess:
         source.open(Folder(str(self.given.home / "source")))
         return source
 
-    def _keep(self, step: int, kind: str, rows: pa.Table) -> None:
-        self._aside.sub(kind).write_rows(f"{step:09d}.parquet", rows)
-
     def _deliver(self, delivery: Delivery) -> None:
         for sink in self.given.sinks:
             sink.write(delivery)
+
+    def source_note(self) -> SourceNote | None:
+        """What of the source was never read; None where nothing is read, or not yet."""
+        if self.reader is not None:
+            return self.reader.source_note()
+        machine = self.member.machine
+        if not isinstance(machine, Local):
+            return None
+        source = machine.source
+        return SourceNote(tuple(source.never_read()), tuple(source.capacities()))
 
     # -- running ----------------------------------------------------------------------------------
 

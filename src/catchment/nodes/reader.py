@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from catchment.errors import CatchmentError
 from catchment.nodes.office import Office
+from catchment.sources.watch import SourceNote
 
 
 class InnerLink:
@@ -54,6 +55,7 @@ class _Process(Protocol):
     def run(self) -> None: ...
     def stop(self) -> None: ...
     def hurry(self) -> None: ...
+    def source_note(self) -> SourceNote | None: ...
 
 
 class Reader:
@@ -85,6 +87,10 @@ class Reader:
         """Raises what the reader has died of, if it has."""
         if self._error is not None:
             raise self._error
+
+    def source_note(self) -> SourceNote | None:
+        """What of the source was never read."""
+        return self._process.source_note()
 
     def hurry(self) -> None:
         """Has the reader ask for news at once: there is a newer charter."""

@@ -12,6 +12,7 @@ from catchment.errors import CatchmentError
 from catchment.nodes.founding import Given
 from catchment.nodes.process import BEAT, NodeProcess
 from catchment.sources.base import Source
+from catchment.sources.watch import SourceNote
 from catchment.spark.stepping import read_step, write_charter, write_step
 from catchment.spark.tree_node import SparkWork
 from catchment.tree.local import Batch, Local
@@ -36,6 +37,13 @@ class SparkProcess(NodeProcess):
     def _member_options(self) -> dict[str, Any]:
         # Spark reads the source and delivers the results: the member only keeps the books.
         return {"source": None if self.given.source is None else self._unopened, "deliver": None}
+
+    def source_note(self) -> SourceNote | None:
+        # Batches are planned in a process of Spark's: it writes down what it sees.
+        if self.reader is not None:
+            return self.reader.source_note()
+        reads = isinstance(self.member.machine, Local)
+        return SourceNote.load(self.work.home.sub("source")) if reads else None
 
     def _unopened(self) -> Source:
         assert self.given.source is not None
@@ -118,7 +126,7 @@ class SparkProcess(NodeProcess):
         assert charter is not None
         if isinstance(machine, Local):
             assert self.given.source is not None
-            self.work.read(charter, self.given.source, self._took_batch, self._keep)
+            self.work.read(charter, self.given.source, self._took_batch, self.aside)
         elif isinstance(machine, Relay):
             self.work.merge(charter, self._took_step)
         else:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from catchment.engine.engine import now
+from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.sources.watch import SourceNote
+from catchment.tree.charter import PLANS
 from catchment.tree.inbox import Inbox
-from catchment.tree.member import Member
+from catchment.tree.local import Local
+from catchment.tree.member import WINDOW, Member
+from catchment.tree.orders import lanes_capacity
 from catchment.tree.root import Root
 
 
-def status(member: Member, links: set[str]) -> dict[str, Any]:
-    """What a person wants to know of a node and its children."""
+def status(member: Member, links: set[str], source: SourceNote | None = None) -> dict[str, Any]:
+    """What a person wants to know of a node and its children.
+
+    `source` says what of the node's source was never read, if it reads one.
+    """
     charter, machine = member.charter, member.machine
     found: dict[str, Any] = {
         "node": member.id, "role": _role(member), "job": charter.job if charter else None,
@@ -41,8 +50,42 @@ def status(member: Member, links: set[str]) -> dict[str, Any]:
             "acknowledged": member.acked, "waiting bytes": flow.outbox.nbytes,
             "link": flow.link.shown() | flow.easing.shown(),
         }  # fmt: skip
+    note = source or SourceNote()
+    found["never read"] = [asdict(one) for one in note.never_read]
+    found["limits"] = [one.to_dict() for one in (*limits(member), *note.limits)]
     if member.inbox is not None:
         found["children"] = _children(member.inbox, links, member.links)
+    return found
+
+
+def limits(member: Member) -> list[Capacity]:
+    """What grows on a node, how large it is and may get, and what happens then."""
+    machine, charter = member.machine, member.charter
+    found: list[Capacity] = []
+    if charter is not None:
+        then = "the oldest is forgotten: a node that slept through all of them starts anew"
+        found.append(Capacity("versions of the plan", len(charter.plans), PLANS, "entries", then))
+    if member.inbox is not None:
+        then = "messages are not acknowledged, and children keep them"
+        found.append(Capacity("inbox", member.inbox.nbytes, member.quota, "bytes", then))
+    if isinstance(machine, Root):
+        found.append(machine.capacity())
+        found += [] if machine.engine is None else machine.engine.capacities()
+        if machine.tally is not None:
+            found.append(lanes_capacity(len(machine.tally.lanes)))
+    elif machine is not None:
+        flow = machine.flow
+        then = "nothing more is read or merged until the parent has acknowledged"
+        found.append(Capacity("outbox", flow.outbox.nbytes, member.quota, "bytes", then))
+        then = "no more messages are sent until one is acknowledged"
+        flying = max(member.sent - member.acked, 0)
+        found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
+        found += flow.cutter.capacities()
+        if flow.counting is not None:
+            kept = flow.counting.kept
+            found += [kept.capacity(), lanes_capacity(len(kept.lanes))]
+    if isinstance(machine, Local) and member.keep is not None:
+        found.append(member.keep.capacity())
     return found
 
 

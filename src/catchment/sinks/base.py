@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from catchment.model.capacity import Capacity
 from catchment.model.section import Section
 
 
@@ -49,6 +50,10 @@ class Sink(Section, ABC):
 
         Raises SinkError when the sink refuses; the delivery comes again later.
         """
+
+    def capacities(self) -> list[Capacity]:
+        """What grows in this process, how large it is and may get."""
+        return []
 
     def close(self) -> None:
         """Lets go of connections."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
+from catchment.model.capacity import Capacity
 from catchment.sinks.base import Delivery, Sink
 from catchment.sinks.rows import filled, latest
 
@@ -76,6 +77,10 @@ class Memory(Sink):
     def dropped(self) -> int:
         """Rows that went to make room."""
         return self._dropped
+
+    def capacities(self) -> list[Capacity]:
+        then = "the oldest batches are dropped"
+        return [Capacity("results in memory", self._rows, self.limit, "rows", then)]
 
     def _drop(self) -> None:
         """Lets the oldest batches go, but never the newest."""

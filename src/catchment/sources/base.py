@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from catchment.durable.folder import Folder
+from catchment.model.capacity import Capacity
 from catchment.model.section import Section
 
 Position = dict[str, Any]
@@ -49,6 +50,39 @@ class Piece:
     bad: pa.Table | None = None
     arrival: int | None = None
     """The place of the first event, where it does not follow from the events before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRead:
+    """Rows that are in a source and that no batch has read, and why."""
+
+    origin: str
+    """A file or a partition."""
+    reason: str
+    nbytes: int = 0
+    rows: int | None = None
+    """None: nobody knows how many."""
+    waiting: bool = False
+    """Whether the source looks at them again, and may still read them."""
+
+
+_TOLD = 100
+"""Files or partitions of which it is said one by one that rows of them were never read."""
+
+
+def told(found: Iterable[NeverRead]) -> list[NeverRead]:
+    """The first of them by name, and one for all the others together."""
+    named: list[NeverRead] = []
+    others: list[NeverRead] = []
+    for one in sorted(found, key=lambda one: (one.waiting, one.origin)):
+        (named if len(named) < _TOLD else others).append(one)
+    if others:
+        rows = [one.rows for one in others]
+        known = None if None in rows else sum(count or 0 for count in rows)
+        reason = f"and {len(others)} others, for reasons such as: {others[0].reason}"
+        size = sum(one.nbytes for one in others)
+        named.append(NeverRead("others", reason, size, known, others[0].waiting))
+    return named
 
 
 class Source(Section, ABC):
@@ -112,6 +146,17 @@ class Source(Section, ABC):
 
     def partitions(self, position: Position) -> list[str]:
         """Partitions known to exist, events or not. Others become known by their events."""
+        return []
+
+    def never_read(self) -> list[NeverRead]:
+        """Looks for rows that are there now and that no batch has read, though it should have.
+
+        What will be read by the next batches is not among them. Asked where batches are planned.
+        """
+        return []
+
+    def capacities(self) -> list[Capacity]:
+        """What grows where batches are planned, how large it is and may get."""
         return []
 
     def close(self) -> None:

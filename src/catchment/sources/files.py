@@ -1,7 +1,9 @@
 """Files as a stream: what all formats share. New files are found, journaled, and shared out.
 
 A file is taken once, by its path. One that cannot be read, or lacks columns, waits and is looked at
-again; one that turns bad after it was taken is read as far as it can be, and the rest is counted.
+again: `never_read` names it, with the reason and its rows. One that turns bad after it was taken is
+read as far as it can be, and the rest is counted. What is appended to a file after it was taken, or
+replaces it, is not read either, and `never_read` names that too.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
+from catchment.model.capacity import Capacity
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
-from catchment.sources.base import Piece, Position, Source, Split
-from catchment.sources.journal import Journal, Taken
+from catchment.sources.base import NeverRead, Piece, Position, Source, Split, told
+from catchment.sources.journal import Journal, Stamp, Taken
 from catchment.sources.listing import Found, check_paths, find
 from catchment.sources.sharing import Part, shares
 from catchment.sources.types import misfit, schema_of
@@ -59,6 +62,7 @@ class _Waiting:
     reason: str
     again: bool
     """Whether it is looked at again although it has not changed."""
+    rows: int | None = None
 
 
 class Files(Source):
@@ -75,6 +79,9 @@ class Files(Source):
     )
     max_files_per_batch: int = Field(default=64, gt=0)
     settle: str = Field(default="1s", description="how long lines must be unchanged")
+    max_known_files: int = Field(
+        default=1_000_000, gt=0, description="names of files that are remembered as read"
+    )
 
     _journal: Journal | None = PrivateAttr(None)
     _home: Folder | None = PrivateAttr(None)
@@ -82,6 +89,7 @@ class Files(Source):
     _waiting: dict[str, _Waiting] = PrivateAttr(default_factory=dict)
     _met: dict[str, tuple[int, int, float]] = PrivateAttr(default_factory=dict)
     _remembered: bool = PrivateAttr(False)
+    _grown: dict[str, tuple[Stamp, NeverRead]] = PrivateAttr(default_factory=dict)
 
     @field_validator("settle")
     @classmethod
@@ -133,6 +141,16 @@ class Files(Source):
     def may_grow(self, found: Found) -> bool:
         """Whether a half-written file of this kind looks like a whole one."""
         return False
+
+    def rows_after(self, path: str, start: int) -> int | None:
+        """The rows of a file after a byte, where that can be told; 0 is its beginning."""
+        if start:
+            return None
+        try:
+            groups = self.examine(Found(path, "", 0, 0)).groups
+        except UNREADABLE:
+            return None
+        return None if groups is None else sum(groups)
 
     def refine(self, schema: pa.Schema, found: Found) -> pa.Schema:
         """The schema with the types that are fastest to read."""
@@ -245,6 +263,41 @@ class Files(Source):
         """Files that are not taken yet, and why."""
         return {path: entry.reason for path, entry in self._waiting.items()}
 
+    def never_read(self) -> list[NeverRead]:
+        files = {found.path: found for found in self._list()}
+        seen = self._opened.seen
+        found = [
+            NeverRead(path, entry.reason, entry.size, entry.rows, waiting=True)
+            for path, entry in self._waiting.items()
+            if path in files and path not in seen
+        ]
+        self._grown = {
+            path: self._changed(files[path], taken)
+            for path, taken in seen.items()
+            if taken is not None and path in files and files[path][2:] != taken
+        }
+        return told([*found, *(grown for _, grown in self._grown.values())])
+
+    def _changed(self, found: Found, taken: Stamp) -> tuple[Stamp, NeverRead]:
+        """What came into a file after it was taken."""
+        now = found.size, found.mtime_ns
+        known = self._grown.get(found.path)
+        if known is not None and known[0] == now:
+            return known
+        more = found.size - taken[0]
+        if more > 0 and self.may_grow(found):
+            reason = f"{more} bytes came after the file was read"
+            rows = self.rows_after(found.path, taken[0])
+        else:
+            reason, more = "the file was written anew after it was read", found.size
+            rows = self.rows_after(found.path, 0)
+        return now, NeverRead(found.path, reason, more, rows)
+
+    def capacities(self) -> list[Capacity]:
+        known = 0 if self._journal is None else len(self._journal.seen)
+        then = "names of files that are gone are forgotten; if none is, the job fails"
+        return [Capacity("files known as read", known, self.max_known_files, "entries", then)]
+
     # Reading, in executors.
 
     def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
@@ -289,6 +342,7 @@ class Files(Source):
         same = before is not None and (before.size, before.mtime_ns) == found[2:]
         if before is not None and same and not before.again:
             return None
+        examined: Examined | None = None
         try:
             if self.may_grow(found) and not self._settled(found):
                 return None
@@ -298,11 +352,16 @@ class Files(Source):
         except UNREADABLE as error:
             reason, again = reason_of(error), True
         if reason:
-            self._waiting[found.path] = _Waiting(*found[2:], reason, again)
+            rows = None if examined is None else self._rows(found, examined)
+            self._waiting[found.path] = _Waiting(*found[2:], reason, again, rows)
             return None
         self._waiting.pop(found.path, None)
         self._met.pop(found.path, None)
         return examined
+
+    def _rows(self, found: Found, examined: Examined) -> int | None:
+        """How many rows a file has, where it or its lines say so."""
+        return self.rows_after(found.path, 0) if examined.groups is None else sum(examined.groups)
 
     def _settled(self, found: Found) -> bool:
         """Unchanged for long enough, by its own time or, where clocks differ, by ours."""
@@ -328,6 +387,7 @@ class Files(Source):
 
     def _add(self, files: list[tuple[Found, Examined]]) -> int:
         journal = self._opened
+        self._make_room(len(files))
         self._remember_schema()
         taken: list[Taken] = []
         ends: dict[str, int] = {}
@@ -338,3 +398,17 @@ class Files(Source):
             taken.append(Taken(*found, rows, examined.groups, base, span))
             ends[found.partition] = base + span
         return journal.add(taken)
+
+    def _make_room(self, more: int) -> None:
+        """Forgets the names of files that are gone, where there are too many to remember."""
+        seen = self._opened.seen
+        if len(seen) + more <= self.max_known_files:
+            return
+        there = {found.path for found in self._list()}
+        self._opened.forget([path for path in seen if path not in there])
+        if len(seen) + more > self.max_known_files:
+            raise SourceError(
+                "more files were read than can be remembered",
+                given=f"{len(seen) + more:,} of {self.max_known_files:,}",
+                hint="move files away once they are read, or raise max_known_files",
+            )

@@ -7,6 +7,7 @@ file of all names taken so far, so that a job of many years opens as fast as a n
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,10 @@ FOLD = 256
 """Entries that are kept apart before they are folded."""
 
 _FOLDED = ".folded.json"
+
+
+Stamp = tuple[int, int]
+"""A file's size, and when it was last written (in nanoseconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,8 @@ class Journal:
     def __init__(self, home: Folder) -> None:
         self._home = home
         self.last = 0
-        self.seen: set[str] = set()
+        self.seen: dict[str, Stamp | None] = {}
+        """Every file that was taken, as it was then (None: an older version did not note it)."""
         self._entries: dict[int, list[Taken]] = {}
         self._ends: dict[str, int] = {}
         self._born: dict[str, int] = {}
@@ -76,13 +82,13 @@ class Journal:
         if n - self._folded < FOLD:
             return
         ends: dict[str, int] = dict(self._ends)
-        seen = set(self.seen)
+        seen = dict(self.seen)
         for later in range(n + 1, self.last + 1):
             for file in self._entries[later]:
-                seen.discard(file.path)
+                seen.pop(file.path, None)
                 ends[file.partition] = min(ends[file.partition], file.base)
         born = {name: first for name, first in self._born.items() if first <= n}
-        state = {"seen": sorted(seen), "ends": ends, "born": born}
+        state = {"seen": dict(sorted(seen.items())), "ends": ends, "born": born}
         self._home.write(f"{n:09d}{_FOLDED}", json.dumps(state).encode())
         before, self._folded = self._folded, n
         for old in range(before + 1, n + 1):
@@ -90,11 +96,16 @@ class Journal:
             self._home.remove(f"{old:09d}.json")
         self._home.remove(f"{before:09d}{_FOLDED}")
 
+    def forget(self, paths: Iterable[str]) -> None:
+        """Names of files that are not there any more: one that comes back is a new file."""
+        for path in paths:
+            self.seen.pop(path, None)
+
     def _take(self, n: int, files: list[Taken]) -> None:
         self.last = n
         self._entries[n] = files
         for file in files:
-            self.seen.add(file.path)
+            self.seen[file.path] = file.size, file.mtime_ns
             self._ends[file.partition] = file.base + file.span
             self._born.setdefault(file.partition, n)
 
@@ -104,7 +115,9 @@ class Journal:
         if folded:
             state = self._read(folded[-1])
             self._folded = self.last = int(folded[-1].removesuffix(_FOLDED))
-            self.seen = set(state["seen"])
+            known = state["seen"]
+            old = known if isinstance(known, dict) else dict.fromkeys(known)
+            self.seen = {path: None if at is None else (at[0], at[1]) for path, at in old.items()}
             self._ends, self._born = state["ends"], state["born"]
         entries = [name for name in names if name.removesuffix(".json").isdigit()]
         for name in entries:

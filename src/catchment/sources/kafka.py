@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.ipc
 from pydantic import Field, PrivateAttr, field_validator
 
+from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
-from catchment.sources.base import Piece, Position, Split
+from catchment.sources.base import NeverRead, Piece, Position, Split, told
 from catchment.sources.decode import read_stream
 from catchment.sources.messages import Messages
 from catchment.sources.needs import module
@@ -28,6 +30,9 @@ _FINEST = 10_000
 """Splits are not cut finer than this many offsets."""
 _CHECK = 10.0
 _SAMPLE = 1_000
+_LOST = "lost.json"
+_FEW = 100
+"""Places of a partition that are remembered where messages were gone."""
 
 
 class Kafka(Messages):
@@ -52,6 +57,9 @@ class Kafka(Messages):
 
     _planner: Any = PrivateAttr(None)
     _found: pa.Schema | None = PrivateAttr(None)
+    _home: Folder | None = PrivateAttr(None)
+    _gone: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
+    """By partition: offsets that were wanted and were gone, and how many with each."""
 
     @field_validator("timeout")
     @classmethod
@@ -70,6 +78,15 @@ class Kafka(Messages):
     def table(self) -> str | None:
         topics = self._topics()
         return topics[0] if len(topics) == 1 else None
+
+    def open(self, home: Folder) -> None:
+        self._home, self._gone = home, json.loads(home.read(_LOST) or b"{}")
+
+    def never_read(self) -> list[NeverRead]:
+        reason = "messages were removed from the topic before they were read"
+        return told(
+            NeverRead(name, reason, rows=sum(lost.values())) for name, lost in self._gone.items()
+        )
 
     def start(self) -> Position:
         newest = self.begin == "latest"
@@ -168,6 +185,8 @@ class Kafka(Messages):
         topic, _, number = name.rpartition("/")
         if wanted < low and self.on_lost == "fail":
             raise _client().lost(topic, int(number), wanted, low - wanted)
+        if wanted < low:
+            self._skipped(name, wanted, low - wanted)
         if wanted > high and not self._asked().reaches(topic, int(number), wanted):
             raise SourceError(
                 "the partition ends before the offset that is wanted next",
@@ -175,6 +194,17 @@ class Kafka(Messages):
                 hint="was the topic made anew? then begin with a new checkpoint",
             )
         return max(wanted, low)
+
+    def _skipped(self, name: str, wanted: int, count: int) -> None:
+        """Notes offsets that are gone, once however often a batch is planned again."""
+        lost = self._gone.setdefault(name, {})
+        if lost.get(str(wanted)) != count:
+            lost[str(wanted)] = count
+            if len(lost) > _FEW:  # of those long ago only the number matters
+                before = sorted(lost, key=int)[: len(lost) - _FEW]
+                lost["-1"] = sum(lost.pop(offset) for offset in before)
+            if self._home is not None:
+                self._home.write(_LOST, json.dumps(self._gone).encode())
 
     def _found_schema(self) -> pa.Schema:
         if self._found is None:

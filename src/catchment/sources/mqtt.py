@@ -15,9 +15,10 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_valid
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError
+from catchment.model.capacity import Capacity
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
-from catchment.sources.base import Piece, Position, Split
+from catchment.sources.base import NeverRead, Piece, Position, Split
 from catchment.sources.decode import Decoded
 from catchment.sources.messages import Messages
 from catchment.sources.needs import module
@@ -99,6 +100,17 @@ class Mqtt(Messages):
         name = self.client_id or _kept_name(home)
         self._receiver = _client().Receiver(self._link(), name, self._spool, self.max_spool)
         self._receiver.start()
+
+    def never_read(self) -> list[NeverRead]:
+        dropped = 0 if self._receiver is None else self._receiver.dropped
+        reason = "messages of quality 0 came while the spool was full"
+        return [NeverRead(_PARTITION, reason, rows=dropped)] if dropped else []
+
+    def capacities(self) -> list[Capacity]:
+        if self._spool is None:
+            return []
+        then = "nothing is acknowledged: the broker keeps messages, and those of quality 0 are lost"
+        return [Capacity("spool of messages", self._spool.size(), self.max_spool, "bytes", then)]
 
     def start(self) -> Position:
         return _position(self._opened().first())

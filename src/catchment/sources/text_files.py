@@ -92,6 +92,20 @@ class TextFiles(Files):
         names, _ = self.header(_first_line(found.path))
         return Examined(_nulls(names) if names else None)
 
+    def rows_after(self, path: str, start: int) -> int | None:
+        if _is_gzip(path):
+            return None
+        try:
+            with open(path, "rb") as file:
+                skipped = self.header(file.readline(_CHUNK))[1] if start == 0 else start
+                file.seek(skipped)
+                lines, last = 0, b"\n"
+                while chunk := file.read(_CHUNK):
+                    lines, last = lines + _ends(chunk), chunk[-1:]
+        except UNREADABLE:
+            return None
+        return lines + (last != b"\n")
+
     def infer(self, found: Found) -> pa.Schema:
         reader = _Reader(found.path, found.size)
         block = next(reader.blocks(_SAMPLE), None)

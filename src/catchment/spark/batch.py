@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,17 @@ from catchment.errors import SourceError
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
-from catchment.model.settings import column_name, each_its_name
+from catchment.model.settings import (
+    INCOMPLETE,
+    Incomplete,
+    column_name,
+    each_its_name,
+    one_of,
+)
 from catchment.planner.group import DEFAULT_RATE
 from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
+from catchment.sources.aside_files import AsidePlace, Kept
 from catchment.sources.base import Source
 from catchment.spark import frames
 from catchment.spark.batch_counts import CutApart, Meeting, Sample, doubts_of
@@ -49,26 +56,54 @@ def run(
     spark: SparkSession | None = None,
     *,
     buckets: int | None = None,
+    incomplete: Incomplete = "count",
+    state_bytes: int | None = None,
+    key_bytes: int | None = None,
 ) -> RunResults:
-    """Computes all queries over events that are all there: every window is complete.
+    """Computes all queries over events that are all there: time and session windows are complete.
 
-    Without a session it starts Spark in local mode, on all cores.
+    Count and user-defined windows that are open at the end are counted (`open_windows` and
+    `open_events` of `results.counts`); with `incomplete="emit"` they are results too, whose column
+    `complete` is false. Without a session it starts Spark in local mode, on all cores.
     """
+    options: dict[str, Any] = {
+        "incomplete": incomplete,
+        "state_bytes": state_bytes,
+        "key_bytes": key_bytes,
+    }
+    return computed(events, queries, time, spark, buckets, options, None)
+
+
+def computed(
+    events: Events,
+    queries: Query | Iterable[Query],
+    time: str,
+    spark: SparkSession | None,
+    buckets: int | None,
+    options: dict[str, Any],
+    aside: AsidePlace | None,
+) -> RunResults:
+    """The same, for a job that has a place for rows set aside."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
     time = column_name(time, "time column")
     named = {query.name: bound(query, QueryRules(time, tables=_tables(events))) for query in given}
     planned = NOTHING.next(0, named, DEFAULT_RATE, apart=True)
     made = planned.plan
+    one_of(options["incomplete"], INCOMPLETE, "incomplete")
+    options = options | {"time": time}
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
     ship(spark)
     buckets = buckets or (cores_of(spark) if any(group.by for group in made.groups) else 1)
     if not isinstance(events, DataFrame) and _is_frame(events):
-        return _run_table(_to_arrow(events), planned, time, spark, buckets)
+        return _run_table(_to_arrow(events), planned, options, spark, buckets)
     if isinstance(events, DataFrame):
-        work, parcels = frames.sliced(events, made, time, buckets)
-    else:
-        work, parcels = _sliced_source(source_of(events), made, time, spark, buckets)
-    return _assembled(work, parcels, spark, planned)
+        work, parcels = frames.sliced(events, made, options, buckets)
+        return _assembled(work, parcels, spark, planned)
+    source = source_of(events)
+    work, parcels = _sliced_source(source, made, options, spark, buckets, aside)
+    results = _assembled(work, parcels, spark, planned)
+    results.never_read = source.never_read()
+    return results
 
 
 def _tables(events: Events) -> tuple[str, ...]:
@@ -80,7 +115,12 @@ def _tables(events: Events) -> tuple[str, ...]:
 
 
 def _sliced_source(
-    source: Source, plan: Plan, time: str, spark: SparkSession, buckets: int
+    source: Source,
+    plan: Plan,
+    options: dict[str, Any],
+    spark: SparkSession,
+    buckets: int,
+    aside: AsidePlace | None = None,
 ) -> tuple[Work, DataFrame]:
     source.check()
     with tempfile.TemporaryDirectory(prefix="catchment-") as home:
@@ -92,11 +132,11 @@ def _sliced_source(
             _none_waiting(source)
         finally:
             source.close()
-    work = Work(plan.to_bytes(), source.event_schema(), {"time": time}, buckets)
+    work = Work(plan.to_bytes(), source.event_schema(), options, buckets, aside=aside)
     work.engine()  # refuses queries that do not fit the events, before anything is read
     nodes = {name: number for number, name in enumerate(dict.fromkeys(s.partition for s in splits))}
     numbered = [(nodes[split.partition], split) for split in splits]
-    columns = needed(plan, time, source.event_schema())
+    columns = needed(plan, str(options["time"]), source.event_schema())
     task = ReadAndSlice(work, source, numbered, columns, common_condition(plan))
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
     return work, numbers.mapInArrow(task, PARCEL)
@@ -104,9 +144,9 @@ def _sliced_source(
 
 def _none_waiting(source: Source) -> None:
     """A stream waits for files that are not whole; a batch job must not leave them out."""
-    waiting: Callable[[], dict[str, str]] | None = getattr(source, "waiting", None)
-    for path, reason in (waiting() if waiting else {}).items():
-        raise SourceError("a file cannot be read", given=path, hint=reason)
+    for one in source.never_read():
+        if one.waiting:
+            raise SourceError("a file cannot be read", given=one.origin, hint=one.reason)
 
 
 def needed(plan: Plan, time: str, schema: pa.Schema) -> list[str]:
@@ -126,7 +166,9 @@ def common_condition(plan: Plan) -> str | None:
 def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Planned) -> RunResults:
     engine = work.engine()
     keys = {group.id: engine.key_types(group.id) for group in work.plan.groups}
-    groups = frozenset(found_by_asking(planned, keys, "auto"))
+    # What is not full can only be emitted where its events are.
+    asks = work.options["incomplete"] == "count"
+    groups = frozenset(found_by_asking(planned, keys, "auto") if asks else ())
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     with ExitStack() as stack:
         if groups:
@@ -138,15 +180,20 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
         rows = placed.mapInArrow(assemble, PARCEL).toArrow()
     parts, counts = [], dict.fromkeys(engine.counts, 0)
     unread: list[dict[str, Any]] = []
+    spilled: list[Kept] = []
     for body in rows.column("body").to_pylist():
         results, note = unpack_results(bytes(body or b""), engine)
         parts.append(results)
         unread += note["unread"]
+        spilled += [Kept(*one) for one in note["spilled"]]
         for name, count in note["counts"].items():
             counts[name] += count
     counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
+    counts["aside_dropped"] = counts["bad"] - sum(kept.rows for kept in spilled)
     parts = parts or [engine.no_results()]
-    return RunResults(parts, list(work.plan.names), counts, unread, spark)
+    made = RunResults(parts, list(work.plan.names), counts, unread, spark)
+    made.aside = spilled
+    return made
 
 
 def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFrame:
@@ -171,17 +218,17 @@ def _to_arrow(events: Events) -> pa.Table:
 
 
 def _run_table(
-    table: pa.Table, planned: Planned, time: str, spark: SparkSession, buckets: int
+    table: pa.Table, planned: Planned, options: dict[str, Any], spark: SparkSession, buckets: int
 ) -> RunResults:
     """Executors on this machine map the table from a file; others get it through Spark."""
     if not is_local(spark):
         frame = spark.createDataFrame(table)
-        work, parcels = frames.sliced(frame, planned.plan, time, buckets)
+        work, parcels = frames.sliced(frame, planned.plan, options, buckets)
         return _assembled(work, parcels, spark, planned)
     with tempfile.TemporaryDirectory(prefix="catchment-") as folder:
         path = Path(folder) / "events.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=1 << 20)
         source = source_of(str(path))
-        work, parcels = _sliced_source(source, planned.plan, time, spark, buckets)
+        work, parcels = _sliced_source(source, planned.plan, options, spark, buckets)
         return _assembled(work, parcels, spark, planned)

@@ -18,6 +18,7 @@ from catchment.counting.edges import Edges
 from catchment.counting.windows import Shelf, Slice
 from catchment.engine import codec, settled
 from catchment.engine.asking import windows_of
+from catchment.engine.counted import events_not_full
 from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState
 from catchment.engine.parcels import pack_partials, unpack_partials
@@ -171,6 +172,8 @@ class Meeting:
         self.groups, self.engine = groups, engine
         self._events: dict[int, list[pa.Table]] = {}
         self._regions: dict[int, list[pa.Table]] = {}
+        self.not_full = (0, 0)
+        """Windows that have begun and are not full, and the events in them."""
 
     def take(self, partials: Partials) -> Partials:
         """Takes what is its own; the rest."""
@@ -191,6 +194,7 @@ class Meeting:
         edges = Edges(windows_of(state))
         rows, ranks = self._rows(id, state, edges)
         for code, mine in segments(rows.key):
+            self._count(edges, int(ranks[mine].max()))
             lift, windows = Lift(state), []
             shelf = Shelf(edges, lift)
             places = _slices(ranks[mine], edges)
@@ -202,6 +206,11 @@ class Meeting:
                 low = high
             if windows:
                 yield full_of(self.engine, id, lift, key_of(state.keys, code), windows)
+
+    def _count(self, edges: Edges, total: int) -> None:
+        for window in edges.windows:
+            found = events_not_full(window, np.array([total], np.int64))
+            self.not_full = (self.not_full[0] + found[0], self.not_full[1] + found[1])
 
     def _rows(self, id: int, state: GroupState, edges: Edges) -> tuple[Rows, Ints]:
         """Rows that no edge divides, and the rank of the last event of each."""

@@ -18,10 +18,13 @@ from catchment.errors import JobError
 from catchment.job.model import Job
 from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.sinks.base import Delivery, Sink
-from catchment.spark.batch import run
-from catchment.spark.deliver import COUNTS
+from catchment.sources.aside_files import AsideFiles, AsidePlace
+from catchment.sources.base import NeverRead
+from catchment.spark.batch import computed
+from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
 from catchment.spark.past import DONE, ended_batch, home_of
+from catchment.spark.session import cores_of
 from catchment.spark.stream import _identity, held
 
 log = logging.getLogger("catchment.queries")
@@ -53,7 +56,7 @@ def _run(job: Job, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) ->
     kept = home.sub("bounded")
     body = kept.read(f"{batch:09d}")
     if body is None:
-        body = _computed(job, spark, outputs_of(home, job), tell)
+        body = _computed(job, spark, outputs_of(home, job), tell, home.sub("aside"), batch)
         kept.write(f"{batch:09d}", body)
     lock.check()
     status = _delivered(job, identity["job"], batch, body, tell)
@@ -78,15 +81,35 @@ def outputs_of(home: Folder, job: Job) -> dict[str, str]:
     return {name: output_name(name, found[name].version) for name in found}
 
 
-def _computed(job: Job, spark: SparkSession, outputs: dict[str, str], tell: Tell) -> bytes:
+def _computed(
+    job: Job,
+    spark: SparkSession,
+    outputs: dict[str, str],
+    tell: Tell,
+    aside: Folder,
+    batch: int,
+) -> bytes:
     tell("planning", 0, 0)
     with _stages(spark, tell):
-        results = run(job.source, job.build(), job.time, spark, buckets=job.buckets)
+        tasks = cores_of(spark)
+        options = {
+            "incomplete": job.incomplete,
+            "state_bytes": job.state_bytes,
+            "key_bytes": job.key_bytes,
+        }
+        place = AsidePlace(aside, batch, job.aside_bytes // tasks, job.aside_disk_bytes // tasks)
+        results = computed(job.source, job.build(), job.time, spark, job.buckets, options, place)
+    files = AsideFiles(aside, job.aside_disk_bytes)
+    for kept in results.aside:
+        files.adopt(kept)
+    files.end(batch)
     tell("collecting results", 0, 0)
-    counts = {name: results.counts.get(name, 0) for name in COUNTS} | {"results": results.rows()}
+    names = (*COUNTS, *ENDINGS)
+    counts = {name: results.counts.get(name, 0) for name in names} | {"results": results.rows()}
+    never_read = [asdict(one) for one in results.never_read]
     keys = {outputs[query.name]: query.keys for query in job.build()}
-    named = {outputs[name]: table for name, table in results.items()}
-    return codec.pack({"counts": counts, "keys": keys}, named)
+    meta = {"counts": counts, "keys": keys, "never_read": never_read}
+    return codec.pack(meta, {outputs[name]: table for name, table in results.items()})
 
 
 def _delivered(job: Job, name: str, batch: int, body: bytes, tell: Tell) -> Status:
@@ -98,7 +121,14 @@ def _delivered(job: Job, name: str, batch: int, body: bytes, tell: Tell) -> Stat
         tell("writing results", number, len(sinks))
         sink.write(delivery)
         sink.close()
-    return Status("ended", name, batch, **meta["counts"], queries=len(tables))
+    return Status(
+        "ended",
+        name,
+        batch,
+        **meta["counts"],
+        queries=len(tables),
+        never_read=tuple(NeverRead(**one) for one in meta["never_read"]),
+    )
 
 
 def _settle(home: Folder, status: Status) -> None:

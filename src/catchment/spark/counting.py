@@ -152,4 +152,5 @@ def count(
     }
     Told(tally.to_bytes(), tally.orders.since(0), by_name).save(spec, control.batch)
     news = bool(full) or tally.orders.number > number
-    return Counting(news, tally.orders.over)
+    unended = tally.not_full() if control.ended else (0, 0)
+    return Counting(news, tally.orders.over, *unended)

@@ -15,16 +15,22 @@ from catchment.engine import codec
 from catchment.engine.engine import Engine, now
 from catchment.engine.parcels import pack_results, unpack_results
 from catchment.engine.results import Results
+from catchment.engine.set_aside import joined
+from catchment.model.capacity import Capacity, largest
 from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
+from catchment.sources.aside_files import AsideFiles, Kept
 from catchment.spark.counting import count
-from catchment.spark.planning import Progress
+from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
 from catchment.spark.queries import Queries, QueryFolder
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
 from catchment.tree.marking import lacking_in, marked
 
 COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
+"""What every job counts."""
+ENDINGS = ("open_windows", "open_events", "aside_dropped")
+"""What is counted besides; a job of an older version did not."""
 
 
 def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iterator[Any]:
@@ -64,6 +70,7 @@ class Steward:
         """Where no offset of ours says the plan of the next batch, the progress does."""
         self.heard = heard
         self._engines: dict[int, Engine] = {}
+        self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
 
     def __call__(self, rows: DataFrame, _: int) -> None:
         reports: list[dict[str, Any]] = []
@@ -84,21 +91,44 @@ class Steward:
         if not reports:
             return
         control = Control.from_dict(reports[0]["control"])
-        self._keep_aside(control, aside)
+        kept = [Kept(*one) for report in reports for one in report["spilled"]]
+        self._keep_aside(control, aside, kept)
         self._deliver(control, results)
         progress = self._progress(control, reports)
         counting = count(self.spec, control, self._engine, progress.frontier, notes)
+        if counting is not None and control.ended:
+            more = {n: progress.counts[n] + getattr(counting, n) for n in ENDINGS[:2]}
+            progress = replace(progress, counts=progress.counts | more)
         gone = set.intersection(*(set(report["drained"]) for report in reports))
         progress = replace(progress, counting=counting, drained=tuple(sorted(gone)))
         if gone and not self.spec.tree:
             QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)
-        self.heard(progress, {"planned": control.now, "plan": control.plan})
+        limits = [Capacity(**one) for report in reports for one in report["limits"]]
+        note = {"planned": control.now, "plan": control.plan}
+        self.heard(progress, note | {"limits": largest(limits) + self._limits(progress)})
 
-    def _keep_aside(self, control: Control, aside: dict[str, list[pa.Table]]) -> None:
+    def _limits(self, progress: Progress) -> list[Capacity]:
+        """What the driver keeps in the job's folder."""
+        then = "the oldest is removed"
+        batches = min(progress.batch + 1, KEPT)
+        plans = min(progress.plan + 1, PLANS_KEPT)
+        sinks = [capacity for sink in self.spec.sinks for capacity in sink.capacities()]
+        return [
+            *sinks,
+            self.files.capacity(),
+            Capacity("progress of batches", batches, KEPT, "files", then),
+            Capacity("versions of the plan", plans, PLANS_KEPT, "files", then),
+        ]
+
+    def _keep_aside(
+        self, control: Control, aside: dict[str, list[pa.Table]], spilled: list[Kept]
+    ) -> None:
         for kind, tables in aside.items():
-            table = pa.concat_tables(tables, promote_options="permissive")
-            self.spec.home.sub("aside").sub(kind).write_rows(f"{control.batch:09d}.parquet", table)
+            self.files.write(control.batch, 0, kind, joined(tables))
+        for kept in spilled:
+            self.files.adopt(kept)
+        self.files.end(control.batch)
 
     def _deliver(self, control: Control, parcels: list[tuple[int, bytes]]) -> None:
         for bucket, body in sorted(parcels):
@@ -114,13 +144,14 @@ class Steward:
         return self._engines[plan]
 
     def _progress(self, control: Control, reports: list[dict[str, Any]]) -> Progress:
-        before = dict.fromkeys(COUNTS, 0)
+        counts = dict.fromkeys((*COUNTS, *ENDINGS), 0)
         if control.batch > 0:
-            before = Progress.load(self.spec, control.batch - 1).counts
-        counts = dict(before)
+            counts |= Progress.load(self.spec, control.batch - 1).counts
+        counts["open_windows"] = sum(report["open"][0] for report in reports)
+        counts["open_events"] = sum(report["open"][1] for report in reports)
         for report in reports:
             for held in report["counts"]:
-                for name in ("events", "late", "bad", "updates"):
+                for name in ("events", "late", "bad", "updates", "aside_dropped"):
                     counts[name] += held.get(name, 0)
             counts["duplicates"] += report["duplicates"]
             counts["missed"] = counts.get("missed", 0) + report["missed"]

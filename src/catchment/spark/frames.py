@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,7 +19,6 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from catchment.engine.binding import bind_types, columns_of
-from catchment.engine.cutter import Cutter
 from catchment.errors import SchemaError, SourceError
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
@@ -40,14 +40,17 @@ Ways = dict[int, tuple[str, str]]
 """By group: `columns` or `python`, and why."""
 
 
-def sliced(events: DataFrame, plan: Plan, time: str, buckets: int) -> tuple[Work, DataFrame]:
+def sliced(
+    events: DataFrame, plan: Plan, options: dict[str, Any], buckets: int
+) -> tuple[Work, DataFrame]:
     """The partials of a DataFrame's rows, by bucket."""
     if events.isStreaming:
         raise SourceError(
             "a streaming DataFrame has no end", hint="run a job on its source instead: ct.Job(...)"
         )
+    time = str(options["time"])
     schema = arrow_schema(events.schema, plan, time)
-    work = Work(plan.to_bytes(), schema, {"time": time}, buckets)
+    work = Work(plan.to_bytes(), schema, options, buckets)
     work.engine()  # refuses queries that do not fit the events, before anything is read
     recipes = _recipes(plan, events.schema, schema, time)
     columns = {id: made for id, made in recipes.items() if isinstance(made, Recipe)}
@@ -175,7 +178,7 @@ class SliceRows:
         number = 0 if context is None else context.partitionId()
         work = self.work
         part = Plan(groups=tuple(work.plan.groups[id] for id in self.groups))
-        cutter = Cutter(part, work.schema, node=number, **work.options)
+        cutter = work.cutter(number, part)
         arrival = 0
         for piece in _pieces(batches):
             cutter.cut(piece.rename_columns(list(self.names)), arrival)

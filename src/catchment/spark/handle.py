@@ -18,10 +18,13 @@ from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
 from catchment.errors import QueryError
 from catchment.job.model import Job as JobModel
+from catchment.model.capacity import Capacity
 from catchment.model.frontier import EARLIEST
 from catchment.model.query import Query
 from catchment.sinks.memory import Memory
-from catchment.spark.deliver import COUNTS, Steward
+from catchment.sources.base import NeverRead
+from catchment.sources.watch import SourceNote
+from catchment.spark.deliver import COUNTS, ENDINGS, Steward
 from catchment.spark.framed import Framed
 from catchment.spark.planning import Progress
 from catchment.spark.queries import REJECTED, QueryFolder, newest_plan, rules_of
@@ -44,6 +47,12 @@ class Status:
     duplicates: int = 0
     updates: int = 0
     results: int = 0
+    open_windows: int = 0
+    """Count and user-defined windows that had not ended when the source did."""
+    open_events: int = 0
+    """Accepted events in them, each once for each window type."""
+    aside_dropped: int = 0
+    """Late and bad rows that were counted but not kept: there was no more room for them."""
     frontier: int | None = None
     """Microseconds since 1970."""
     lag: float | None = None
@@ -58,7 +67,22 @@ class Status:
     """Query files that cannot be used, and why."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Files that cannot be read yet, and why."""
+    never_read: tuple[NeverRead, ...] = ()
+    """Rows of the source that no batch has read: where they are, how many, and why."""
+    limits: tuple[Capacity, ...] = ()
+    """What grows, how large it is and may get, and what happens then."""
     error: str | None = None
+
+    @property
+    def never_read_rows(self) -> int:
+        """Rows that were never read, as far as their number is known."""
+        return sum(one.rows or 0 for one in self.never_read)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Status:
+        never = tuple(NeverRead(**one) for one in data.get("never_read", ()))
+        limits = tuple(Capacity(**one) for one in data.get("limits", ()))
+        return cls(**(data | {"never_read": never, "limits": limits}))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,6 +105,7 @@ class Handle:
         self._planned = 0
         self.changes: list[str] = []
         """What the job file's changes since the last start did to the queries, in sentences."""
+        self._limits: tuple[Capacity, ...] = ()
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
@@ -103,27 +128,25 @@ class Handle:
         progress = self._progress
         base: dict[str, Any] = {"state": self._state(), "job": self.spec.job}
         base["error"] = self._error()
-        base["rejected"] = self._noted(REJECTED)
-        base["waiting"] = self._noted("source/waiting.json")
+        base["rejected"] = json.loads(self.spec.home.read(REJECTED) or b"{}")
+        source = SourceNote.load(self.spec.home.sub("source"))
+        base["waiting"] = {one.origin: one.reason for one in source.never_read if one.waiting}
+        base["never_read"] = source.never_read
+        base["limits"] = (*self._limits, *source.limits)
         base["queries"] = len(self.queries())
         if progress is None:
             return Status(**base)
         frontier = progress.frontier
         known = frontier.value > EARLIEST
         newest = {name: t for name, (t, _) in frontier.partitions.items()}
-        base |= {name: progress.counts[name] for name in COUNTS}
+        base |= {name: progress.counts.get(name, 0) for name in (*COUNTS, *ENDINGS)}
+        base["aside_dropped"] += self.steward.files.removed
         return Status(
             **base, batch=progress.batch, planned=self._planned,
             frontier=frontier.value if known else None,
             lag=(frontier.newest - frontier.value) / 1e6 if known else None,
             rate=self._rate(), partitions=newest,
         )  # fmt: skip
-
-    def _noted(self, name: str) -> dict[str, str]:
-        folder, _, file = name.rpartition("/")
-        home = self.spec.home.sub(folder) if folder else self.spec.home
-        held: dict[str, str] = json.loads(home.read(file) or b"{}")
-        return held
 
     def _state(self) -> str:
         if self._query is None:
@@ -163,6 +186,7 @@ class Handle:
     def _heard(self, progress: Progress, note: dict[str, Any]) -> None:
         with self._moved:
             self._progress, self._planned = progress, note["planned"]
+            self._limits = tuple(note["limits"])
             self._marks = [*self._marks[-9:], (time.monotonic(), progress.counts["events"])]
             self._moved.notify_all()
         for listener in self._listeners:

@@ -27,6 +27,7 @@ _COUNTERS = {
     "duplicates": "Events that repeated another.",
     "updates": "Late events that corrected results.",
     "results": "Result rows.",
+    "aside_dropped": "Late and bad rows that were not kept.",
 }
 _STATES = ("starting", "running", "ended", "stopped", "failed")
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -101,6 +102,7 @@ class _FromJob(Collector):
                 yield gauge
         yield _states(status)
         yield _partitions(status)
+        yield from _limits(status)
 
 
 def _gauges(status: Status) -> list[tuple[str, str, float | None]]:
@@ -112,6 +114,9 @@ def _gauges(status: Status) -> list[tuple[str, str, float | None]]:
         ("batch", "The number of the last batch.", status.batch),
         ("queries", "Queries asked for.", status.queries),
         ("rejected_query_files", "Query files that cannot be used.", len(status.rejected)),
+        ("open_windows", "Windows that had not ended when the source did.", status.open_windows),
+        ("open_events", "Accepted events in such windows.", status.open_events),
+        ("never_read_rows", "Rows of the source never read.", status.never_read_rows),
         ("waiting_files", "Files that cannot be read yet.", len(status.waiting)),
     ]
 
@@ -121,6 +126,14 @@ def _states(status: Status) -> GaugeMetricFamily:
     for state in _STATES:
         family.add_metric([status.job, state], float(state == status.state))
     return family
+
+
+def _limits(status: Status) -> Iterator[GaugeMetricFamily]:
+    for name, text in (("used", "How much there is of what grows."), ("limit", "Its limit.")):
+        family = GaugeMetricFamily(f"catchment_{name}", text, labels=["job", "of", "unit"])
+        for one in status.limits:
+            family.add_metric([status.job, one.name, one.unit], float(getattr(one, name)))
+        yield family
 
 
 def _partitions(status: Status) -> GaugeMetricFamily:

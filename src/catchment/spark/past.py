@@ -8,7 +8,8 @@ import uuid
 
 from catchment.durable.folder import Folder
 from catchment.errors import StateError
-from catchment.spark.deliver import COUNTS
+from catchment.sources.watch import SourceNote
+from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
 
 DONE = "done.json"
@@ -43,15 +44,23 @@ def ended_stream(home: Folder) -> Status | None:
     held = json.loads(progress.read(names[-1]) or b"{}") if names else {}
     if not held.get("ended"):
         return None
-    counts = {name: held["counts"][name] for name in COUNTS}
+    counts = {name: held["counts"].get(name, 0) for name in (*COUNTS, *ENDINGS)}
+    never_read = SourceNote.load(home.sub("source")).never_read
     frontier = held["frontier"]["value"]
-    return Status("ended", name_of(home) or "", held["batch"], **counts, frontier=frontier)
+    return Status(
+        "ended",
+        name_of(home) or "",
+        held["batch"],
+        **counts,
+        frontier=frontier,
+        never_read=never_read,
+    )
 
 
 def ended_batch(home: Folder) -> Status | None:
     """What a batch job delivered; None when it has not."""
     held = home.read(DONE)
-    return None if held is None else Status(**json.loads(held))
+    return None if held is None else Status.from_dict(json.loads(held))
 
 
 def only(kind: str, home: Folder) -> None:

@@ -16,6 +16,7 @@ from catchment.model.frontier import Frontier
 from catchment.model.query import Query
 from catchment.planner.planned import NOTHING
 from catchment.sources.base import Split
+from catchment.sources.watch import Watch
 from catchment.spark.queries import Handed, Queries
 from catchment.spark.spec import Control, Spec
 from catchment.spark.stepping import Steps, control_of, read_step
@@ -57,6 +58,12 @@ def planner_of(spec: Spec) -> Planner | StepPlanner:
     return StepPlanner(spec) if isinstance(spec.source, Steps) else Planner(spec)
 
 
+PLANS_BEHIND = 64
+"""Versions of the plan that the log of a bucket may reach back: then a snapshot takes its place."""
+PLANS_KEPT = 4 * PLANS_BEHIND
+"""Versions of the plan that are kept: more than a batch that runs again may ask for."""
+
+
 class Planner:
     """Plans batches. The offset is the source's position and the control of the batch."""
 
@@ -67,6 +74,7 @@ class Planner:
         self.queries = Handed(spec) if spec.tree else Queries(spec)
         self.until_now = False
         self._bound: dict[str, Any] | None = None
+        self._watch = Watch(spec.home.sub("source"), self.source)
 
     def first(self) -> Offset:
         """Before the first batch. The plan of batch 0 was made when the job was."""
@@ -82,6 +90,7 @@ class Planner:
         if self.until_now and self._bound is None:
             self._bound = self.source.bound(start["at"])
         at = self.source.latest(start["at"], self._bound)
+        self._watch.look(at == start["at"] and self._bound is not None)
         frontier, counting = self._after(before)
         plan = self.queries.changed(before.plan)
         if counting is None and self.spec.asked(plan):
@@ -133,6 +142,9 @@ class Counting:
     """Whether there are orders, or full windows, that no batch has taken yet."""
     over: bool = False
     """Whether there is nothing left to ask."""
+    open_windows: int = 0
+    """At the end: windows that are not full, and the events in them."""
+    open_events: int = 0
 
     @property
     def done(self) -> bool:
@@ -174,6 +186,8 @@ class Progress:
         folder = spec.home.sub("progress")
         folder.write(f"{self.batch:09d}.json", json.dumps(held).encode())
         folder.remove(f"{self.batch - KEPT:09d}.json")
+        if self.plan >= PLANS_KEPT:
+            spec.home.sub("plans").remove(f"{self.plan - PLANS_KEPT:09d}")
 
 
 KEPT = 200

@@ -12,6 +12,7 @@ from catchment.engine import codec
 from catchment.engine.cutter import Cutter
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import Partials
+from catchment.engine.set_aside import SetAside
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
 from catchment.spark.spec import Control, Spec
@@ -63,7 +64,8 @@ class Reading:
         found = cutter.take(self.number) | (full or {})
         shares = share_out(found, spec.plan(version).plan, spec.buckets, spec.asked(version))
         counted = note | {"control": self.control.to_dict(), "number": self.number}
-        others = {name: value for name, value in counted.items() if name != "counts"}
+        once = ("counts", "spilled")
+        others = {name: value for name, value in counted.items() if name not in once}
         return [
             (label, pack_partials(shares.get(bucket, {}), others if bucket else counted))
             for bucket, label in enumerate(self.spec.labels)
@@ -81,17 +83,22 @@ class Reading:
     ) -> list[tuple[int, bytes]]:
         """The partials of pieces of a partition."""
         cutter = self._cutter()
-        aside: list[pa.Table] = []
+        spill = self.spec.aside_place(self.control.batch).spill(self.number)
+        cutter.aside = SetAside(cutter.aside.limit, spill)
+        unread = 0
         for piece in pieces:
             arrival = arrival if piece.arrival is None else piece.arrival
             cutter.cut(piece.events, arrival)
             arrival += piece.events.num_rows
-            if piece.bad is not None and piece.bad.num_rows:
-                aside.append(piece.bad)
+            if piece.bad is not None:
+                unread += piece.bad.num_rows
+                cutter.aside.add("unread", piece.bad)
         newest = cutter.newest if cutter.newest > EARLIEST else None
-        counts = self._counts(cutter, aside)
-        made = self._parcels(cutter, {"partition": partition, "newest": newest, "counts": counts})
-        return made + [(self.spec.labels[0], body) for body in self._set_aside(cutter, aside)]
+        counts = self._counts(cutter, unread)
+        note = {"partition": partition, "newest": newest, "counts": counts}
+        made = self._parcels(cutter, note | {"spilled": [list(kept) for kept in spill.written]})
+        held = cutter.aside.drained()
+        return made + [(self.spec.labels[0], _parcel(*one)) for one in held.items()]
 
     def _cutter(self) -> Cutter:
         key = (self.spec.job, self.control.plan)
@@ -105,20 +112,11 @@ class Reading:
             cutter.ceiling = self.control.now + self.spec.ahead
         return cutter
 
-    def _counts(self, cutter: Cutter, aside: list[pa.Table]) -> dict[str, int]:
-        unread = sum(table.num_rows for table in aside)
-        counts = dict(cutter.counts)
+    def _counts(self, cutter: Cutter, unread: int) -> dict[str, int]:
+        counts = dict(cutter.counts) | {"aside_dropped": cutter.aside.dropped}
         counts["events"] += unread
         counts["bad"] += unread
         return counts
-
-    def _set_aside(self, cutter: Cutter, aside: list[pa.Table]) -> list[bytes]:
-        bodies = [_parcel("unread", table) for table in aside]
-        if (bad := cutter.take_bad()) is not None:
-            bodies.append(_parcel("bad", bad))
-        if (late := cutter.take_late()) is not None:
-            bodies.append(_parcel("late", late))
-        return bodies
 
 
 def _parcel(kind: str, table: pa.Table) -> bytes:

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from catchment.engine.results import Results
 from catchment.errors import QueryError, did_you_mean
+from catchment.sources.aside_files import Kept
+from catchment.sources.base import NeverRead
 
 
 class RunResults(Mapping[str, pa.Table]):
@@ -25,9 +27,14 @@ class RunResults(Mapping[str, pa.Table]):
         self._names = names
         self._spark = spark
         self.counts = counts
-        """Events read, accepted, bad and duplicates; result rows."""
+        """Events read, accepted, bad and duplicates; result rows; windows that are open at the end
+        and the events in them; bad rows that were not kept."""
         self.unread = unread
         """Rows that could not be read, the first of each split: origin, place, reason."""
+        self.aside: list[Kept] = []
+        """Files of rows set aside, where the job has a folder for them."""
+        self.never_read: list[NeverRead] = []
+        """Rows that are in the source now and were not read, such as lines that came meanwhile."""
 
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self._names:

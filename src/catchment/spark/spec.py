@@ -15,16 +15,20 @@ from catchment.durable.folder import Folder
 from catchment.engine.asking import found_by_asking
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
+from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
 from catchment.model.frontier import Frontier
 from catchment.operators.user import Monoid
 from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
+from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsidePlace
 from catchment.sources.base import Source
 
 _ASKED: dict[tuple[str, int], dict[int, str]] = {}
 """Binding a plan to columns takes longer than a small batch: by home and version."""
+_MOST = 64
+"""Versions that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,25 @@ class Spec:
     count: str = "central"
     """How count windows are found: `central`, or by asking partitions for their edges."""
     functions: dict[str, Monoid] = field(default_factory=defined)
+    incomplete: str = "count"
+    """What becomes of windows that are open at the end: counted, or emitted too."""
+    aside_bytes: int = ASIDE_BYTES
+    aside_disk_bytes: int = ASIDE_DISK_BYTES
+    state_bytes: int | None = None
+    key_bytes: int | None = None
+    aside_home: Folder | None = None
+    """Where rows set aside are kept, if not in the job's home."""
+
+    def aside_place(self, batch: int) -> AsidePlace:
+        """Where a task of a batch writes rows set aside that are too many to hand on."""
+        tasks = max(self.parallel, 1)
+        memory, disk = self.aside_bytes // tasks, self.aside_disk_bytes // tasks
+        return AsidePlace(self.aside, batch, memory, disk)
+
+    @property
+    def aside(self) -> Folder:
+        """Where rows set aside are kept."""
+        return self.aside_home or self.home.sub("aside")
 
     @property
     def asks(self) -> bool:
@@ -68,6 +91,8 @@ class Spec:
             return {}
         place = (self.home.uri, version)
         if place not in _ASKED:
+            if len(_ASKED) >= _MOST:
+                _ASKED.clear()
             engine, planned = self.engine(version), self.plan(version)
             keys = {group.id: engine.key_types(group.id) for group in planned.plan.groups}
             _ASKED[place] = found_by_asking(planned, keys, self.count)
@@ -87,6 +112,9 @@ class Spec:
         keep = {} if self.keep is None else {"keep": f"{self.keep}us"}
         return {
             "time": self.time, "late": self.late, "rate": self.rate, "census": self.tree, **keep,
+            "incomplete": self.incomplete, "state_bytes": self.state_bytes,
+            "key_bytes": self.key_bytes,
+            "aside_bytes": self.aside_place(0).memory,
         }  # fmt: skip
 
     def engine(self, version: int) -> Engine:

@@ -25,10 +25,12 @@ from catchment.engine.partials import Partials
 from catchment.engine.results import Results
 from catchment.engine.stats import missed as missed_by
 from catchment.errors import StateError
+from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.spark.counting import Asked, Keepers
 from catchment.spark.deliver import deliver
+from catchment.spark.planning import PLANS_BEHIND
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
 
@@ -53,6 +55,8 @@ class Held:
 
 _HELD: dict[tuple[str, int], Held] = {}
 """Engines in this worker's memory, by job and bucket."""
+ENGINES = 64
+"""Engines that a worker keeps: the one not used for longest is forgotten, and read again."""
 
 
 _NOTED = ("plan", "frontier", "newest", "now", "ended", "sure", "live")
@@ -186,13 +190,22 @@ class Keeper:
         head = self.head or {
             "first": 0, "next": 0, "bytes": 0, "chunks": 0, "size": 0, "plan": began, "base": "",
         }  # fmt: skip
-        if head["bytes"] + len(body) > max(_SHORTEST, head["size"]):
+        older = held.plan - head["plan"] > PLANS_BEHIND
+        if older or head["bytes"] + len(body) > max(_SHORTEST, head["size"]):
             head = self._compact(held, head)
         else:
             self.log.entries.updateValue((head["next"],), (held.tag, body))
             head = head | {"next": head["next"] + 1, "bytes": head["bytes"] + len(body)}
         self.log.head.update((json.dumps(head | {"tag": held.tag}),))
+        self.head = head
         _HELD[self.key] = held
+        while len(_HELD) > ENGINES:
+            del _HELD[next(iter(_HELD))]
+
+    def capacity(self) -> Capacity:
+        head = self.head or {"bytes": 0, "size": 0}
+        most, then = max(_SHORTEST, head["size"]), "a snapshot takes the place of the log"
+        return Capacity("log of a bucket's state", head["bytes"], most, "bytes", then)
 
     def _compact(self, held: Held, head: dict[str, Any]) -> dict[str, Any]:
         blob = wire.dump([held.engine.snapshot(), held.keepers.to_bytes()])
@@ -252,6 +265,9 @@ class Bucket(StatefulProcessor):
             "missed": _missed(held) - missed,
             "drained": held.engine.drained(self.spec.asked(control.plan)),
             "counts": [note["counts"] for _, note in slices if "counts" in note],
+            "spilled": [kept for _, note in slices for kept in note.get("spilled", [])],
+            "open": [held.engine.counts[name] for name in ("open_windows", "open_events")],
+            "limits": [c.to_dict() for c in (*held.engine.capacities(), keeper.capacity())],
             "control": control.to_dict(),
         }  # fmt: skip
         yield row_of(bucket, "report", json.dumps(report).encode())

@@ -25,6 +25,8 @@ from catchment.tree.charter import Charter
 from catchment.tree.taking import taken
 
 _SIZE = struct.Struct(">Q")
+CHARTERS = 256
+"""Versions of the charter that are kept: more than a step that is done again may ask for."""
 
 
 class Steps(Source):
@@ -116,6 +118,7 @@ def control_of(note: dict[str, Any]) -> Control:
 def write_charter(home: Folder, charter: Charter) -> None:
     """Hands a charter to executors."""
     home.sub("charters").write(f"{charter.version:09d}", charter.data)
+    home.sub("charters").remove(f"{charter.version - CHARTERS:09d}")
     for version, planned in charter.plans.items():
         name = f"{version:09d}"
         if home.sub("plans").read(name) is None:

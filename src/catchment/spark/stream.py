@@ -116,7 +116,9 @@ def _begun(
         idle=None if job.idle_timeout is None else micros(job.idle_timeout),
         ahead=None if job.max_ahead is None else micros(job.max_ahead),
         buckets=buckets, labels=labels(buckets), parallel=cores_of(spark), rate=job.rate,
-        count=job.count if events is None else "central",
+        count=job.counted if events is None else "central", incomplete=job.incomplete,
+        aside_bytes=job.aside_bytes, aside_disk_bytes=job.aside_disk_bytes,
+        state_bytes=job.state_bytes, key_bytes=job.key_bytes,
     )  # fmt: skip
     said = take_up(spec, queries)
     handle = Handle(spec, spark, job, lock)

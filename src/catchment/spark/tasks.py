@@ -15,6 +15,7 @@ from catchment.engine.partials import Partials
 from catchment.functions.user import define_all, defined
 from catchment.model.plan import Plan
 from catchment.operators.user import Monoid
+from catchment.sources.aside_files import AsidePlace
 from catchment.sources.base import Source, Split
 
 _KNOWN: dict[bytes, Plan] = {}
@@ -25,6 +26,11 @@ class Meets(Protocol):
 
     def take(self, partials: Partials) -> Partials: ...
     def full(self) -> Iterator[Partials]: ...
+
+    @property
+    def not_full(self) -> tuple[int, int]:
+        """Windows that have begun and are not full, and the events in them; after `full`."""
+        ...
 
 
 _TOLD = 100
@@ -40,6 +46,8 @@ class Work:
     options: dict[str, Any]
     buckets: int
     functions: dict[str, Monoid] = field(default_factory=defined)
+    aside: AsidePlace | None = None
+    """Where rows set aside are written; None: they are counted, and not kept."""
 
     @property
     def plan(self) -> Plan:
@@ -50,8 +58,10 @@ class Work:
             _KNOWN[self.plan_bytes] = Plan.from_bytes(self.plan_bytes)
         return _KNOWN[self.plan_bytes]
 
-    def cutter(self, node: int = 0) -> Cutter:
-        return Cutter(self.plan, self.schema, node=node, **self.options)
+    def cutter(self, node: int = 0, plan: Plan | None = None) -> Cutter:
+        """One that keeps rows set aside only if there is a place for them."""
+        options = self.options | {"aside_bytes": self.aside.memory if self.aside else 0}
+        return Cutter(plan or self.plan, self.schema, node=node, **options)
 
     def engine(self) -> Engine:
         return Engine([], plan=self.plan, schema=self.schema, **self.options)
@@ -89,6 +99,8 @@ class ReadAndSlice:
     def _split(self, number: int) -> list[tuple[int, bytes]]:
         node, split = self.splits[number]
         cutter = self.work.cutter(node)
+        spill = None if self.work.aside is None else self.work.aside.spill(number)
+        cutter.aside.spill = spill
         arrival = split.arrival
         unread: list[dict[str, Any]] = []
         for piece in self.source.read(split, self.columns, self.where):
@@ -98,8 +110,15 @@ class ReadAndSlice:
             if piece.bad is not None:
                 cutter.counts["events"] += piece.bad.num_rows
                 cutter.counts["bad"] += piece.bad.num_rows
-                unread += piece.bad.slice(0, _TOLD).drop_columns(["body"]).to_pylist()
-        return by_bucket(self.work, cutter, number, {"unread": unread[:_TOLD]})
+                rows = piece.bad.slice(0, _TOLD - len(unread)).drop_columns(["body"])
+                unread += rows.to_pylist()
+                cutter.aside.add("unread", piece.bad)
+        note: dict[str, Any] = {"unread": unread}
+        if spill is not None:
+            for kind, held in cutter.aside.drained().items():
+                spill(kind, held)
+            note["spilled"] = [list(kept) for kept in spill.written]
+        return by_bucket(self.work, cutter, number, note)
 
 
 def by_bucket(
@@ -135,14 +154,19 @@ class Assemble:
         engine = self.work.engine()
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked = sorted((unpack_partials(body) for body in held), key=lambda p: p[1]["number"])
-        unread = []
+        unread, spilled = [], []
         meeting = None if self.meeting is None else self.meeting(engine)
         for partials, note in unpacked:
             unread += note.get("unread", [])
+            spilled += note.get("spilled", [])
             engine.absorb(partials if meeting is None else meeting.take(partials))
             for name, count in note.get("counts", {}).items():
                 engine.counts[name] += count
         for full in () if meeting is None else meeting.full():
             engine.absorb(full)
         results = engine.close()
-        return pack_results(results, {"counts": engine.counts, "unread": unread})
+        if meeting is not None:
+            for name, count in zip(("open_windows", "open_events"), meeting.not_full, strict=True):
+                engine.counts[name] += count
+        note = {"counts": engine.counts, "unread": unread, "spilled": spilled}
+        return pack_results(results, note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.engine.partials import Partials
+from catchment.engine.set_aside import ASIDE_BYTES
+from catchment.engine.set_aside import joined as in_one
 from catchment.sinks.base import Sink
+from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsideFiles, Kept
 from catchment.sources.base import Source
 from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.deliver import Steward
@@ -28,8 +32,6 @@ from catchment.spark.state import Bucket, heartbeats, joined
 from catchment.spark.stepping import Steps
 from catchment.tree.charter import Charter
 from catchment.tree.local import PARTITIONS, Batch
-
-Aside = Callable[[int, str, pa.Table], None]
 
 
 class SparkWork:
@@ -67,6 +69,10 @@ class SparkWork:
             idle=settings["idle"] if local else None, ahead=settings["ahead"] if local else None,
             buckets=buckets, labels=labels(buckets), parallel=cores_of(spark),
             rate=settings["rate"], tree=True, node=charter.places[self.id].number * PARTITIONS,
+            incomplete=settings.get("incomplete", "count"),
+            aside_bytes=settings.get("aside_bytes", ASIDE_BYTES),
+            aside_disk_bytes=settings.get("aside_disk_bytes", ASIDE_DISK_BYTES),
+            state_bytes=settings.get("state_bytes"), key_bytes=settings.get("key_bytes"),
         )  # fmt: skip
 
     def _start(self, each: Callable[[DataFrame, int], None], stateful: bool) -> None:
@@ -85,13 +91,16 @@ class SparkWork:
         self.query = writer.queryName(spec.job).trigger(processingTime="0 seconds").start()
 
     def read(
-        self, charter: Charter, source: Source, took: Callable[[Batch, int], None], aside: Aside
-    ) -> None:
+        self, charter: Charter, source: Source, took: Callable[[Batch, int], None],
+        aside: AsideFiles,
+    ) -> None:  # fmt: skip
         """Reads and slices a source, batch by batch."""
-        spec = self.spec = self._spec(charter, source, (), keyed=False)
+        made = self._spec(charter, source, (), keyed=False)
+        spec = self.spec = replace(made, aside_home=aside.home)
+        aside.begin()
 
         def each(rows: DataFrame, _: int) -> None:
-            partials, notes = _collected(rows, lambda n, kind, table: aside(n, kind, table))
+            partials, notes = _collected(rows, aside)
             if not notes:
                 return
             control = Control.from_dict(notes[0]["control"])
@@ -148,7 +157,7 @@ class SparkWork:
         self.query = self.spark = None
 
 
-def _collected(rows: DataFrame, aside: Aside | None) -> tuple[Partials, list[dict[str, Any]]]:
+def _collected(rows: DataFrame, aside: AsideFiles | None) -> tuple[Partials, list[dict[str, Any]]]:
     """The partials of a batch in the order of its splits, their notes, and rows set aside."""
     found: list[tuple[Partials, dict[str, Any]]] = []
     others: list[tuple[str, pa.Table]] = []
@@ -161,13 +170,16 @@ def _collected(rows: DataFrame, aside: Aside | None) -> tuple[Partials, list[dic
     found.sort(key=lambda part: part[1]["number"])
     notes = [note for _, note in found]
     if aside is not None and notes:
+        batch = int(notes[0]["control"]["batch"])
         for kind in dict.fromkeys(kind for kind, _ in others):
             same = [table for other, table in others if other == kind]
-            whole = pa.concat_tables(same, promote_options="permissive")
-            aside(int(notes[0]["control"]["batch"]), kind, whole)
+            aside.write(batch, 0, kind, in_one(same))
+        for kept in (Kept(*one) for note in notes for one in note.get("spilled", [])):
+            aside.adopt(kept)
+        aside.end(batch)
     return joined([partials for partials, _ in found]), notes
 
 
 def _summed(counts: list[dict[str, int]]) -> dict[str, int]:
-    names = ("events", "late", "bad", "updates")
+    names = ("events", "late", "bad", "updates", "aside_dropped")
     return {name: sum(count.get(name, 0) for count in counts) for name in names}

@@ -14,6 +14,7 @@ from catchment.engine.binding import admitted
 from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
+from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.flush.settings import Flush
 from catchment.model import packed
 from catchment.model.query import Query
@@ -21,7 +22,7 @@ from catchment.model.rules import QueryRules
 from catchment.planner.planned import NOTHING, Planned
 
 FORMAT = 1
-_KEPT = 64
+PLANS = 64
 """Versions of the plan that are handed down: a node that slept through more starts anew."""
 
 
@@ -52,7 +53,8 @@ class Charter:
     settings: Mapping[str, Any]
     """`time`, `late`, `keep`, `rate`: as for an engine; `lateness`, `idle`, `ahead`, `timeout`: in
     microseconds, or null; `flush`: as `Flush.to_dict` has it; `tables`: what SQL may call the
-    events in FROM."""
+    events in FROM; `incomplete`, `aside_bytes`, `aside_disk_bytes`, `state_bytes`, `key_bytes`:
+    as in a job file."""
     places: Mapping[str, Place]
     schema: pa.Schema | None = None
     """Of the events; unknown until the first node that reads some has told."""
@@ -119,6 +121,10 @@ class Charter:
         return {
             "time": self.settings["time"], "late": self.settings["late"],
             "rate": self.settings["rate"], "census": True,
+            "incomplete": self.settings.get("incomplete", "count"),
+            "aside_bytes": self.settings.get("aside_bytes", ASIDE_BYTES),
+            "state_bytes": self.settings.get("state_bytes"),
+            "key_bytes": self.settings.get("key_bytes"),
             **({} if keep is None else {"keep": f"{keep}us"}),
         }  # fmt: skip
 
@@ -163,7 +169,7 @@ class Charter:
         number = self.plan + 1 if self.plans else 0
         gone = [name for name in (before.leaving if leaving is None else leaving) if name in given]
         planned = before.next(number, given, self._rate, self.asks, gone)
-        plans = dict(sorted({**self.plans, number: planned}.items())[-_KEPT:])
+        plans = dict(sorted({**self.plans, number: planned}.items())[-PLANS:])
         return replace(self, version=self.version + 1, plans=plans)
 
     def without_queries(self, names: Iterable[str]) -> Charter:

@@ -17,14 +17,18 @@ from catchment.engine.engine import Engine
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import SELECTION, key_columns, take
 from catchment.engine.rows import no_rows
+from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
 from catchment.tree.lift import Lift
-from catchment.tree.orders import Key
+from catchment.tree.orders import Key, room_for_lane
 
 _AHEAD = 4
 """Events of a lane that are kept before no more are read, in strides between edges."""
 _FEW = 10_000
 """So many are always kept."""
+
+_NAME = "events kept for count windows, of one key"
+_THEN = "no more is read until the root has found the next edge"
 
 Lane = tuple[str, Key]
 
@@ -59,6 +63,16 @@ class Kept:
             for lane, _ in self.lanes.values()
         )
 
+    def capacity(self) -> Capacity:
+        """How many events the fullest lane keeps."""
+        found = [
+            Capacity(_NAME, lane.held.settled, _AHEAD * lane.edges.longest + _FEW, "rows", _THEN)
+            for lane, _ in self.lanes.values()
+        ]
+        return max(
+            found, key=lambda one: one.share, default=Capacity(_NAME, 0, _FEW, "rows", _THEN)
+        )
+
     @property
     def done(self) -> bool:
         """Whether nothing will be asked any more of a node that has ended."""
@@ -66,6 +80,7 @@ class Kept:
 
     def _lane(self, group: str, key: Key) -> tuple[LocalCounter, Lift]:
         if (group, key) not in self.lanes:
+            room_for_lane(len(self.lanes))
             lift = Lift(self.engine.states[self.groups[group]])
             lane = LocalCounter(self.number, windows_of(lift.state), lift)
             if self.frontier is not None:

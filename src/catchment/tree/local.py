@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from catchment.engine.partials import Partials
 from catchment.errors import SourceError
+from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import Piece, Source
@@ -20,9 +20,24 @@ from catchment.tree.outflow import Outflow
 
 PARTITIONS = 256
 """Partitions that one node may read: events rank by node, then partition, then arrival."""
-Keep = Callable[[int, str, pa.Table], None]
-"""Keeps rows that were set aside: in which step, why, and the rows."""
 _COUNTED = ("events", "late", "bad", "updates")
+
+
+class Keep(Protocol):
+    """Keeps rows that were set aside, by the step that did."""
+
+    def write(self, number: int, part: int, kind: str, rows: pa.Table) -> None:
+        """Writes rows of a step; the same part again replaces what it had written."""
+
+    def begin(self) -> None:
+        """A step is begun anew: what it wrote before counts only if it is written again."""
+
+    def end(self, number: int) -> None:
+        """All rows of the step are written."""
+
+    def capacity(self) -> Capacity:
+        """How much is kept, and how much may be."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,9 @@ class Local:
         self.frontier = Frontier.from_dict(note["partitions"]) if note else Frontier()
         self.ended: bool = note.get("ended", False)
         self._keep = keep
-        self._aside: dict[str, list[pa.Table]] = {}
+        self._parts = 0
+        if keep is not None:
+            keep.begin()
 
     @property
     def number(self) -> int:
@@ -107,11 +124,16 @@ class Local:
     def finish(self, now: int, batch: int = -1) -> None:
         """Ends a step whose events are in the cutter."""
         # Before the step is written down: one that is done again writes the same again.
-        for kind, tables in self._aside.items():
-            if self._keep is not None:
-                rows = pa.concat_tables(tables, promote_options="permissive")
-                self._keep(1 + self.flow.outbox.number, kind, rows)
-        self._aside = {}
+        aside = self.flow.cutter.aside
+        held = aside.drained()
+        if aside.dropped:
+            self.flow.count({"aside_dropped": aside.dropped})
+            aside.dropped = 0
+        if self._keep is not None and batch < 0:
+            for kind, rows in held.items():
+                self._keep.write(1 + self.flow.outbox.number, 0, kind, rows)
+            self._keep.end(1 + self.flow.outbox.number)
+        self._parts = 0
         value = LATEST if self.ended else self.frontier.value
         self.flow.ended = {self.flow.id: self.flow.cutter.newest} if self.ended else {}
         counting = self.flow.counting
@@ -144,6 +166,7 @@ class Local:
         self.frontier = self.frontier.knowing([split.partition for split in splits], now)
         cutter, settings = self.flow.cutter, self.flow.charter.settings
         cutter.clock = lambda: now
+        cutter.aside.spill = None if self._keep is None else self._spill
         if settings["ahead"] is not None:
             cutter.ceiling = now + settings["ahead"]
         needed = cutter.needed | {settings["time"]}
@@ -174,14 +197,17 @@ class Local:
         cutter.cut(piece.events, arrival)
         counts = {name: cutter.counts[name] - before[name] for name in _COUNTED}
         if piece.bad is not None and piece.bad.num_rows:
-            self._aside.setdefault("unread", []).append(piece.bad)
+            cutter.aside.add("unread", piece.bad)
             counts["events"] += piece.bad.num_rows
             counts["bad"] += piece.bad.num_rows
         self.flow.count({name: count for name, count in counts.items() if count})
-        for kind, rows in (("late", cutter.take_late()), ("bad", cutter.take_bad())):
-            if rows is not None:
-                self._aside.setdefault(kind, []).append(rows)
         return arrival + piece.events.num_rows
+
+    def _spill(self, kind: str, rows: pa.Table) -> None:
+        """Keeps rows set aside before the step is over: they are too many to hold."""
+        assert self._keep is not None
+        self._parts += 1
+        self._keep.write(1 + self.flow.outbox.number, self._parts, kind, rows)
 
     def follow(self, charter: Charter) -> None:
         self.flow.follow(charter)

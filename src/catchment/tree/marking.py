@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.engine.results import COMPLETE
 from catchment.model.window import Counted
 from catchment.planner.planned import Planned
 from catchment.tree.behind import lacking
@@ -65,4 +66,7 @@ def _marked(table: pa.Table, sure: int, missing: list[str], short: Lacking | Non
         who = [sorted({*some, *others}) for some, others in zip(short, open_ones, strict=True)]
         names = pa.array([", ".join(some) or None for some in who], pa.string())
     complete = pc.invert(pc.or_(late, pc.is_valid(names)))
-    return table.append_column("complete", complete).append_column("missing", names)
+    if COMPLETE in table.schema.names:  # some have not ended, and never will
+        complete = pc.and_(complete, table.column(COMPLETE))
+        table = table.drop_columns([COMPLETE])
+    return table.append_column(COMPLETE, complete).append_column("missing", names)

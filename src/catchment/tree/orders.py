@@ -6,9 +6,28 @@ from collections.abc import Collection
 from typing import Any
 
 from catchment.counting import wire
+from catchment.errors import StateError
+from catchment.model.capacity import Capacity
 
 Key = tuple[Any, ...]
 """Selection and values of a key."""
+LANES = 1 << 20
+"""Keys whose count windows are found by asking, of all groups together."""
+
+
+def room_for_lane(known: int) -> None:
+    """Raises when there are so many keys that one more cannot be asked about."""
+    if known >= LANES:
+        raise StateError(
+            "count windows have more keys than can be asked about",
+            given=f"{known:,}",
+            hint="say count: central, so that events are collected",
+        )
+
+
+def lanes_capacity(known: int) -> Capacity:
+    then = "the step fails with StateError; count: central has no such limit"
+    return Capacity("keys of count windows that are asked about", known, LANES, "entries", then)
 
 
 class Orders:

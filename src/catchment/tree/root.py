@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from catchment.engine.engine import Engine
 from catchment.engine.partials import Partials
 from catchment.engine.stats import missed
+from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
@@ -28,7 +29,9 @@ from catchment.tree.tally import Tally
 _SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
 _SIZE = struct.Struct(">Q")
-_COUNTS = ("events", "late", "bad", "updates")
+_COUNTS = ("events", "late", "bad", "updates", "aside_dropped")
+_OPEN = ("open_windows", "open_events")
+"""Windows that had not ended when everybody had, and the events in them."""
 
 Deliver = Callable[[Delivery], None]
 
@@ -55,7 +58,7 @@ class Root:
         """Whether steps are carried out elsewhere."""
         self.deliver = deliver or _nowhere
         self.steps = disk.log("steps")
-        self.counts = dict.fromkeys((*_COUNTS, "results", "missed"), 0)
+        self.counts = dict.fromkeys((*_COUNTS, *_OPEN, "results", "missed"), 0)
         self.last: dict[str, Any] = {}
         self.drained: tuple[str, ...] = ()
         """Queries that leave and whose windows have all ended, by the last step."""
@@ -93,7 +96,7 @@ class Root:
         (size,) = _SIZE.unpack_from(blob)
         at = _SIZE.size + size
         self.last = json.loads(blob[_SIZE.size : at])
-        self.counts = self.last["counts"]
+        self.counts |= self.last["counts"]
         self.engine = Engine.restore(blob[at:]) if len(blob) > at else None
         self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
         return {id: Child.from_dict(note) for id, note in self.last["children"].items()}
@@ -222,6 +225,8 @@ class Root:
         closing, engine.live = note["closing"], note.get("live")
         results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
+        if closing:
+            self.counts |= self._unended(engine.counts, tally)
         self.counts["missed"] = missed(engine.states.values())
         self.drained = tuple(engine.drained(asked(self.charter, note["plan"])))
         self.last = note | {"counts": self.counts}
@@ -231,6 +236,11 @@ class Root:
             tables = marked(results, note["sure"], note["missing"], short)
             named = planned.delivered(tables)
             self.deliver(Delivery(self.charter.job, note["step"], 0, *named))
+
+    def _unended(self, counts: Mapping[str, int], tally: Tally | None) -> dict[str, int]:
+        """Windows that never ended: those of the engine, and those found by asking."""
+        asked = (0, 0) if tally is None else tally.not_full()
+        return {name: counts.get(name, 0) + asked[n] for n, name in enumerate(_OPEN)}
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
         assert self.engine is not None
@@ -301,6 +311,8 @@ class Root:
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.counts["late"] += note.get("counted_late", 0)
+        if note["closing"]:
+            self.counts |= self._unended(self.counts, self.tally)
         self.last = note | {"counts": self.counts}
         self.snapshot()
         self._part()
@@ -309,11 +321,14 @@ class Root:
 
     def _compact(self) -> None:
         """Writes the whole state down once the log behind the last snapshot is longer than it."""
-        if self._log_bytes + 256 * (self.number - self._since) < max(
-            _SHORTEST, self._snapshot_bytes
-        ):
-            return
-        self.snapshot()
+        if self.capacity().share >= 1:
+            self.snapshot()
+
+    def capacity(self) -> Capacity:
+        """How long the log of steps is that a restart carries out again."""
+        used = self._log_bytes + 256 * (self.number - self._since)
+        most, then = max(_SHORTEST, self._snapshot_bytes), "a snapshot takes the place of the log"
+        return Capacity("log of the root's steps", used, most, "bytes", then)
 
     def snapshot(self) -> None:
         """Writes the whole state down, and lets go of what led to it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
@@ -14,10 +15,11 @@ from catchment.counting.saving import restore, save
 from catchment.counting.status import status
 from catchment.counting.windows import Window
 from catchment.engine.asking import windows_of
+from catchment.engine.counted import events_not_full
 from catchment.engine.engine import Engine
 from catchment.engine.partials import Partials
 from catchment.tree.lift import Lift, full_of
-from catchment.tree.orders import Key, Orders
+from catchment.tree.orders import Key, Orders, room_for_lane
 
 
 class Tally:
@@ -69,6 +71,7 @@ class Tally:
 
     def _lane(self, group: str, key: Key) -> RootCounter:
         if (group, key) not in self.lanes:
+            room_for_lane(len(self.lanes))
             lift = self._lifts[group]
             lane = RootCounter(self.nodes, windows_of(lift.state), lift, self.scheme, returns=False)
             for node in self.away:
@@ -127,6 +130,15 @@ class Tally:
     @property
     def _all_late(self) -> int:
         return sum(t.late for lane in self.lanes.values() for t in lane.tracks.values())
+
+    def not_full(self) -> tuple[int, int]:
+        """Windows that have begun and are not full, of all lanes, and the events in them."""
+        windows = events = 0
+        for lane in self.lanes.values():
+            for window in lane.edges.windows:
+                found = events_not_full(window, np.array([lane.total], np.int64))
+                windows, events = windows + found[0], events + found[1]
+        return windows, events
 
     def status(self) -> dict[str, Any]:
         """By lane: the scheme in use, corrections, and whose clocks are wrong."""
