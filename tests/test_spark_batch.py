@@ -108,6 +108,18 @@ def test_user_functions_reach_executors(spark: SparkSession) -> None:
     assert_same(rows_of(wanted([query], EVENTS)["n"]), ct.run(EVENTS, query, spark=spark)["n"])
 
 
+def test_windows_of_equal_bounds_are_told_apart(spark: SparkSession) -> None:
+    """Four marks at 0 s and one at 1 s: three windows [0, 0), and one [0, 1)."""
+    times = pa.array([0, 0, 0, 0, 1_000_000], pa.timestamp("us", "UTC"))
+    events = pa.table({"ts": times, "k": ["a"] * 5, "v": [1, 2, 4, 8, 16]})
+    query = ct.Query("q", ct.sum("v").alias("total"), by="k", window=ct.cut("v > 0"))
+    results = ct.run(events, query, spark=spark)
+    found = rows_of(results["q"])
+    seen = [(row["window_end"], row["window_index"], row["total"]) for row in found]
+    assert seen == [(0, 0, 1), (0, 1, 2), (0, 2, 4), (1_000_000, 0, 8)]
+    assert "window_index" in results.spark("q").columns
+
+
 def test_no_events(spark: SparkSession) -> None:
     results = ct.run(EVENTS.slice(0, 0), QUERIES, spark=spark)
     assert results.rows() == 0
