@@ -22,6 +22,16 @@ ASKED = [QUERIES[0], QUERIES[3]]
 WAYS = ["truncate", "empty", "flip", "double", "zero", "copy"]
 
 
+class Kind(random.Random):
+    """A crash of the process alone: the operating system writes down what it was given."""
+
+    def random(self) -> float:
+        return 1.0
+
+    def randrange(self, *_: object) -> int:  # type: ignore[override]
+        return 1
+
+
 def files_of(disk: VolatileDisk) -> list[str]:
     """Logs and notes of a node, by name."""
     folders = ["outbox", "steps", "counted", "notes", *(f"inbox-{id}" for id in PARENTS)]
@@ -108,6 +118,8 @@ def test_a_damaged_file_is_without_effect_or_loud(part: int) -> None:
         world = World(made, events, seed, Faults(power=1e-9), until=1)
         world.pass_time(int(dice.uniform(0.2, 2) * SECOND), lambda: False)
         site = world.sites[dice.choice([*PARENTS])]
+        assert isinstance(site.disk, VolatileDisk)
+        site.disk = site.disk.crashed(Kind(0))
         world.crash(site.id, 0.1)
         assert isinstance(site.disk, VolatileDisk)
         path = damage(site.disk, dice, dice.choice(WAYS))
