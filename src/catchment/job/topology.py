@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Discriminator, Field
+from pydantic import AfterValidator, Discriminator, Field
 from pydantic import WithJsonSchema as Shown
 
 from catchment.errors import JobError, did_you_mean
+from catchment.model.node_id import LONGEST, PATTERN, alike, node_id
 from catchment.model.section import Section
 from catchment.sources import SOURCES
 
@@ -18,7 +19,7 @@ SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[va
 class NodeSection(Section):
     """A node: it reads a source, or merges what its children read; the root has no parent."""
 
-    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    id: Annotated[str, AfterValidator(node_id)] = Field(pattern=PATTERN, max_length=LONGEST)
     parent: str | None = Field(None, description="a node's id; or host:port, from another host")
     listen: str | None = Field(None, description="host:port where its children find it")
     source: SourceForm | None = None
@@ -36,6 +37,13 @@ def check_nodes(nodes: Sequence[NodeSection]) -> None:
     for node in nodes:
         if node.id in known:
             raise JobError("two nodes have one id", given=node.id, hint="give each its own")
+        same = alike(node.id, known)
+        if same is not None:
+            raise JobError(
+                "two ids differ by nothing but capitals",
+                given=f"{same} and {node.id}",
+                hint="some disks cannot tell their folders apart: rename one",
+            )
         known[node.id] = node
     roots = [node.id for node in nodes if node.parent is None]
     if len(roots) != 1:

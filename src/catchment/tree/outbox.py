@@ -82,6 +82,11 @@ class Outbox:
             self._log.trim((self.last.number if rest is None else rest) - 1)
 
     @property
+    def settled(self) -> int:
+        """The last message that is not kept any more, nor any before it."""
+        return min(self._messages, default=self.sent + 1) - 1
+
+    @property
     def number(self) -> int:
         """Of the last step written down."""
         return self._log.last or 0

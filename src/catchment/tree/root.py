@@ -19,7 +19,7 @@ from catchment.tree.behind import joined, noted, recent
 from catchment.tree.charter import Charter
 from catchment.tree.counting import COUNTS, asked
 from catchment.tree.disk import Disk
-from catchment.tree.inbox import Child, Inbox
+from catchment.tree.inbox import Child, Inbox, taking
 from catchment.tree.marking import lacking_in, marked
 from catchment.tree.message import behind_of, plain_section
 from catchment.tree.taking import taken
@@ -59,7 +59,7 @@ class Root:
         self.last: dict[str, Any] = {}
         self.tally: Tally | None = None
         children = self._restored()
-        self.inbox = Inbox(disk, children)
+        self.inbox = Inbox(disk, children, charter)
         if "tally" in self.last:
             self._tallied()
         self._replay()
@@ -111,14 +111,17 @@ class Root:
 
     def _expect(self, now: int) -> None:
         self.inbox.expect(self.charter, self.id, now, self.frontier)
-        self._part()
+        if self._part() & {*self.charter.children(self.id)}:  # removed and added again
+            self.inbox.expect(self.charter, self.id, now, self.frontier)
 
-    def _part(self) -> None:
+    def _part(self) -> set[str]:
         """Lets go of children of old; what is kept of them goes too."""
         gone = self.inbox.gone()
-        if gone and not self.undone:
-            self.snapshot()
-            self.inbox.forget(gone)
+        if not gone or self.undone:
+            return set()
+        self.snapshot()
+        self.inbox.forget(gone)
+        return {*gone}
 
     # -- a step -----------------------------------------------------------------------------------
 
@@ -144,7 +147,8 @@ class Root:
         if not choice.upto and told == self.last.get("told"):
             return None
         sure = max(int(self.last.get("sure", EARLIEST)), view.sure)
-        heads = [self.inbox.head(id, seq) for id, seq in self.inbox.chosen(choice.upto)]
+        chosen = self.inbox.chosen(choice.upto)
+        heads = [self.inbox.head(id, seq) for id, seq in chosen]
         newest = max([int(self.last.get("newest", EARLIEST)), *(head.newest for head in heads)])
         reached = int(self.last.get("reach", EARLIEST))
         # No further than where every window that holds an event is complete: events of somebody
@@ -155,6 +159,7 @@ class Root:
         for head in heads:
             ended |= head.ended
         found = [behind_of(head, plan) for head in heads]
+        found += [self.inbox.lacks(id, seq) for id, seq in chosen]
         oldest = reached - self._keep(plan) - longest(charter.plans[plan].plan)
         known = self.last.get("behind", {}).get("cut", {})
         lagging = recent(joined([known, *found]), oldest)
@@ -209,7 +214,9 @@ class Root:
             engine.follow(planned.plan, planned.lineage)
         tally = self._told(note)
         for id, seq in self.inbox.chosen(note["take"]):
-            self._take(id, seq, note)
+            with taking(id, seq):
+                self._take(id, seq, note)
+        self._lacks(note)
         if tally is not None:
             engine.absorb(tally.step(note["away"]))
             self.counts["late"] += tally.newly_late()
@@ -225,6 +232,13 @@ class Root:
             tables = marked(results, note["sure"], note["missing"], short)
             keys = {n: q.keys for n, q in planned.queries.items()}
             self.deliver(Delivery(self.charter.job, note["step"], 0, tables, keys))
+
+    def _lacks(self, note: dict[str, Any]) -> None:
+        """Notes what could not be taken, where a step that was decided should have taken it."""
+        lost = self.inbox.take_lost()
+        if lost:
+            known = note["behind"].get("cut", {})
+            note["behind"] = noted(joined([known, lost]), self.charter, note["plan"])
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
         assert self.engine is not None
@@ -290,6 +304,7 @@ class Root:
         """A step was carried out elsewhere, where the state is kept too."""
         for id, seq in self.inbox.chosen(note["take"]):
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
+        self._lacks(note)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.counts["late"] += note.get("counted_late", 0)
         self.last = note | {"counts": self.counts}
