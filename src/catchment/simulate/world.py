@@ -159,10 +159,14 @@ class World(Agenda):
         root = site.parent is None
         try:
             site.member = Member(
-                site.id, site.disk, self._clock(site), parent=site.parent,
+                site.id,
+                site.disk,
+                self._clock(site),
+                parent=site.parent,
                 source=None if batches is None else lambda: Events.of(batches),
-                deliver=self._deliver if root else None, charter=self.charter if root else None,
-            )  # fmt: skip
+                deliver=self._deliver if root else None,
+                charter=self.charter if root else None,
+            )
         except CatchmentError as error:
             site.member = None  # a full disk: it is started again
             if not site.disk.full:
@@ -233,6 +237,8 @@ class World(Agenda):
         if self.now > self.calm:
             site.disk.full = False
             return
+        if self.sites[self.charter.root].right is not None:
+            return  # a root that is wrong is enough
         if dice.random() < faults.crash / 10:
             self.faulted += 1
             self._kill(site, dice.expovariate(1 / faults.down))
@@ -248,6 +254,8 @@ class World(Agenda):
             site.frozen_until = self.now + int(dice.expovariate(1 / faults.down) * SECOND)
         if site.id in self.twins or site.right is not None:
             return  # one thing at a time
+        if site.parent is None and not self._sound:
+            return
         if faults.restore and dice.random() < faults.restore:
             site.copies.append(site.disk.copy())
         if faults.restore and site.copies and dice.random() < faults.restore / 10:
@@ -267,20 +275,27 @@ class World(Agenda):
 
     def _wrong(self, site: Site, disk: MemoryDisk, what: str) -> None:
         """Kills a node, and starts it on another folder."""
-        if site.parent is None and not self._would_be_missed(site, disk):
-            return
         self.faulted += 1
         self.happened.append(f"{site.id}: {what}")
         site.right, site.wrong_since, site.tampered = site.disk, self.now, True
         self._kill(site, self.random.random())
         site.disk = disk
 
-    def _would_be_missed(self, site: Site, disk: MemoryDisk) -> bool:
-        """Whether anybody but the root itself and its sinks has heard of what a copy lacks.
+    @property
+    def _sound(self) -> bool:
+        """Whether every node is up and linked, so that somebody will miss what a root forgets.
 
-        What the root did in the last second before a crash may be known to nobody else.
+        What only nodes know that are down, or have old folders themselves, a root can learn only
+        when they are back; by then it may have gone on without them.
         """
-        return site.member is not None
+        return all(
+            site.member is not None
+            and site.member.living
+            and site.right is None
+            and self.now >= max(site.frozen_until, site.cut_until)
+            and (site.linked or site.parent is None)
+            for site in self.sites.values()
+        )
 
     def put_back(self, id: str, disk: MemoryDisk) -> None:
         """Stops a node and puts another folder in the place of its own."""
@@ -320,6 +335,9 @@ class World(Agenda):
                 site.right = None
             elif self.now - site.wrong_since > _NOTICED and site.linked:
                 self._look_after(site, "is not taken in")
+        elif site.right is not None and self.now - site.wrong_since > 2 * _NOTICED:
+            self.happened.append(f"{site.id}: goes on")
+            site.right = None
 
     # -- links ------------------------------------------------------------------------------------
 

@@ -61,9 +61,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from catchment.errors import RefusedError, StateError
+from catchment.errors import RefusedError
 from catchment.model.node_id import NodeId
-from catchment.tree.disk import Disk
+from catchment.tree.disk import Disk, damaged
 from catchment.tree.words import Count, Hello, RootLife
 
 _T = TypeVar("_T")
@@ -220,11 +220,7 @@ def read_note(name: str, data: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise StateError(
-            "a file of the node's folder is damaged",
-            given=f"{name}: {str(error)[:200]}",
-            hint="restore the newest copy of the folder",
-        ) from error
+        raise damaged(name, str(error)[:200]) from error
 
 
 def _refused(what: str, id: str, given: str) -> RefusedError:

@@ -46,7 +46,8 @@ WINDOW = 64
 """Messages on their way before one must be acknowledged."""
 QUOTA = 1 << 30
 GRACE = 5_000_000
-"""Microseconds that a root waits for its children's hellos before its first step."""
+"""Microseconds that a root waits for its children's hellos before its first step: longer than a
+child pauses between two attempts to reach it."""
 _TOLD = 64
 """Refusals that are passed up."""
 
@@ -220,11 +221,9 @@ class Member:
     def _met(self, now: int) -> bool:
         """Whether the root has heard what its children know of it, or has waited for that."""
         if not self._in_touch:
-            inbox, timeout = self.inbox, GRACE
-            if self.charter is not None and self.charter.timeout is not None:
-                timeout = min(GRACE, self.charter.timeout)
+            inbox = self.inbox
             awaited = [] if inbox is None else [id for id in inbox.children if not inbox.ended(id)]
-            self._in_touch = {*awaited} <= self._greeted or now - self._began > timeout
+            self._in_touch = {*awaited} <= self._greeted or now - self._began > GRACE
         return self._in_touch
 
     @property

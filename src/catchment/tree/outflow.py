@@ -76,7 +76,13 @@ class Outflow:
         """At a node that reads events: keeps those whose count windows are found by asking."""
         if self.charter.asks:
             self.counting = Keeping(
-                self.charter, number, self.cutter, self._disk, self.plan, self.outbox.number
+                self.charter,
+                number,
+                self.cutter,
+                self._disk,
+                self.plan,
+                self.outbox.number,
+                self.note.get("kept"),
             )
 
     def _restored(self, carry: bytes) -> Cutter:
@@ -204,6 +210,7 @@ class Outflow:
         step = 1 + self.outbox.number
         if self.counting is not None:
             self.counting.write(step)
+            self.note["kept"] = self.counting.written
         self.outbox.append(self.note, messages, pack_partials(self.cutter.held()))
         if self.counting is not None:
             self.counting.compact(step)

@@ -18,7 +18,7 @@ from catchment.sinks.base import Delivery
 from catchment.tree.behind import joined, noted, recent
 from catchment.tree.charter import Charter
 from catchment.tree.counting import COUNTS, asked
-from catchment.tree.disk import Disk
+from catchment.tree.disk import Disk, damaged
 from catchment.tree.inbox import Child, Inbox, taking
 from catchment.tree.marking import lacking_in, marked
 from catchment.tree.message import behind_of, plain_section
@@ -88,9 +88,12 @@ class Root:
             self.engine = self._engine(min(self.charter.plans))
             self._snapshot_bytes, self._log_bytes, self._since = 0, 0, 0
             return {}
-        (size,) = _SIZE.unpack_from(blob)
-        at = _SIZE.size + size
-        self.last = json.loads(blob[_SIZE.size : at])
+        try:
+            (size,) = _SIZE.unpack_from(blob)
+            at = _SIZE.size + size
+            self.last = json.loads(blob[_SIZE.size : at])
+        except (struct.error, ValueError) as error:
+            raise damaged("snapshot", str(error)) from error
         self.counts = self.last["counts"]
         self.engine = Engine.restore(blob[at:]) if len(blob) > at else None
         self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
@@ -102,6 +105,9 @@ class Root:
 
     def _replay(self) -> None:
         notes = [note for n, note, _ in self.steps.entries() if n > self.number]
+        following = [note["step"] for note in notes]
+        if following != [*range(self.number + 1, 1 + max(self.number, self.steps.last or 0))]:
+            raise damaged("steps", f"{following} follow step {self.number}")
         self.undone = notes if self.apart else []
         for note in notes:
             for id, since in note["since"].items():
