@@ -154,7 +154,7 @@ def test_no_malformed_message_stops_a_root(seed: int, kind: str) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_no_malformed_word_stops_a_root(seed: int) -> None:
     dice = random.Random(seed)
-    made, bodies = sent("many")
+    made, _ = sent("many")
     root = a_root(made, MemoryDisk())
     root.on_hello({"node": "a"}, 5)
     words: list[dict[str, Any]] = [

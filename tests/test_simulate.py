@@ -24,8 +24,9 @@ DEEP: dict[str, str | None] = {
     "root": None, "m1": "root", "m2": "root", "a": "m1", "b": "m1", "c": "m2", "d": "root",
 }  # fmt: skip
 FEW = [QUERIES[0], QUERIES[3], QUERIES[5]]
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
-WRONG = max(80, SCHEDULES // 4)
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
+WRONG = max(80, SCHEDULES // 5)
+"""Schedules in which folders and processes go wrong, of all of them."""
 MOVING = max(12, SCHEDULES // 160)
 HOUR = 3600 * 10**6
 
@@ -105,23 +106,26 @@ def test_faults_of_every_kind(seed: int) -> None:
     check(world.deliveries, events, queries)
 
 
+def one_schedule(seed: int) -> World:
+    """A small tree in which links, disks and processes fail; all windows are checked."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 3))
+    late = dice.choice(["drop", "update"])
+    settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
+    events = events_of(parents, seed, 12, 4)
+    by_stream = late == "drop" and dice.random() < 0.5
+    query = [dice.choice(READ), QUERIES[3]] if by_stream else [dice.choice(FEW)]
+    flush, trouble = flushing(seed, faults(dice))
+    world = World(charter(parents, query, **settings, **flush), events, seed, trouble, until=3)
+    ended(world, seed)
+    check(world.deliveries, events, query)
+    return world
+
+
+@pytest.mark.timeout(SCHEDULES)
 @pytest.mark.parametrize("part", range(8))
 def test_thousands_of_schedules(part: int) -> None:
-    total = 0
-    for seed in range(part, SCHEDULES, 8):
-        dice = random.Random(seed)
-        parents = shape(dice, dice.randint(1, 3))
-        late = dice.choice(["drop", "update"])
-        settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
-        events = events_of(parents, seed, 12, 4)
-        by_stream = late == "drop" and dice.random() < 0.5
-        query = [dice.choice(READ), QUERIES[3]] if by_stream else [dice.choice(FEW)]
-        flush, trouble = flushing(seed, faults(dice))
-        world = World(charter(parents, query, **settings, **flush), events, seed, trouble, until=3)
-        ended(world, seed)
-        check(world.deliveries, events, query)
-        total += world.faulted
-    assert total
+    assert sum(one_schedule(seed).faulted for seed in range(part, SCHEDULES - WRONG, 8))
 
 
 def wrongs(dice: random.Random) -> Faults:
@@ -159,6 +163,7 @@ def gone_wrong(seed: int) -> World:
     return world
 
 
+@pytest.mark.timeout(SCHEDULES)
 @pytest.mark.parametrize("part", range(8))
 def test_folders_and_processes_go_wrong(part: int) -> None:
     happened: list[str] = []

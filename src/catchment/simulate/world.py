@@ -252,8 +252,12 @@ class World(Agenda):
         if faults.freeze and dice.random() < faults.freeze / 10:
             self.faulted += 1
             site.frozen_until = self.now + int(dice.expovariate(1 / faults.down) * SECOND)
-        if site.id in self.twins or site.right is not None:
-            return  # one thing at a time
+        if site.id not in self.twins and site.right is None:  # one thing at a time
+            self._tamper(site)
+
+    def _tamper(self, site: Site) -> None:
+        """Something may happen to the folder of a node."""
+        faults, dice = self.faults, self.random
         if site.parent is None and not self._sound:
             return
         if faults.restore and dice.random() < faults.restore:

@@ -15,7 +15,7 @@ from typing import Any
 from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.tree.behind import Behind, joined
+from catchment.tree.behind import LOST, Behind, joined
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk, Log
 from catchment.tree.message import Head, checked
@@ -174,7 +174,7 @@ class Inbox:
         """
         if not any(hole < seq for hole in self._holes[id]):
             return {}
-        return {id: {"-1": self._heads[id][seq].newest}}
+        return {id: {LOST: self._heads[id][seq].newest}}
 
     def take_lost(self) -> Behind:
         """What results lack of messages that could not be taken, since the last call."""

@@ -15,7 +15,7 @@ from catchment.engine.stats import missed
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
-from catchment.tree.behind import joined, noted, recent
+from catchment.tree.behind import joined, lost_in, noted, recent
 from catchment.tree.charter import Charter
 from catchment.tree.counting import COUNTS, asked
 from catchment.tree.disk import Disk, damaged
@@ -241,7 +241,9 @@ class Root:
 
     def _lacks(self, note: dict[str, Any]) -> None:
         """Notes what could not be taken, where a step that was decided should have taken it."""
-        lost = self.inbox.take_lost()
+        before = lost_in(self.last.get("behind", {}).get("cut", {}))
+        lost = joined([self.inbox.take_lost(), before])
+        lost = recent(lost, note["too_late"] - longest(self.charter.plans[note["plan"]].plan))
         if lost:
             known = note["behind"].get("cut", {})
             note["behind"] = noted(joined([known, lost]), self.charter, note["plan"])
