@@ -369,6 +369,25 @@ def test_what_is_wrong_is_said(kafka: servers.Kafka) -> None:
     assert topic[:-1] not in listed.topics  # asking did not make it
 
 
+def test_a_topic_that_is_being_made_is_waited_for(kafka: servers.Kafka) -> None:
+    topic = f"t-{uuid4()}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made = [NewTopic(topic, 1, 1)]
+    making = threading.Timer(1.0, lambda: done(admin.create_topics(made)))
+    making.start()
+    source(kafka, topic).check()
+    making.join()
+
+
+def test_an_unknown_topic_among_many_is_said_in_few_words() -> None:
+    many = {f"t{number}": None for number in range(300)} | {"__offsets": None}
+    found = kafka_client.no_topic("orders", many)
+    assert str(found) == (
+        "no such topic (given: orders); the server has 300 topics, none of a similar name"
+    )
+    assert "known: a, b" in str(kafka_client.no_topic("orders", {"b": None, "a": None}))
+
+
 def test_a_server_that_is_not_there_is_said() -> None:
     made = Kafka(servers="127.0.0.1:1", topic="t", schema=SCHEMA, timeout="1s")
     with pytest.raises(SourceError, match=r"Kafka does not answer \(given: 127.0.0.1:1\)"):

@@ -46,9 +46,6 @@ def nodes(*sections: dict[str, Any]) -> list[NodeSection]:
      "a node has neither source nor children (given: a)"),
     (nodes({"id": "r"}, {"id": "a", "parent": "r", "source": SOURCE}),
      "a node with children must say where they find it (given: r)"),
-    (nodes({"id": "r", "listen": "h:1", "source": SOURCE},
-           {"id": "a", "parent": "r", "source": SOURCE}),
-     "a node with children cannot read events too (given: r)"),
     (nodes({"id": "a", "source": SOURCE}, {"id": "b", "source": SOURCE}),
      "a tree has one root: one node without a parent (given: a, b)"),
 ])  # fmt: skip
@@ -257,7 +254,7 @@ def test_what_a_silent_node_cut_by_an_older_plan_lacks_and_windows_say_so(cut: s
     ("id", "parent", "text"),
     [
         ("root", "m", "the root cannot move"),
-        ("a", "b", "a node that reads events cannot have children"),
+        ("a", "b", "this node has no place for children"),
         ("a", "n", "a node with children must say where they find it"),
         ("a", "m", "this node is there already"),
         ("m", "o", "nodes would go round in a circle"),

@@ -194,11 +194,14 @@ def node(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object each second.")
     ] = False,
+    supervised: Annotated[
+        bool, typer.Option(hidden=True, help="End when standard input is closed.")
+    ] = False,
 ) -> None:
     """Run one node of a job's tree on this host, until its work is done."""
     from catchment.cli import tree
 
-    tree.run_node(job, id, parent, engine.value, as_json)
+    tree.run_node(job, id, parent, engine.value, as_json, supervised)
 
 
 @app.command()

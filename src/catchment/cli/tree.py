@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -34,11 +33,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes of a tree.")
 
 
-def run_node(path: Path, id: str, parent: str | None, engine: str, as_json: bool) -> None:
+def run_node(
+    path: Path, id: str, parent: str | None, engine: str, as_json: bool, supervised: bool = False
+) -> None:
     """Runs one node here until its work is done."""
     from catchment.job import load_job
     from catchment.nodes.founding import given
     from catchment.nodes.start import process_of
+    from catchment.nodes.supervisor import end_with_supervisor
 
     # Where every thread stands, for whoever wonders why a node does not move: kill -USR1.
     faulthandler.register(signal.SIGUSR1)
@@ -46,6 +48,8 @@ def run_node(path: Path, id: str, parent: str | None, engine: str, as_json: bool
     process = process_of(given(load_job(path), id, parent, engine))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: process.stop())
+    if supervised:
+        end_with_supervisor(process.stop)
     if as_json:
         process.watchers.append(_Reporter().report)
     process.run()
@@ -63,7 +67,7 @@ class _Reporter:
         if time.monotonic() - self._last < 1:
             return
         self._last = time.monotonic()
-        links = set() if process.server is None else process.server.links()
+        links = process.links()
         with process.lock:
             found = status(process.member, links) | {"trouble": process.trouble}
         typer.echo(json.dumps(found))
@@ -75,6 +79,7 @@ def up(path: Path, engine: str, quiet: bool) -> None:
     from catchment.engine.binding import bind_types
     from catchment.job import load_job
     from catchment.nodes.founding import founded
+    from catchment.nodes.supervisor import Supervisor
 
     job = load_job(path)
     if not job.nodes:
@@ -85,38 +90,44 @@ def up(path: Path, engine: str, quiet: bool) -> None:
             node.source.check()
             plan = charter.plans[charter.plan].plan
             bind_types(plan, node.source.event_schema(), job.time, job.late)
-    started: dict[str, subprocess.Popen[bytes]] = {}
-    for node in job.nodes:
-        command = [sys.executable, "-m", "catchment.cli.main", "node", node.id, str(path)]
-        started[node.id] = subprocess.Popen([*command, "--engine", engine])
-    try:
-        _watch(job, started, quiet)
-    finally:
-        for process in started.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in started.values():
-            process.wait(30)
+    supervisor = Supervisor(
+        {node.id: _command(path, node.id, engine) for node in job.nodes},
+        {node.id: node.parent for node in job.nodes},
+        lambda sentence: typer.echo(f"catchment: {sentence}", err=True),
+    )
+    interrupted = False
 
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        supervisor.interrupt()
 
-def _watch(job: Job, started: dict[str, subprocess.Popen[bytes]], quiet: bool) -> None:
-    root = next(node.id for node in job.nodes if node.parent is None)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
-    shown = 0.0
-    while started[root].poll() is None:
-        for id, process in started.items():
-            if process.poll() not in (None, 0):
-                raise CatchmentError(
-                    "a node has ended", given=f"{id}, exit code {process.returncode}",
-                    hint="start it again with: catchment node",
-                )  # fmt: skip
-        if not quiet and time.monotonic() - shown > 2:
-            shown = time.monotonic()
-            _line(job)
-        time.sleep(0.1)
-    if started[root].returncode:
-        raise CatchmentError("the root has ended", given=f"exit code {started[root].returncode}")
+        signal.signal(number, interrupt)
+    supervisor.watch(_nothing if quiet else _Lines(job).show)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def _command(path: Path, id: str, engine: str) -> list[str]:
+    command = [sys.executable, "-m", "catchment.cli.main", "node", id, str(path)]
+    return [*command, "--engine", engine, "--supervised"]
+
+
+def _nothing() -> None:
+    """Shows nothing."""
+
+
+class _Lines:
+    """Prints a line on how the tree stands, every other second."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._shown = job, 0.0
+
+    def show(self) -> None:
+        if time.monotonic() - self._shown > 2:
+            self._shown = time.monotonic()
+            _line(self._job)
 
 
 def _line(job: Job) -> None:
@@ -130,10 +141,6 @@ def _line(job: Job) -> None:
         f"{counts.get('results', 0):,} results  missing: {', '.join(found['missing']) or 'nobody'}",
         err=True,
     )
-
-
-def _interrupted(*_: object) -> None:
-    raise typer.Exit(130)
 
 
 def root_of(job: Job) -> str:
@@ -237,11 +244,15 @@ def add_node(
     listen: Annotated[
         str | None, typer.Option(help="Where its children find it, if it is to have any.")
     ] = None,
+    reads: Annotated[
+        bool, typer.Option("--reads", help="It reads a source of its own, besides its children's.")
+    ] = False,
     job: JobOf = None,
     root: RootAt = None,
 ) -> None:
     """Let a node join; start it with: catchment node ID JOB.YAML --parent host:port."""
-    ask("add node", {"id": id, "parent": parent, "listen": listen}, root, job)
+    body = {"id": id, "parent": parent, "listen": listen, "reads": reads or listen is None}
+    ask("add node", body, root, job)
     typer.echo(f"added {id} under {parent}")
 
 

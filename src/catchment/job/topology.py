@@ -17,7 +17,7 @@ SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[va
 
 
 class NodeSection(Section):
-    """A node: it reads a source, or merges what its children read; the root has no parent."""
+    """A node: it reads a source, merges what its children read, or both; the root has no parent."""
 
     id: Annotated[str, AfterValidator(node_id)] = Field(pattern=PATTERN, max_length=LONGEST)
     parent: str | None = Field(None, description="a node's id; or host:port, from another host")
@@ -29,6 +29,16 @@ class NodeSection(Section):
     home: Annotated[Any, Shown({"type": ["string", "null"]})] = Field(
         None, description="its folder; by default one of its name in the job's checkpoint"
     )
+
+    @property
+    def reads_and_merges(self) -> bool:
+        """Whether it reads events of its own and has a place for children, or for none yet."""
+        return self.source is not None and (self.parent is None or self.listen is not None)
+
+    @property
+    def reader(self) -> str:
+        """The id of its reader: the node that stands for its own source, where it also merges."""
+        return f"{self.id}.reader"
 
 
 def check_nodes(nodes: Sequence[NodeSection]) -> None:
@@ -45,6 +55,15 @@ def check_nodes(nodes: Sequence[NodeSection]) -> None:
                 hint="some disks cannot tell their folders apart: rename one",
             )
         known[node.id] = node
+    for node in nodes:
+        if node.reads_and_merges:
+            node_id(node.reader)
+        if node.reads_and_merges and node.reader in known:
+            raise JobError(
+                "two nodes have one id",
+                given=f"{node.reader}, which stands for the source of {node.id}",
+                hint="give the node of that name another one",
+            )
     roots = [node.id for node in nodes if node.parent is None]
     if len(roots) != 1:
         raise JobError(
@@ -80,11 +99,6 @@ def _has_work(node: NodeSection, children: bool) -> None:
         raise JobError(
             "a node has neither source nor children", given=node.id,
             hint="add source: {type: parquet, path: events/}",
-        )  # fmt: skip
-    if children and node.source is not None:
-        raise JobError(
-            "a node with children cannot read events too", given=node.id,
-            hint="give the source to a child of its own",
         )  # fmt: skip
     if children and node.listen is None:
         raise JobError(

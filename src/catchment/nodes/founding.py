@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from catchment.errors import JobError, did_you_mean
@@ -31,6 +32,10 @@ class Given:
     """Only the root's; it is used once, when its folder is new."""
     security: Security | None
     engine: str
+    hosted: bool = False
+    """Whether it stands for its parent's own source, and runs in the parent's process."""
+    reader: Given | None = None
+    """What the reader of its own source is given, where it has one and merges too."""
 
 
 def founded(job: Job) -> Charter:
@@ -53,12 +58,20 @@ def founded(job: Job) -> Charter:
         "flush": read_flush(job.flush).to_dict(),
         "count": job.count,
     }  # fmt: skip
-    places = {
-        node.id: Place(node.id, number, node.parent, node.source is not None, node.listen)
-        for number, node in enumerate(job.nodes)
-    }
+    placed = enumerate(_places(job.nodes))
+    places = {place.id: replace(place, number=number) for number, place in placed}
     charter = Charter(job.new_identity(), 0, settings, places)
     return charter.with_queries(queries)
+
+
+def _places(nodes: Sequence[NodeSection]) -> Iterator[Place]:
+    """The places of a tree: a node that merges and reads gets a child that reads for it."""
+    for node in nodes:
+        if node.reads_and_merges:
+            yield Place(node.id, 0, node.parent, False, node.listen)
+            yield Place(node.reader, 0, node.id, True, host=node.id)
+        else:
+            yield Place(node.id, 0, node.parent, node.source is not None, node.listen)
 
 
 def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -> Given:
@@ -74,10 +87,24 @@ def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -
         )
     home = Path(node.home) if node.home else Path(str(job.checkpoint)) / id
     return Given(
-        id, home, None if root else parent or _address(node, known), node.listen, node.source,
-        job.sinks if root else (), founded(job) if root else None, job.security,
+        id,
+        home,
+        None if root else parent or _address(node, known),
+        node.listen,
+        None if node.reads_and_merges else node.source,
+        job.sinks if root else (),
+        founded(job) if root else None,
+        job.security,
         node.engine or engine,
-    )  # fmt: skip
+        reader=_reader(node, home, node.engine or engine) if node.reads_and_merges else None,
+    )
+
+
+def _reader(node: NodeSection, home: Path, engine: str) -> Given:
+    """What the reader of a node's own source is given; it needs no address and no token."""
+    return Given(
+        node.reader, home / "reader", node.id, None, node.source, (), None, None, engine, True
+    )
 
 
 def _address(node: NodeSection, known: dict[str, NodeSection]) -> str:

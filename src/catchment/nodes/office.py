@@ -16,7 +16,6 @@ from catchment.model.node_id import NodeId, alike, node_id
 from catchment.model.query import Query
 from catchment.nodes.status import status
 from catchment.planner import plan
-from catchment.transport import Server
 from catchment.tree.charter import Charter, Place
 from catchment.tree.lives import OutdatedError, for_good
 from catchment.tree.member import Member
@@ -36,6 +35,8 @@ class AddNode(Struct, frozen=True):
     id: Name
     parent: NodeId
     listen: Name | None = None
+    reads: bool | None = None
+    """Whether it reads events; by default if it has no address for children."""
 
 
 class MoveNode(Struct, frozen=True):
@@ -51,6 +52,9 @@ class RemoveNode(Struct, frozen=True):
     id: NodeId
 
 
+_READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
+
+
 class Office:
     """The transport's handler; one thing at a time."""
 
@@ -59,7 +63,8 @@ class Office:
         changed: Callable[[], None],
     ) -> None:  # fmt: skip
         self.member, self.lock, self.news, self.changed = member, lock, news, changed
-        self.server: Server | None = None
+        self.links: Callable[[], set[str]] = set
+        """The children that are connected."""
         self._logged: set[str] = set()
 
     def hello(self, hello: Note) -> Note:
@@ -107,8 +112,7 @@ class Office:
         return self._polite(lambda: questions[what](body))
 
     def _status(self, _: Note) -> Note:
-        links = set() if self.server is None else self.server.links()
-        return status(self.member, links)
+        return status(self.member, self.links())
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""
@@ -164,12 +168,19 @@ class Office:
                 hint=did_you_mean(parent, charter.places),
             )  # fmt: skip
         if charter.places[parent].source:
-            raise JobError("a node that reads events cannot have children", given=parent)
+            raise JobError("this node has no place for children", given=parent, hint=_READS_ONLY)
         number = 1 + max(place.number for place in charter.places.values())
-        place = Place(
-            id, number, parent, source=listen is None, listen=listen, added=charter.version + 1
-        )
-        self.member.adopt(charter.with_place(place), now())
+        reads = listen is None if asked.reads is None else asked.reads
+        merges, added = listen is not None, charter.version + 1
+        place = Place(id, number, parent, reads and not merges, listen, added=added)
+        changed = charter.with_place(place)
+        if reads and merges:
+            reader = node_id(f"{id}.reader")
+            if reader in charter.places:
+                raise JobError("two nodes have one id", given=reader, hint="remove one first")
+            hosted = Place(reader, number + 1, id, True, host=id, added=added)
+            changed = changed.with_place(hosted)
+        self.member.adopt(changed, now())
         return {"added": id}
 
     def _move_node(self, body: Note) -> Note:
@@ -195,7 +206,12 @@ class Office:
             raise JobError("no such node", given=id, hint=did_you_mean(id, charter.places))
         if charter.places[id].parent is None:
             raise JobError("the root cannot leave its own tree", given=id)
-        children = [*charter.children(id), *charter.leaving(id)]
+        _not_a_reader(charter, id)
+        children = [
+            child
+            for child in (*charter.children(id), *charter.leaving(id))
+            if charter.places[child].host != id
+        ]
         if children:
             raise JobError(
                 "a node with children cannot leave", given=f"{id} has {', '.join(children)}",
@@ -205,13 +221,23 @@ class Office:
         return {"removed": id}
 
 
+def _not_a_reader(charter: Charter, id: str) -> None:
+    """Refuses what cannot be done with a part of another node."""
+    host = charter.places[id].host
+    if host is not None:
+        raise JobError(
+            "this is no node of its own: it reads for another", given=id, hint=f"name {host}"
+        )
+
+
 def check_move(charter: Charter, id: str, parent: str) -> None:
     """Raises unless a node can go on under another."""
     place, asked = charter.places[id], f"{id} to {parent}"
     if place.parent is None:
         raise JobError("the root cannot move", given=asked)
+    _not_a_reader(charter, id)
     if charter.places[parent].source:
-        raise JobError("a node that reads events cannot have children", given=asked)
+        raise JobError("this node has no place for children", given=asked, hint=_READS_ONLY)
     if charter.places[parent].listen is None:
         raise JobError("a node with children must say where they find it", given=asked)
     if place.was is not None:

@@ -17,6 +17,7 @@ from catchment.folder import Folder
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.founding import Given
 from catchment.nodes.office import Office
+from catchment.nodes.reader import InnerLink, Reader
 from catchment.planner.edges import LATEST
 from catchment.sinks.base import Delivery
 from catchment.sources.base import Source
@@ -56,7 +57,7 @@ class NodeProcess:
             charter=given.charter, **self._member_options(),
         )  # fmt: skip
         self.server: Server | None = None
-        self.link: Link | None = None
+        self.link: Link | InnerLink | None = None
         self.trouble: str | None = None
         """What keeps it from working, in a sentence, while it does."""
         self._told: str | None = None
@@ -69,6 +70,16 @@ class NodeProcess:
         self._patience = _SILENCE
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
+        self.office = Office(self.member, self.lock, self.news, self._changed)
+        self.office.links = self.links
+        self.host: Office | None = None
+        """What answers it, where its parent is in this process."""
+        self.reader: Reader | None = None
+        """The reader of its own source, where it merges too."""
+        if given.reader is not None:
+            inner = type(self)(given.reader, beat)
+            inner.host = self.office
+            self.reader = Reader(inner)
 
     def _member_options(self) -> dict[str, Any]:
         """How the member gets at events, and where results go."""
@@ -96,10 +107,10 @@ class NodeProcess:
     def start(self) -> None:
         """Opens the door to children and commands."""
         if self.given.listen is not None:
-            office = Office(self.member, self.lock, self.news, self._changed)
-            self.server = Server(self.given.listen, office, self.given.security)
+            self.server = Server(self.given.listen, self.office, self.given.security)
             self.server.start()
-            office.server = self.server
+        if self.reader is not None:
+            self.reader.start()
 
     def run(self) -> None:
         """Works until all is done, or `stop` is called."""
@@ -109,6 +120,8 @@ class NodeProcess:
             while not self.stopping.is_set() and not self.done:
                 busy = self._work()
                 self._talk()
+                if self.reader is not None:
+                    self.reader.check()
                 for watcher in self.watchers:
                     watcher(self)
                 if not busy:
@@ -124,7 +137,14 @@ class NodeProcess:
         self.stopping.set()
         self.news.set()
 
+    def hurry(self) -> None:
+        """Asks the parent for news at once."""
+        self._spoke = 0.0
+        self.news.set()
+
     def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
         if self.link is not None:
             self.link.close()
         if self.server is not None:
@@ -134,11 +154,15 @@ class NodeProcess:
     def _linger(self) -> None:
         """The root waits a moment, so that the others hear that all of theirs has come."""
         end = time.monotonic() + 3 * self.beat
-        while (
-            self.server is not None and self.server.links()
-            and time.monotonic() < end and not self.stopping.is_set()
-        ):  # fmt: skip
+        while self.links() and time.monotonic() < end and not self.stopping.is_set():
             time.sleep(_REST)
+
+    def links(self) -> set[str]:
+        """The children that are connected."""
+        found = set() if self.server is None else set(self.server.links())
+        return found | (
+            {self.reader.id} if self.reader is not None and self.reader.alive else set()
+        )
 
     @property
     def done(self) -> bool:
@@ -260,7 +284,11 @@ class NodeProcess:
             if self.link.error is not None:
                 raise self.link.error
             self.link.close()
-        self.link = Link(address, self.given.id, self._hello, self._heard, self.given.security)
+        self.link = (
+            Link(address, self.given.id, self._hello, self._heard, self.given.security)
+            if self.host is None
+            else InnerLink(self.host, self.given.id, self._hello, self._heard)
+        )
         self._goes = False
         reply = self.link.open()
         self._heard(reply)
@@ -315,6 +343,8 @@ class NodeProcess:
 
     def _changed(self) -> None:
         """A newer charter goes down to all children at once."""
+        if self.reader is not None:
+            self.reader.hurry()
         if self.server is None or self.member.charter is None:
             return
         for child in self.member.charter.children(self.given.id):

@@ -27,7 +27,7 @@ class SparkProcess(NodeProcess):
 
     def __init__(self, given: Given, beat: float = BEAT) -> None:
         super().__init__(given, beat)
-        self.work = SparkWork(given.id, given.home)
+        self.work = SparkWork(given.id, given.home, apart=given.hosted)
         self._handed = -1
         self._starter: threading.Thread | None = None
         self._unstarted: Exception | None = None

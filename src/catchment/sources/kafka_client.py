@@ -33,6 +33,10 @@ Settings = Mapping[str, str]
 _log = logging.getLogger("catchment.kafka")
 _BLOCK, _BLOCK_BYTES = 20_000, 16 << 20
 _CHUNK = 2_000
+_LISTED = 5.0
+"""Seconds after which a topic that a broker does not list is not there."""
+_FEW = 20
+"""Topics that an error lists; of more it says the number."""
 _PAUSE = 0.05
 _ONE_CALL = 10.0
 
@@ -106,11 +110,20 @@ class Planner:
         return AdminClient({**plain}, logger=_log)
 
     def check(self, topics: Iterable[str]) -> None:
-        """Raises SourceError when the server does not answer or has not all the topics."""
-        there = self._ask(lambda left: self._consumer.consumer.list_topics(timeout=left)).topics
-        for topic in topics:
-            if topic not in there:
-                raise _no_topic(topic, there)
+        """Raises SourceError when the server does not answer or has not all the topics.
+
+        A broker may not yet list a topic that was made a moment ago, so it is asked for a while.
+        """
+        wanted = list(topics)
+        end = time.monotonic() + min(self._patience, _LISTED)
+        while True:
+            there = self._ask(lambda left: self._consumer.consumer.list_topics(timeout=left)).topics
+            unknown = [topic for topic in wanted if topic not in there]
+            if not unknown:
+                return
+            if time.monotonic() >= end:
+                raise no_topic(unknown[0], there)
+            time.sleep(4 * _PAUSE)
 
     def partitions(self, topic: str) -> list[int]:
         """The numbers of the topic's partitions."""
@@ -178,12 +191,11 @@ class Planner:
                 self._admin = self._new_admin()
 
 
-def _no_topic(topic: str, there: Iterable[str]) -> SourceError:
+def no_topic(topic: str, there: Iterable[str]) -> SourceError:
     known = [name for name in there if not name.startswith("__")]
-    return SourceError(
-        "no such topic", given=topic,
-        hint=did_you_mean(topic, known, otherwise="the server has no topics" if not known else ""),
-    )  # fmt: skip
+    many = "no topics" if not known else f"{len(known)} topics, none of a similar name"
+    otherwise = "" if 0 < len(known) <= _FEW else f"the server has {many}"
+    return SourceError("no such topic", given=topic, hint=did_you_mean(topic, known, otherwise))
 
 
 class Gone(NamedTuple):

@@ -35,8 +35,10 @@ Aside = Callable[[int, str, pa.Table], None]
 class SparkWork:
     """A node's streaming query, and the folder that it shares with its executors."""
 
-    def __init__(self, id: str, home: Path) -> None:
+    def __init__(self, id: str, home: Path, apart: bool = False) -> None:
         self.id = id
+        self._apart = apart
+        """Whether another node of this process has the Spark application: it also ends it."""
         self.checkpoint = str((home / "spark").absolute())
         self.home = Folder(self.checkpoint).sub("catchment")
         self.spark: SparkSession | None = None
@@ -45,7 +47,7 @@ class SparkWork:
 
     def _session(self) -> SparkSession:
         if self.spark is None:
-            self.spark = session()
+            self.spark = session().newSession() if self._apart else session()
             ship(self.spark)
             for key, value in streaming().items():
                 self.spark.conf.set(key, value)
@@ -137,7 +139,7 @@ class SparkWork:
             if self.query is not None:
                 self.query.stop()
         with contextlib.suppress(Exception):
-            if self.spark is not None:
+            if self.spark is not None and not self._apart:
                 self.spark.stop()
         self.query = self.spark = None
 

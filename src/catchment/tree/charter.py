@@ -44,6 +44,8 @@ class Place:
     """Which move that is: the version of the charter that began it."""
     added: Count = 0
     """The version of the charter that brought it; 0: it was there from the beginning."""
+    host: NodeId | None = None
+    """The parent in whose process it runs, where it stands for that node's own source."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,12 @@ class Charter:
         return replace(self, version=self.version + 1, places=places)
 
     def without(self, id: str) -> Charter:
-        places = {name: place for name, place in self.places.items() if name != id}
+        """Without a node, and without the reader of its own source."""
+        places = {
+            name: place
+            for name, place in self.places.items()
+            if name != id and (place.host is None or place.host != id)
+        }
         return replace(self, version=self.version + 1, places=places)
 
     # -- as bytes ---------------------------------------------------------------------------------

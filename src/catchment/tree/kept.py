@@ -105,7 +105,7 @@ class Kept:
         for code, rows in segments(codes):
             lane, lift = self._lane(name, key_of(index, code))
             some = table.select(names)
-            some = some if len(rows) == len(codes) else some.take(pa.array(rows))
+            some = some if len(rows) == len(codes) else some.take(rows)
             first = lift.rows
             lift.tables.append(some)
             numbers = np.arange(first, first + some.num_rows, dtype=np.int64)
