@@ -216,6 +216,17 @@ def test_a_root_from_a_backup_says_so(restarted: bool) -> None:
     assert "trouble" not in status(pair.root, set())
 
 
+def test_a_root_from_before_a_change_of_the_charter_says_so() -> None:
+    pair = Pair()
+    old = pair.root_disk.copy()
+    child = pair.start()
+    pair.root.adopt(pair.made.with_queries(QUERIES[:2]), 5)
+    pair.greet(child)
+    pair.root = pair.start_root(old)
+    with pytest.raises(OutdatedError, match="has version 4 of the charter, the last one here is 3"):
+        pair.root.on_hello(child.hello() | {"root": None}, 9)
+
+
 def test_a_root_waits_for_its_children_before_its_first_step() -> None:
     pair = Pair()
     child = pair.begun()

@@ -497,8 +497,16 @@ class Member:
 
     def _check_root(self, hello: Hello) -> None:
         """Whether a child has heard from a later life of this root than its folder knows."""
-        own, told = self.root_life, hello.root
-        if own is None or told is None:
+        own, told, charter = self.root_life, hello.root, self.charter
+        if own is None or charter is None:
+            return
+        if hello.charter > charter.version:
+            raise outdated(
+                self.id,
+                f"{hello.node} has version {hello.charter} of the charter, "
+                f"the last one here is {charter.version}",
+            )
+        if told is None:
             return
         lives = f"{hello.node} has heard from its life {told.life}"
         if told.life > own.life or (told.life == own.life and told.began != own.began):
