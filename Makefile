@@ -15,6 +15,7 @@ KILLS ?= 100
 FAULTS ?= 300
 FUZZ ?= 600
 SOAK ?= 7200
+SCHEDULES ?= 100000
 ARGS ?=
 QUICK ?=
 SEEDS = --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
@@ -44,12 +45,13 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 test: $(READY) java servers ## all tests and doctests, in random order (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
-soak: $(READY) java ## many more examples of the property tests, many kills, two hours of running (EXAMPLES=, KILLS=, SOAK=, SEED=)
+soak: $(READY) java ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
-	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_simulate.py tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
+	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) tests/test_simulate.py --timeout=0
+	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
 	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py -s --timeout=0
 
 bench: $(READY) ## measure every figure the README states (QUICK=1 for a short run)

@@ -26,7 +26,7 @@ from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.message import Head, decode, encode, weight_of
 from catchment.tree.outbox import Outbox
-from trees import QUERIES, SCHEMA, batches, charter, check
+from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
 SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
@@ -131,7 +131,7 @@ def test_what_does_not_shrink_travels_as_it_is() -> None:
     cutter = made.cutter(made.plan)
     cutter.cut(many(3000)[0], 0)
     partials = cutter.take()
-    head = Head("a", 1, 1, made.plan, 0, 0)
+    head = Head("a", 1, made.plan, 0, 0)
     small, plain = encode(head, partials, made), encode(head, partials, made, compress=False)
     assert len(small) < len(plain)
     assert weight_of(plain)[0] == weight_of(plain)[1] == weight_of(small)[0] > weight_of(small)[1]
@@ -256,7 +256,8 @@ def test_the_charter_and_the_status_have_the_policy() -> None:
     assert status(site, set())["link"] == {
         "bandwidth": None, "error": None, "early rows": 0, "alpha": 0.25,
     }  # fmt: skip
-    root.on_beat("a", {"charter": made.version, "link": {"bandwidth": 9, "error": 0.5}}, 0)
+    said = {"life": 1, "charter": made.version, "link": {"bandwidth": 9, "error": 0.5}}
+    root.on_beat("a", said, 0)
     assert status(root, set())["children"]["a"]["link"] == {"bandwidth": 9, "error": 0.5}
 
 
@@ -278,6 +279,7 @@ def test_what_a_parent_has_no_room_for_goes_again() -> None:
     events = batches(3, 40_000, 4000, 40_000)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(events))
     member.adopt(made, 5)
+    member.heard(GRANTED, 5)
     while member.step(5):
         pass
     sent = list(member.outgoing(5))

@@ -20,8 +20,8 @@ from catchment.simulate.memory import Events, MemoryDisk
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member
-from catchment.tree.message import decode
-from trees import READ, SCHEMA, batches, charter, check, final
+from catchment.tree.message import decode, heard
+from trees import GRANTED, READ, SCHEMA, batches, charter, check, final
 
 SECOND = 1_000_000
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
@@ -139,9 +139,10 @@ def climbing(queries: list[ct.Query]) -> tuple[list[dict[int, pa.Table]], Any]:
     made = charter(ONE, queries).with_schema(SCHEMA)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
     member.adopt(made, 5)
+    member.heard(GRANTED, 5)
     while member.step(5):
         pass
-    return [decode(body, made)[1] for body in member.outgoing(5)], made.plans[0].plan
+    return [decode(body, made)[1] for _, body in map(heard, member.outgoing(5))], made.plans[0].plan
 
 
 def test_no_event_climbs_and_all_window_types_share_their_slices() -> None:

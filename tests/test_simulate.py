@@ -18,13 +18,15 @@ from catchment.testing import oracle
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from trees import QUERIES, READ, batches, charter, check, final
+from trees import QUERIES, READ, batches, charter, check, check_marked, final
 
 DEEP: dict[str, str | None] = {
     "root": None, "m1": "root", "m2": "root", "a": "m1", "b": "m1", "c": "m2", "d": "root",
 }  # fmt: skip
 FEW = [QUERIES[0], QUERIES[3], QUERIES[5]]
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
+WRONG = max(80, SCHEDULES // 5)
+"""Schedules in which folders and processes go wrong, of all of them."""
 MOVING = max(12, SCHEDULES // 160)
 HOUR = 3600 * 10**6
 
@@ -104,23 +106,71 @@ def test_faults_of_every_kind(seed: int) -> None:
     check(world.deliveries, events, queries)
 
 
+def one_schedule(seed: int) -> World:
+    """A small tree in which links, disks and processes fail; all windows are checked."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 3))
+    late = dice.choice(["drop", "update"])
+    settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
+    events = events_of(parents, seed, 12, 4)
+    by_stream = late == "drop" and dice.random() < 0.5
+    query = [dice.choice(READ), QUERIES[3]] if by_stream else [dice.choice(FEW)]
+    flush, trouble = flushing(seed, faults(dice))
+    world = World(charter(parents, query, **settings, **flush), events, seed, trouble, until=3)
+    ended(world, seed)
+    check(world.deliveries, events, query)
+    return world
+
+
+@pytest.mark.timeout(SCHEDULES)
 @pytest.mark.parametrize("part", range(8))
 def test_thousands_of_schedules(part: int) -> None:
-    total = 0
-    for seed in range(part, SCHEDULES, 8):
-        dice = random.Random(seed)
-        parents = shape(dice, dice.randint(1, 3))
-        late = dice.choice(["drop", "update"])
-        settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
-        events = events_of(parents, seed, 12, 4)
-        by_stream = late == "drop" and dice.random() < 0.5
-        query = [dice.choice(READ), QUERIES[3]] if by_stream else [dice.choice(FEW)]
-        flush, trouble = flushing(seed, faults(dice))
-        world = World(charter(parents, query, **settings, **flush), events, seed, trouble, until=3)
-        ended(world, seed)
-        check(world.deliveries, events, query)
-        total += world.faulted
-    assert total
+    assert sum(one_schedule(seed).faulted for seed in range(part, SCHEDULES - WRONG, 8))
+
+
+def wrongs(dice: random.Random) -> Faults:
+    """What goes wrong with folders and processes, beside what goes wrong anyway."""
+    kind = dice.choice(["restore", "twin", "damage", "freeze", "garbled", "all"])
+    often = {"restore": 0.4, "twin": 0.3, "damage": 0.3, "freeze": 0.3, "garbled": 0.2}
+    chosen = often if kind == "all" else {kind: often[kind]}
+    return Faults(
+        delay=dice.choice([0.001, 0.05, 0.4]),
+        lost=dice.choice([0, 0.1]),
+        twice=dice.choice([0, 0.1]),
+        crash=dice.choice([0, 0.1]),
+        full=dice.choice([0, 0.05]),
+        skew=dice.choice([0, 5000]),
+        down=2.0,
+        **chosen,
+    )
+
+
+def gone_wrong(seed: int) -> World:
+    """A tree whose folders and processes go wrong; what is exact is checked."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 3))
+    late = dice.choice(["drop", "update"])
+    settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
+    events = events_of(parents, seed, 40, 6)
+    query = [dice.choice(READ), QUERIES[3]] if late == "drop" else [dice.choice(FEW)]
+    world = World(charter(parents, query, **settings), events, seed, wrongs(dice), until=8)
+    world.run()
+    if world.stuck is not None or world.aside:  # said in the log and the status of the node
+        check_marked(world.deliveries, events, query)
+        return world
+    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s: {world.happened}"
+    check(world.deliveries, events, query)
+    return world
+
+
+@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.parametrize("part", range(8))
+def test_folders_and_processes_go_wrong(part: int) -> None:
+    happened: list[str] = []
+    for seed in range(part, WRONG, 8):
+        happened += gone_wrong(seed).happened
+    for word in ("twin", "old copy", "damage", "is turned away", "goes on"):
+        assert any(word in text for text in happened), word
 
 
 def test_a_thousand_nodes_in_three_levels() -> None:

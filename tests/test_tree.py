@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -27,8 +28,8 @@ from catchment.simulate.memory import Events, MemoryDisk
 from catchment.testing.compare import rows_of
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member, RefusedError
-from catchment.tree.message import decode, encode, head_of
-from trees import QUERIES, SCHEMA, batches, charter, check, final
+from catchment.tree.message import decode, encode, head_of, heard, spoken
+from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check, final
 
 SECOND = 1_000_000
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
@@ -188,9 +189,10 @@ def a_message() -> tuple[Charter, bytes]:
     made = charter(ONE).with_schema(SCHEMA)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
     member.adopt(made, 5)
+    member.heard(GRANTED, 5)
     while member.step(5):
         pass
-    return made, list(member.outgoing(5))[-1]
+    return made, heard(list(member.outgoing(5))[-1])[1]
 
 
 def test_a_message_that_is_not_whole_is_refused() -> None:
@@ -210,7 +212,7 @@ def root_of(made: Charter) -> Member:
 
 
 def hello(**changes: Any) -> dict[str, Any]:
-    plain = {"node": "a", "epoch": 5, "job": None, "charter": -1, "sent": 0}
+    plain = {"node": "a", "job": None, "charter": -1, "sent": 0}
     schema = {"schema": base64.b64encode(SCHEMA.serialize().to_pybytes()).decode()}
     return plain | schema | changes
 
@@ -224,9 +226,9 @@ def test_who_is_refused() -> None:
         root.on_hello(hello(job="other-1234"), 5)
     assert root.on_hello(hello(), 5)["ack"] == 0
     head, partials = decode(body, made)
-    strange = encode(dataclasses.replace(head, node="b"), partials, made)
+    strange = encode(msgspec.structs.replace(head, node="b"), partials, made)
     with pytest.raises(RefusedError, match="another's message"):
-        root.on_message("a", strange, 5)
+        root.on_message("a", spoken(1, strange), 5)
 
 
 def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
@@ -234,11 +236,13 @@ def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
     root = root_of(made)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
     member.adopt(made, 5)
+    member.heard(GRANTED, 5)
+    root.on_hello(hello(), 5)
     member.step(5)
     for body in member.outgoing(5):
         root.on_message("a", body, 5)
     with pytest.raises(RefusedError, match="has lost its folder"):
-        root.on_hello(hello(epoch=9), 9)
+        root.on_hello(hello(), 9)
 
 
 def test_a_disk_cuts_off_what_was_half_written(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def prepared(flush: str, keys: int, seconds: int) -> Action:
     query = ct.Query("q", ct.avg("v"), by="k", window=ct.tumbling("2s"))
     ruled = charter({"root": None, "e1": "root"}, [query], tables[0].schema)
     ruled = replace(ruled, settings={**ruled.settings, "flush": read(section).to_dict()})
-    machine = Local("e1", 1, MemoryDisk(), ruled, Events.of(tables))
+    machine = Local("e1", MemoryDisk(), ruled, Events.of(tables))
     return partial(drive, machine)
 
 

@@ -15,7 +15,7 @@ from catchment.simulate.memory import MemoryDisk
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
-from catchment.tree.message import Head, encode
+from catchment.tree.message import Head, encode, spoken
 
 KEYS = 10_000
 CHILDREN = 50
@@ -55,10 +55,10 @@ def climbing(ruled: Charter, keys: int, slices: int) -> Messages:
         partials = cutter.take()
         end = (number + 1) * SECOND
         heads = [
-            Head(id, 1, number + 1, ruled.plan, end, end, (), end - 1, {"events": 2 * keys})
+            Head(id, number + 1, ruled.plan, end, end, (), end - 1, {"events": 2 * keys})
             for id in children
         ]
-        made.append([(head.node, encode(head, partials, ruled)) for head in heads])
+        made.append([(head.node, spoken(1, encode(head, partials, ruled))) for head in heads])
     return made
 
 
@@ -70,6 +70,8 @@ class Absorbing:
         self.rows = 0
         """Delivered."""
         self.root = Member("root", MemoryDisk(), 0, deliver=self._deliver, charter=ruled)
+        for id in ruled.children("root"):
+            self.root.on_hello({"node": id}, 0)
 
     def _deliver(self, delivery: Delivery) -> None:
         self.rows += sum(table.num_rows for table in delivery.results.values())

@@ -54,7 +54,7 @@ class Line:
         self.server.start()
         self.proxy = Proxy((LOCALHOST, self.server.port))
         self._answers = 0
-        self.link = Link(self.proxy.address, "e1", lambda: {"epoch": 0}, self._heard)
+        self.link = Link(self.proxy.address, "e1", dict, self._heard)
         self.link.open()
 
     def _heard(self, _: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Line:
             self.link.send(body)
             wanted += 1
         for _ in range(beats):
-            self.link.beat({"charter": 2})
+            self.link.beat({"life": 1, "charter": 2})
             wanted += 1
             # Beats come one by one, a second apart: they must not share a frame here either.
             self._wait(wanted)

@@ -12,6 +12,7 @@ from catchment.simulate.memory import Events, MemoryDisk
 from catchment.tree.charter import Charter, Place
 from catchment.tree.disk import Disk
 from catchment.tree.local import Local
+from catchment.tree.message import spoken
 
 RATE = 1_000_000
 """Events per second of event time of each node, where nothing else is said."""
@@ -42,7 +43,7 @@ def local(load: Workload, queries: Iterable[ct.Query], disk: Disk | None = None)
     """A local node that reads events in memory."""
     tables = [step.table for step in load.steps]
     ruled = charter({"root": None, "e1": "root"}, queries, tables[0].schema)
-    return Local("e1", 1, disk or MemoryDisk(), ruled, Events.of(tables))
+    return Local("e1", disk or MemoryDisk(), ruled, Events.of(tables))
 
 
 def run(machine: Local) -> None:
@@ -60,4 +61,4 @@ def messages(machine: Local) -> Iterator[bytes]:
         now += SECOND
         for seq, body in machine.flow.outbox.after(seen):
             seen = seq
-            yield body
+            yield spoken(1, body)

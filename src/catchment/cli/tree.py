@@ -202,6 +202,13 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")
     for damage in found.get("damage", []):
         typer.echo(f"damaged: {damage}")
+    if "trouble" in found:
+        typer.echo(f"trouble: {found['trouble']}")
+    for id, why in found.get("refused", {}).items():
+        typer.echo(f"refused: {id}: {why}")
+    for id, child in found.get("children", {}).items():
+        for seq, why in child.get("set aside", {}).items():
+            typer.echo(f"set aside: message {seq} of {id}: {why}")
     for id, child in found.get("children", {}).items():
         here = "connected" if child["connected"] else f"silent {child['silent seconds']} s"
         typer.echo(

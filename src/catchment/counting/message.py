@@ -127,6 +127,8 @@ def _closer(piece: Piece, sign: int) -> Piece:
     """A piece whose arrivals are told from where its events are, or the other way around."""
     if not piece.raw:
         return piece
+    if piece.high - piece.low != len(piece.arrivals):
+        raise ValueError("a piece has as many events as places")
     positions = np.arange(piece.low, piece.high, dtype=np.int64)
     return replace(piece, arrivals=piece.arrivals + sign * positions)
 

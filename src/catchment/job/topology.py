@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Discriminator, Field
+from pydantic import AfterValidator, Discriminator, Field
 from pydantic import WithJsonSchema as Shown
 
 from catchment.errors import JobError, did_you_mean
+from catchment.model.node_id import LONGEST, PATTERN, alike, node_id
 from catchment.model.section import Section
 from catchment.sources import SOURCES
 
@@ -18,7 +19,7 @@ SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[va
 class NodeSection(Section):
     """A node: it reads a source, merges what its children read, or both; the root has no parent."""
 
-    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    id: Annotated[str, AfterValidator(node_id)] = Field(pattern=PATTERN, max_length=LONGEST)
     parent: str | None = Field(None, description="a node's id; or host:port, from another host")
     listen: str | None = Field(None, description="host:port where its children find it")
     source: SourceForm | None = None
@@ -52,8 +53,18 @@ def node_mistakes(nodes: Sequence[NodeSection]) -> Iterator[JobError]:
     for node in nodes:
         if node.id in known:
             yield JobError("two nodes have one id", given=node.id, hint="give each its own")
+        else:
+            same = alike(node.id, known)
+            if same is not None:
+                yield JobError(
+                    "two ids differ by nothing but capitals",
+                    given=f"{same} and {node.id}",
+                    hint="some disks cannot tell their folders apart: rename one",
+                )
         known[node.id] = node
     for node in nodes:
+        if node.reads_and_merges:
+            node_id(node.reader)
         if node.reads_and_merges and node.reader in known:
             yield JobError(
                 "two nodes have one id",

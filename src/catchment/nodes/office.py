@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
+from catchment.model.node_id import NodeId, alike, node_id
 from catchment.model.query import Query
 from catchment.nodes.status import status
 from catchment.sources.watch import SourceNote
 from catchment.tree.charter import Charter, Place
+from catchment.tree.lives import OutdatedError, for_good
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from catchment.tree.words import Name, read
+
+log = logging.getLogger("catchment.node")
 
 Note = dict[str, Any]
+_LOGGED = 100
+"""Refusals that are remembered, so that each is said once."""
+
+
+class AddNode(Struct, frozen=True):
+    """A command lets a node join."""
+
+    id: Name
+    parent: NodeId
+    listen: Name | None = None
+    reads: bool | None = None
+    """Whether it reads events; by default if it has no address for children."""
+
+
+class MoveNode(Struct, frozen=True):
+    """A command lets a node go on under another parent."""
+
+    id: NodeId
+    parent: NodeId
+
+
+class RemoveNode(Struct, frozen=True):
+    """A command lets a node go."""
+
+    id: NodeId
+
 
 _READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
 
@@ -32,6 +66,7 @@ class Office:
         """The children that are connected."""
         self.source: Callable[[], SourceNote | None] = lambda: None
         """What of the node's source was never read, if it reads one."""
+        self._logged: set[str] = set()
 
     def hello(self, hello: Note) -> Note:
         return self._polite(lambda: self.member.on_hello(hello, now()))
@@ -48,14 +83,22 @@ class Office:
             before = self.member.charter
             try:
                 reply = answer()
-            except RefusedError:
-                raise
             except CatchmentError as error:
+                self._said(error)
+                if isinstance(error, RefusedError):
+                    raise
                 raise RefusedError(error.what, given=error.given, hint=error.hint) from error
             if self.member.charter is not before:
                 self.changed()
         self.news.set()
         return reply
+
+    def _said(self, error: CatchmentError) -> None:
+        """Writes a refusal to the log where a person must do something about it; once."""
+        text = str(error)
+        if (for_good(error) or isinstance(error, OutdatedError)) and text not in self._logged:
+            log.error("%s: %s", self.member.id, text)
+            self._logged = {*[*self._logged][-_LOGGED:], text}
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -128,9 +171,17 @@ class Office:
 
     def _add_node(self, body: Note) -> Note:
         charter = self._charter()
-        id, parent = str(body["id"]), str(body["parent"])
+        asked = read(AddNode, body)
+        id, parent, listen = node_id(asked.id), asked.parent, asked.listen
         if id in charter.places:
             raise JobError("two nodes have one id", given=id, hint="remove one first")
+        same = alike(id, charter.places)
+        if same is not None:
+            raise JobError(
+                "two ids differ by nothing but capitals",
+                given=f"{same} and {id}",
+                hint="some disks cannot tell their folders apart: choose another",
+            )
         if parent not in charter.places:
             raise JobError(
                 "a node's parent is unknown", given=f"{parent}, the parent of {id}",
@@ -139,21 +190,23 @@ class Office:
         if charter.places[parent].source:
             raise JobError("this node has no place for children", given=parent, hint=_READS_ONLY)
         number = 1 + max(place.number for place in charter.places.values())
-        listen = body.get("listen")
-        reads = bool(body.get("reads", listen is None))
-        merges = listen is not None
-        changed = charter.with_place(Place(id, number, parent, reads and not merges, listen))
+        reads = listen is None if asked.reads is None else asked.reads
+        merges, added = listen is not None, charter.version + 1
+        place = Place(id, number, parent, reads and not merges, listen, added=added)
+        changed = charter.with_place(place)
         if reads and merges:
-            reader = f"{id}.reader"
+            reader = node_id(f"{id}.reader")
             if reader in charter.places:
                 raise JobError("two nodes have one id", given=reader, hint="remove one first")
-            changed = changed.with_place(Place(reader, number + 1, id, True, host=id))
+            hosted = Place(reader, number + 1, id, True, host=id, added=added)
+            changed = changed.with_place(hosted)
         self.member.adopt(changed, now())
         return {"added": id}
 
     def _move_node(self, body: Note) -> Note:
         charter = self._charter()
-        id, parent = str(body["id"]), str(body["parent"])
+        asked = read(MoveNode, body)
+        id, parent = asked.id, asked.parent
         for name in (id, parent):
             if name not in charter.places:
                 raise JobError("no such node", given=name, hint=did_you_mean(name, charter.places))
@@ -168,7 +221,7 @@ class Office:
         return {"moved": id}
 
     def _remove_node(self, body: Note) -> Note:
-        charter, id = self._charter(), str(body["id"])
+        charter, id = self._charter(), read(RemoveNode, body).id
         if id not in charter.places:
             raise JobError("no such node", given=id, hint=did_you_mean(id, charter.places))
         if charter.places[id].parent is None:

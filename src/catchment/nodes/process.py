@@ -76,6 +76,9 @@ class NodeProcess:
         self.trouble: str | None = None
         """What keeps it from working, in a sentence, while it does."""
         self._told: str | None = None
+        self.ended_by: CatchmentError | None = None
+        """Why it was turned away for good, if it was."""
+        self._reported: set[str] = set()
         self._goes = False
         """Whether it has another parent than the one it is linked with."""
         self._failed = 0
@@ -149,6 +152,8 @@ class NodeProcess:
             self._linger()
         finally:
             self.close()
+        if self.ended_by is not None:
+            raise self.ended_by
 
     def stop(self) -> None:
         self.stopping.set()
@@ -203,6 +208,7 @@ class NodeProcess:
             with self.lock:
                 before = self.member.charter
                 busy = self.member.step(now())
+                self._report()
                 if self.member.charter is not before:
                     self._changed()
                 machine = self.member.machine
@@ -216,6 +222,18 @@ class NodeProcess:
             with self.lock, contextlib.suppress(CatchmentError):
                 self.member.reload(now())
             return False
+
+    def _report(self) -> None:
+        """Says once what a person must know: an old folder, messages that were set aside."""
+        member = self.member
+        found = [] if member.outdated is None else [member.outdated]
+        if member.inbox is not None:
+            for id, aside in member.inbox.aside.items():
+                found += [f"message {seq} of {id} was set aside: {w}" for seq, w in aside.items()]
+        for text in found:
+            if text not in self._reported:
+                self._reported.add(text)
+                log.error("%s: %s", self.given.id, text)
 
     def _in_trouble(self, error: CatchmentError) -> None:
         self.trouble = str(error)
@@ -264,7 +282,7 @@ class NodeProcess:
     @property
     def _allowed(self) -> float:
         """Seconds that an answer may take, with so much on its way."""
-        flow = getattr(self.member.machine, "flow", None)
+        flow = self.member.flow
         flying = 0 if flow is None else flow.link.flying
         return min(self._patience, _SILENCE + flying / _SLOWEST)
 
@@ -280,9 +298,9 @@ class NodeProcess:
         """Where the parent is: as it was given, until the node moves."""
         assert self.given.parent is not None
         moved, charter = self.member.moved, self.member.charter
-        if moved is None or charter is None or moved["to"] not in charter.places:
+        if moved is None or charter is None or moved.to not in charter.places:
             return self.given.parent
-        return charter.places[moved["to"]].listen or self.given.parent
+        return charter.places[moved.to].listen or self.given.parent
 
     def _connect(self) -> None:
         with self.lock:
@@ -300,6 +318,12 @@ class NodeProcess:
         self._goes = False
         reply = self.link.open()
         self._heard(reply)
+        if not self.member.living:
+            raise UnreachableError(
+                "the life that the parent granted cannot be kept",
+                given=self.given.home,
+                hint="is its disk full?",
+            )
         self._failed = 0
         self.trouble = self._told = None
 
@@ -309,6 +333,12 @@ class NodeProcess:
 
     def _unlinked(self, error: CatchmentError) -> None:
         self.trouble = str(error)
+        with self.lock:
+            over = self.member.turn_away(error)
+        if over:
+            log.error("%s: %s", self.given.id, error)
+            self.ended_by = error
+            self.stop()
         if self._failed >= _PATIENT:  # nodes that start together miss each other at first
             self._in_trouble(error)
         if self.link is not None:
@@ -333,7 +363,7 @@ class NodeProcess:
                 return
             if self.member.charter is not before:
                 self._changed()
-        if reply.get("again") and "ack" in reply and len(reply) <= 3:
+        if reply.get("full"):
             self._quiet_until = time.monotonic() + 0.5  # the parent has no room just now
         self.news.set()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from catchment.engine.engine import now
 from catchment.engine.partials import Partials
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 from catchment.nodes.founding import Given
 from catchment.nodes.process import BEAT, NodeProcess
 from catchment.sources.base import Source
@@ -63,6 +63,11 @@ class SparkProcess(NodeProcess):
                 self._failed_query(failure)
             charter = self.member.charter
             known = charter is not None and charter.schema is not None
+            with self.lock:
+                self._report()
+                ready = self.member.ready(now())
+            if not ready:
+                return False
             if self.work.query is None and known and self.member.machine is not None:
                 self._start_apart()
                 return False
@@ -168,6 +173,8 @@ class SparkProcess(NodeProcess):
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Local)
+            if self.member.refused is not None:
+                raise RefusedError(self.member.refused)  # nothing more may be written down
             machine.take(batch, at)
         self.news.set()
 

@@ -27,6 +27,13 @@ def status(member: Member, links: set[str], source: SourceNote | None = None) ->
         "node": member.id, "role": _role(member), "job": charter.job if charter else None,
         "charter": charter.version if charter else None, "damage": member.disk.damage(),
     }  # fmt: skip
+    found["life"] = member.held.life if member.living else None
+    troubles = [why for why in (member.refused, member.outdated) if why is not None]
+    if troubles:
+        found["trouble"] = troubles[0]
+    refused = member.turned_away()
+    if refused:
+        found["refused"] = refused
     if charter is not None:
         found["flush"] = str(charter.flush)
         found["places"] = [
@@ -103,9 +110,15 @@ def _children(inbox: Inbox, links: set[str], carried: dict[str, dict[str, Any]])
             "silent seconds": round((at - inbox.heard.get(id, at)) / 1e6, 1),
             "frontier": _time(child.frontier), "received": inbox.received(id),
             "taken": child.taken, "missing": list(child.missing), "link": carried.get(id),
+            **({"set aside": _aside(inbox, id)} if inbox.aside.get(id) else {}),
         }
         for id, child in inbox.children.items()
     }  # fmt: skip
+
+
+def _aside(inbox: Inbox, id: str) -> dict[str, str]:
+    """Messages that could not be read or taken in, and why; the last of them."""
+    return {str(seq): why for seq, why in sorted(inbox.aside[id].items())[-20:]}
 
 
 def _time(value: int | None) -> int | str | None:

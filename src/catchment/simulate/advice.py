@@ -84,7 +84,7 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
             seen.setdefault(id, []).extend((float(stamps[high - 1]), touch) for touch in touches)
         for id, table in cutter.release(int(stamps[high - 1])).items():
             if id in packed and table.num_rows:
-                head = Head("advice", 0, 0, charter.plan, 0, 0)
+                head = Head("advice", 0, charter.plan, 0, 0)
                 packed[id][0] += len(encode(head, {id: table}, charter))
                 packed[id][1] += table.num_rows
     names: dict[int, list[str]] = {}

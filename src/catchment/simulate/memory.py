@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,21 +24,40 @@ class MemoryLog:
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
-        self._entries: dict[int, tuple[Note, bytes]] = {}
+        self._entries: dict[int, tuple[bytes, bytes]] = {}
         self._last: int | None = None
         self._bytes = 0
 
+    def copy(self, disk: MemoryDisk) -> MemoryLog:
+        made = MemoryLog(disk)
+        made._entries, made._last, made._bytes = dict(self._entries), self._last, self._bytes
+        return made
+
+    def tamper(self, dice: random.Random) -> None:
+        """Empties it, cuts its end off, or loses one entry."""
+        numbers = sorted(self._entries)
+        kind = dice.choice(["empty", "cut", "one"])
+        gone = numbers
+        if kind == "cut" and numbers:
+            gone = numbers[dice.randrange(len(numbers)) :]
+        elif kind == "one" and numbers:
+            gone = [dice.choice(numbers)]
+        for number in gone:
+            self._bytes -= len(self._entries.pop(number)[1])
+        self._last = max(self._entries, default=None if kind == "empty" else self._last)
+
     def append(self, number: int, note: Note, body: bytes) -> None:
         self._disk.check()
-        self._entries[number] = (note, body)
+        self._entries[number] = (json.dumps(note).encode(), body)
         self._bytes += len(body)
         self._last = number
 
     def entries(self) -> Iterator[tuple[int, Note, bytes]]:
-        return iter([(n, *entry) for n, entry in self._entries.items()])
+        return iter([(number, *self.read(number)) for number in self._entries])
 
     def read(self, number: int) -> tuple[Note, bytes]:
-        return self._entries[number]
+        note, body = self._entries[number]
+        return json.loads(note), body
 
     def gap(self, after: int) -> Gap | None:
         return None
@@ -72,6 +92,24 @@ class MemoryDisk:
         self._logs: dict[str, MemoryLog] = {}
         self._notes: dict[str, bytes] = {}
         self.full = False
+
+    def copy(self) -> MemoryDisk:
+        """What a backup would hold."""
+        made = MemoryDisk()
+        made._notes = dict(self._notes)
+        made._logs = {name: log.copy(made) for name, log in self._logs.items()}
+        return made
+
+    def tamper(self, dice: random.Random) -> str:
+        """Something happens to one of its files; which."""
+        name = dice.choice(sorted({*self._logs, *self._notes}))
+        if name in self._logs:
+            self._logs[name].tamper(dice)
+        elif dice.random() < 0.5:
+            del self._notes[name]
+        else:
+            self._notes[name] = self._notes[name][: dice.randrange(len(self._notes[name]))]
+        return name
 
     def check(self) -> None:
         if self.full:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.model.window import Gap, Periodic, Window
+from catchment.planner.edges import LATEST
 from catchment.tree.charter import Charter
 
 Behind = dict[str, dict[str, int]]
@@ -31,9 +33,21 @@ def joined(parts: Iterable[Behind]) -> Behind:
     return found
 
 
+LOST = "-1"
+"""Stands for a version of the plan before all others: what was lost serves no query."""
+
+
+def lost_in(behind: Behind) -> Behind:
+    """What of it was lost, and not only cut by an older plan."""
+    return {node: {LOST: cut[LOST]} for node, cut in behind.items() if LOST in cut}
+
+
 def recent(behind: Behind, time: int) -> Behind:
-    """Without what no window concerns that ends after a time."""
-    late = {n: {p: t for p, t in cut.items() if t >= time} for n, cut in behind.items()}
+    """Without what no window concerns that ends after a time; what was lost stays."""
+    late = {
+        node: {plan: t for plan, t in cut.items() if t >= time or plan == LOST}
+        for node, cut in behind.items()
+    }
     return {node: cut for node, cut in late.items() if cut}
 
 
@@ -49,6 +63,15 @@ def added(charter: Charter, plan: int, name: str) -> int:
     return first
 
 
+def _touched(window: Window, time: int) -> int:
+    """The last start of a window that events up to a time, had they been there, could change."""
+    if isinstance(window, Periodic):
+        return time
+    if isinstance(window, Gap):
+        return time + window.gap
+    return LATEST  # the bounds of all later windows follow from those before
+
+
 def noted(behind: Behind, charter: Charter, plan: int) -> dict[str, Any]:
     """For the note of a step: who was behind, and since when queries are there."""
     if not behind:
@@ -59,12 +82,16 @@ def noted(behind: Behind, charter: Charter, plan: int) -> dict[str, Any]:
     }
 
 
-def lacking(note: Mapping[str, Any], name: str, table: pa.Table) -> list[tuple[str, ...]]:
+def lacking(
+    note: Mapping[str, Any], name: str, table: pa.Table, window: Window
+) -> list[tuple[str, ...]]:
     """For each window of a query: the nodes whose events it may lack."""
     since = note["added"][name]
-    newest = {
-        node: max(times) for node, cut in sorted(note["cut"].items())
-        if (times := [time for plan, time in cut.items() if int(plan) < since])
-    }  # fmt: skip
-    starts = table.column("window_start").cast(pa.int64()).to_pylist()
+    newest: dict[str, int] = {}
+    for node, cut in sorted(note["cut"].items()):
+        older = [time for plan, time in cut.items() if plan != LOST and int(plan) < since]
+        lost = [_touched(window, cut[LOST])] if LOST in cut else []
+        if older or lost:
+            newest[node] = max(older + lost)
+    starts: list[int] = table.column("window_start").cast(pa.int64()).to_numpy().tolist()
     return [tuple(n for n, time in newest.items() if start <= time) for start in starts]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from catchment.engine.binding import admitted
@@ -15,11 +16,14 @@ from catchment.engine.cutter import Cutter
 from catchment.engine.engine import Engine
 from catchment.engine.partials import EVENTS, NODE, SEQ
 from catchment.engine.set_aside import ASIDE_BYTES
+from catchment.errors import StateError
 from catchment.flush.settings import Flush
 from catchment.model import packed
+from catchment.model.node_id import NodeId
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules
 from catchment.planner.planned import NOTHING, Planned
+from catchment.tree.words import Count
 
 FORMAT = 1
 PLANS = 64
@@ -30,17 +34,19 @@ PLANS = 64
 class Place:
     """A node's place in the tree, and the number by which its events rank."""
 
-    id: str
-    number: int
-    parent: str | None
+    id: NodeId
+    number: Count
+    parent: NodeId | None
     source: bool
     """Whether it reads events, or merges what its children read."""
     listen: str | None = None
-    was: str | None = None
+    was: NodeId | None = None
     """While it moves: the parent it comes from, which still answers for it."""
     move: int = 0
     """Which move that is: the version of the charter that began it."""
-    host: str | None = None
+    added: Count = 0
+    """The version of the charter that brought it; 0: it was there from the beginning."""
+    host: NodeId | None = None
     """The parent in whose process it runs, where it stands for that node's own source."""
 
 
@@ -226,7 +232,7 @@ class Charter:
         read = packed.unpack(data, "charter", FORMAT)
         text = read["schema"]
         schema = None if text is None else pa.ipc.read_schema(pa.py_buffer(_bytes(text)))
-        places = {place["id"]: Place(**place) for place in read["places"]}
+        places = {place.id: place for place in _places(read["places"])}
         plans = {int(n): Planned.from_bytes(_bytes(body)) for n, body in read["plans"].items()}
         return cls(read["job"], read["version"], read["settings"], places, schema, plans)
 
@@ -235,6 +241,13 @@ def _without_stamps(schema: pa.Schema) -> pa.Schema:
     """Who made a partial is said once for all in the message."""
     fields = [field for field in schema if field.name not in (NODE, SEQ)]
     return pa.schema(fields).with_metadata(schema.metadata)
+
+
+def _places(read: object) -> list[Place]:
+    try:
+        return msgspec.convert(read, list[Place])
+    except msgspec.ValidationError as error:
+        raise StateError("the places of a charter cannot be read", given=str(error)) from error
 
 
 def _text(data: bytes) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catchment.errors import DataError
+
 _SIZES = struct.Struct(">QQ")
 
 
@@ -33,14 +35,19 @@ def pack(table: pa.Table) -> bytes:
 
 def unpack(data: bytes, schema: pa.Schema) -> pa.Table:
     """The inverse of `pack`."""
-    size, _ = _SIZES.unpack_from(data)
+    size, rest = _SIZES.unpack_from(data)
     at = _SIZES.size + size
+    if at + rest != len(data):
+        raise DataError("columns are not as long as they say", given=f"{len(data)} bytes")
     batch = pa.ipc.read_record_batch(pa.py_buffer(data[_SIZES.size : at]), _lean(schema))
     arrays: list[pa.Array[Any]] = []
     for field, array in zip(schema, batch.columns, strict=True):
         run: Any = field.type
         if _is_run(field.type):
             lengths = array.to_numpy(zero_copy_only=False).astype(np.int64)
+            wrong = array.null_count or ((lengths < 0) | (lengths > len(data))).any()
+            if wrong or int(lengths.sum()) * 8 > len(data) - at:
+                raise DataError("a sorted run is not as long as it says", given=field.name)
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             count = int(offsets[-1])
             values = _values(data[at : at + 8 * count], run.value_type)
@@ -50,6 +57,8 @@ def unpack(data: bytes, schema: pa.Schema) -> pa.Table:
             places = pa.array(offsets, pa.int32() if small else pa.int64())
             array = maker.from_arrays(places, values, type=run)
         arrays.append(array)
+    if at != len(data):
+        raise DataError("sorted runs are not as long as they say", given=f"{len(data)} bytes")
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

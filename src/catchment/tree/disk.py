@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from catchment.durable.log import Gap
+from catchment.errors import StateError
 
 Note = dict[str, Any]
+
+
+def damaged(name: str, why: str) -> StateError:
+    """What is said of a folder that lacks something, or holds what cannot be read."""
+    return StateError(
+        "a file of the node's folder is damaged",
+        given=f"{name}: {why}",
+        hint="restore the newest copy of the folder",
+    )
 
 
 class Log(Protocol):

@@ -1,22 +1,31 @@
-"""The inbox of a parent: what each child has sent, how far it was taken, and who is missing."""
+"""The inbox of a parent: what each child has sent, how far it was taken, and who is missing.
+
+A message is understood whole before it is written down. What cannot be read later, or cannot be
+taken in, is set aside with the reason, and the rest goes on: results that may lack it say so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice, takewhile
 from typing import Any
 
-from catchment.durable.log import Gap
-from catchment.errors import RefusedError
+from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.names import file_name
+from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.tree.behind import LOST, Behind, joined
 from catchment.tree.charter import Charter
 from catchment.tree.disk import Disk, Log
-from catchment.tree.message import Head, head_of
+from catchment.tree.message import Head, checked
+from catchment.tree.words import Moved
 
 _AT_ONCE = 256
 """Messages of a child that one step takes."""
+_ASIDE = 1000
+"""Messages that are kept aside; the oldest go first."""
 
 
 @dataclass
@@ -25,7 +34,6 @@ class Child:
 
     since: int = EARLIEST
     """The frontier when it joined: it is waited for from then on."""
-    epoch: int = 0
     taken: int = 0
     """The last of its messages that was taken; those after it wait in the log."""
     plan: int = -1
@@ -37,6 +45,8 @@ class Child:
     """Messages taken whose slices are not all passed on: number, and the end of the last slice."""
     landed: tuple[int, ...] = ()
     """Moves that end below it, as of the last message taken."""
+    added: int = 0
+    """The version of the charter that brought it."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,12 +78,52 @@ class Choice:
     view: View
 
 
+class UntakenError(StateError):
+    """A message in the inbox that cannot be taken in."""
+
+    def __init__(self, id: str, seq: int, why: Exception) -> None:
+        text = f"{type(why).__name__}: {why}"[:300]
+        super().__init__("a message cannot be taken in", given=f"{id}, message {seq}: {text}")
+        self.id, self.seq = id, seq
+
+
+@contextmanager
+def taking(id: str, seq: int) -> Iterator[None]:
+    """Says which message it was, if taking it in fails."""
+    try:
+        yield
+    except (StateError, MemoryError):
+        raise  # it is the disk or the machine, not the message
+    except Exception as error:
+        raise UntakenError(id, seq, error) from error
+
+
+def set_aside(disk: Disk, charter: Charter, id: str, seq: int, why: str) -> None:
+    """Puts a message that cannot be taken where nobody takes it; it stays on disk."""
+    log, place = disk.log("aside"), charter.places.get(id)
+    added = 0 if place is None else place.added
+    _, body = disk.log(f"inbox-{node_id(id)}").read(seq)
+    note = {"node": id, "seq": seq, "why": why[:1000], "added": added}
+    log.append(1 + (log.last or 0), note, body)
+    log.trim((log.last or 0) - _ASIDE)
+
+
 class Inbox:
     """The children of a node, and a log of messages for each."""
 
-    def __init__(self, disk: Disk, children: dict[str, Child]) -> None:
+    def __init__(self, disk: Disk, children: dict[str, Child], charter: Charter) -> None:
         self.disk = disk
         self.children = children
+        self._charter = charter
+        self.aside: dict[str, dict[int, str]] = {}
+        """Messages that were set aside, by child and number, and why."""
+        for _, note, _ in disk.log("aside").entries():
+            place = charter.places.get(note["node"])
+            if place is not None and place.added == note["added"]:
+                self.aside.setdefault(note["node"], {})[note["seq"]] = note["why"]
+        self._holes: dict[str, list[int]] = {}
+        """Numbers of messages that should be here and cannot be taken, in order."""
+        self._lost: Behind = {}
         self._heads: dict[str, dict[int, Head]] = {}
         self._received: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
@@ -88,18 +138,57 @@ class Inbox:
             self._open(id)
 
     def _log(self, id: str) -> Log:
-        return self.disk.log(f"inbox-{file_name(id)}")
+        return self.disk.log(f"inbox-{file_name(node_id(id))}")
 
     def _open(self, id: str) -> None:
         log, child = self._log(id), self.children[id]
-        lost = log.gap(child.taken)
-        if lost is not None:
-            log.rewind(lost.after)  # the child is asked again from there on
-        self._received[id], self._sizes[id] = max(log.last or 0, child.taken), log.nbytes
-        self._heads[id], self._dips[id] = {}, []
-        for seq, _, body in log.entries():
-            if seq > child.taken:
-                self._note(id, seq, head_of(body))
+        self._heads[id], self._dips[id], self._sizes[id] = {}, [], log.nbytes
+        for seq, note, body in log.entries():
+            if seq <= child.taken:
+                continue
+            if "began" in note:
+                child.taken = seq
+                child.frontier, child.sure, child.plan = note["began"]
+            elif seq not in self.aside.get(id, ()) and "lost" not in note:
+                self._reopen(id, seq, body)
+        self._received[id] = max(log.last or 0, child.taken)
+        there = range(child.taken + 1, self._received[id] + 1)
+        self._holes[id] = [seq for seq in there if seq not in self._heads[id]]
+        for seq in self._holes[id]:
+            self.aside.setdefault(id, {}).setdefault(seq, "it is not on the disk any more")
+
+    def _reopen(self, id: str, seq: int, body: bytes) -> None:
+        try:
+            head = checked(body, self._charter)
+            if head.node != id or head.seq != seq:
+                raise DataError("a message is not in its place", given=f"{head.node} {head.seq}")
+        except DataError as error:
+            self.aside.setdefault(id, {})[seq] = str(error)
+            set_aside(self.disk, self._charter, id, seq, str(error))
+        else:
+            self._note(id, seq, head)
+
+    def lacks(self, id: str, seq: int) -> Behind:
+        """What results lack, once a message is taken: those before it that could not be taken.
+
+        As with plans: a version before the first, and how far events in them may reach.
+        """
+        if not any(hole < seq for hole in self._holes[id]):
+            return {}
+        return {id: {LOST: self._heads[id][seq].newest}}
+
+    def take_lost(self) -> Behind:
+        """What results lack of messages that could not be taken, since the last call."""
+        lost, self._lost = self._lost, {}
+        return lost
+
+    def skip(self, id: str, last: int) -> None:
+        """Gives messages up to one up for lost: they will never come."""
+        if last > self._received[id]:
+            log = self._log(id)
+            log.append(last, {"lost": True}, b"")
+            self._holes[id] += range(self._received[id] + 1, last + 1)
+            self._received[id], self._sizes[id] = last, log.nbytes
 
     def _note(self, id: str, seq: int, head: Head) -> None:
         before = next(reversed(self._heads[id].values()), self.children[id]).frontier
@@ -109,9 +198,13 @@ class Inbox:
 
     def expect(self, charter: Charter, id: str, now: int, frontier: int) -> None:
         """Whose parent this node is now; a new child is waited for, from the frontier on."""
-        self._moves = charter.moves
+        self._charter, self._moves = charter, charter.moves
         self._here = [*charter.children(id), *charter.leaving(id)]
         self._known = charter.places.keys()
+        for child, held in [*self.children.items()]:
+            # Removed and added again: it begins anew.
+            if child in self._here and held.added != charter.places[child].added:
+                self._here.remove(child)
         coming = [mover for mover in self._moves.values() if charter.places[mover].parent == id]
         self.join(coming, None)  # its former parent waits for it until it is here
         self.join(self._here, frontier)
@@ -123,49 +216,68 @@ class Inbox:
         return [
             id for id, child in self.children.items()
             if id not in self._here
-            and (id not in self._known or child.taken == self._received[id])
+            and (
+                id not in self._known or child.added != self._charter.places[id].added
+                or not self._heads[id]
+            )
         ]  # fmt: skip
 
     def forget(self, ids: list[str]) -> None:
         """Lets go of children of old."""
         for id in ids:
-            for held in (self.children, self._heads, self._received, self._dips, self._sizes):
+            for held in (
+                self.children,
+                self._heads,
+                self._received,
+                self._dips,
+                self._sizes,
+                self._holes,
+            ):
                 del held[id]
             self.heard.pop(id, None)
             self._begun.pop(id, None)
+            self.aside.pop(id, None)
             self._log(id).clear()
 
-    def begin(self, id: str, came: Mapping[str, Any]) -> None:
+    def begins(self, id: str, moved: Moved) -> bool:
+        """Whether a child that says to have come by a move begins here with that."""
+        return moved.last >= self._received[id] and moved.move != self._begun.get(id)
+
+    def begin(self, id: str, moved: Moved) -> None:
         """A child came by a move; its messages up to one are with the parent it had before.
 
         It may have been here earlier: what it sent then must be taken before it goes on.
         """
-        child, seq = self.children[id], came["from"]
-        if seq >= self._received[id] and came["move"] != self._begun.get(id):
-            if child.taken < self._received[id]:
+        child, seq = self.children[id], moved.last
+        if self.begins(id, moved):
+            if self._heads[id]:
                 raise RefusedError(
                     "this node was here before", given=id,
                     hint="it may go on as soon as what it sent then has been passed on",
                 )  # fmt: skip
-            child.taken, child.epoch, self._received[id] = seq, came["epoch"], seq
-            child.frontier, child.sure, child.plan = came["at"]
-        self._begun[id] = came["move"]
+            if seq > self._received[id]:
+                self._log(id).append(seq, {"began": list(moved.at)}, b"")
+            child.taken = self._received[id] = seq
+            child.frontier, child.sure, child.plan = moved.at
+            self._holes[id] = []
+        self._begun[id] = moved.move
 
     def join(self, ids: list[str], frontier: int | None) -> None:
         """Knows these children, if it does not yet."""
         for id in set(ids) - set(self.children):
             since = EARLIEST if frontier is None else frontier
-            self.children[id] = Child(since, frontier=frontier, sure=since)
+            added = self._charter.places[id].added if id in self._charter.places else 0
+            self.children[id] = Child(since, frontier=frontier, sure=since, added=added)
             self._open(id)
 
     def received(self, id: str) -> int:
         """The last message of a child that is safely here."""
         return self._received[id]
 
-    def epoch(self, id: str) -> int:
-        """Which life of a child its messages here are from."""
-        waiting = self._heads[id].values()
-        return next((head.epoch for head in waiting), self.children[id].epoch)
+    def ended(self, id: str) -> bool:
+        """Whether a child has sent all that it ever will."""
+        last: Child | Head = next(reversed(self._heads[id].values()), self.children[id])
+        return last.frontier == LATEST
 
     @property
     def nbytes(self) -> int:
@@ -206,10 +318,6 @@ class Inbox:
 
     def chosen(self, upto: Mapping[str, int]) -> list[tuple[str, int]]:
         """The messages up to these, which were not taken yet."""
-        for id, last in upto.items():
-            if last > self.children[id].taken and last not in self._heads[id]:
-                # A step that was decided before took it, and it must come out the same again.
-                raise Gap(self._received[id], last, f"the messages of {id}").error()
         return [
             (id, seq) for id, last in upto.items()
             for seq in takewhile(last.__ge__, self._heads[id])
@@ -248,12 +356,15 @@ class Inbox:
     def take(self, id: str, head: Head, last_end: int) -> None:
         """A message was taken in."""
         child = self.children[id]
-        child.epoch, child.taken, child.plan = head.epoch, head.seq, head.plan
+        child.taken, child.plan = head.seq, head.plan
         child.frontier, child.sure, child.missing = head.frontier, head.sure, head.missing
         child.landed = head.landed
         if last_end > EARLIEST:
             child.loose.append([head.seq, last_end])
-        self._heads[id].pop(head.seq, None)
+        self._heads[id].setdefault(head.seq, head)
+        self._lost = joined([self._lost, self.lacks(id, head.seq)])
+        del self._heads[id][head.seq]
+        self._holes[id] = [seq for seq in self._holes[id] if seq > head.seq]
         self._dips[id] = [seq for seq in self._dips[id] if seq > head.seq]
 
     def _view(self, upto: Mapping[str, int], now: int, timeout: int | None, frontier: int) -> View:
@@ -313,7 +424,7 @@ class Inbox:
         if timeout is None or self._state(id, last).frontier == LATEST:
             return False
         taken = self.children[id].taken if last is None else last
-        waiting = self._received[id] > taken
+        waiting = next(reversed(self._heads[id]), 0) > taken
         return not waiting and now - self.heard.get(id, now) > timeout
 
     # -- letting go -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from catchment.counting import wire
 from catchment.engine.cutter import Cutter
 from catchment.tree.charter import Charter
 from catchment.tree.counting import asked
-from catchment.tree.disk import Disk
+from catchment.tree.disk import Disk, damaged
 from catchment.tree.kept import Kept, from_ipc, to_ipc
 
 _SHORTEST = 4 << 20
@@ -27,7 +27,14 @@ class Keeping:
     """
 
     def __init__(
-        self, charter: Charter, number: int, cutter: Cutter, disk: Disk, plan: int, step: int
+        self,
+        charter: Charter,
+        number: int,
+        cutter: Cutter,
+        disk: Disk,
+        plan: int,
+        step: int,
+        written: int | None = None,
     ) -> None:
         self._disk, self._log = disk, disk.log(_NAME)
         self.kept = Kept(number, cutter)
@@ -36,22 +43,30 @@ class Keeping:
         self._ids: dict[str, int] = {}
         self._names: list[str] = []
         self._log_bytes = self._saved_bytes = 0
-        self._restore(charter, plan, step)
+        self._restore(charter, plan, step, written)
         if self._names != sorted(self._ids):
             self.switch(charter, plan)
 
-    def _restore(self, charter: Charter, plan: int, step: int) -> None:
+    def _restore(self, charter: Charter, plan: int, step: int, written: int | None) -> None:
         self._ids = {name: id for id, name in asked(charter, plan).items()}
-        saved, since = self._disk.get(_NAME), 0
+        saved, since, first = self._disk.get(_NAME), 0, 1
         if saved is not None:
             self._saved_bytes = len(saved)
-            since, names, body = wire.load(saved)
+            try:
+                since, names, body, first = wire.load(saved)
+            except (ValueError, TypeError) as error:
+                raise damaged(_NAME, str(error)) from error
             self._switch(names)
             self.kept.load(body)
         lost = self._log.gap(0)
         if lost is not None:
             raise lost.error()
-        happened = {note["step"]: body for _, note, body in self._log.entries()}
+        entries = [*self._log.entries()]
+        happened = {note["step"]: body for _, note, body in entries}
+        numbers = [number for number, _, _ in entries if number >= first]
+        last = first - 1 if written is None else written
+        if not {*range(first, last + 1)} <= {*numbers}:
+            raise damaged(_NAME, f"what is kept up to entry {last} is not all there")
         for number, body in sorted(happened.items()):
             if since < number <= step:
                 self._log_bytes += len(body)
@@ -97,6 +112,11 @@ class Keeping:
     def _notes(self) -> None:
         self.kept.notes()  # it was said
 
+    @property
+    def written(self) -> int:
+        """The number of the last entry of the log: with a step, it says what must be there."""
+        return self._log.last or 0
+
     # -- on disk ----------------------------------------------------------------------------------
 
     def write(self, step: int) -> None:
@@ -112,7 +132,8 @@ class Keeping:
         """Writes all down after a step, once the log is longer than that."""
         if self._log_bytes <= max(_SHORTEST, self._saved_bytes):
             return
-        saved = wire.dump([step, self._names, self.kept.to_bytes()])
+        last = self._log.last or 0
+        saved = wire.dump([step, self._names, self.kept.to_bytes(), last + 1])
         self._disk.put(_NAME, saved)
-        self._log.trim(self._log.last or 0)
+        self._log.trim(last)
         self._log_bytes, self._saved_bytes = 0, len(saved)

@@ -56,10 +56,9 @@ class Local:
     """Turns a source into messages, step by step."""
 
     def __init__(
-        self, id: str, epoch: int, disk: Disk, charter: Charter, source: Source,
-        keep: Keep | None = None,
-    ) -> None:  # fmt: skip
-        self.flow = Outflow(id, epoch, disk, charter)
+        self, id: str, disk: Disk, charter: Charter, source: Source, keep: Keep | None = None
+    ) -> None:
+        self.flow = Outflow(id, disk, charter)
         self.flow.count_windows(charter.places[id].number)
         self.source = source
         note = self.flow.note

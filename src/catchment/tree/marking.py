@@ -46,7 +46,7 @@ def lacking_in(
     """
     found: list[Lacking] = []
     if behind:
-        found.append(lacking(behind, name, table))
+        found.append(lacking(behind, name, table, planned.queries[name].window))
     if uncounted and isinstance(planned.queries[name].window, Counted):
         known = {(group, number, *key): who for group, number, key, who in uncounted}
         names = ("window_index", *planned.queries[name].by)

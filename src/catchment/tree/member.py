@@ -1,38 +1,59 @@
 """A node as others see it: it says hello, passes messages up, answers its children.
 
-What carries the words is not its business: a connection between machines, a virtual clock in a
-simulation. Every reply a child gets may bring it a newer charter.
+What carries the words is not its business: links between machines, a virtual clock in a simulation.
+Words come in and go out as plain JSON objects, which are typed records in between (`words`); a
+message is bytes. Which process may speak for a node is decided as `lives` says. Every reply a child
+gets may bring it a newer charter.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from catchment.engine.binding import bind_types
-from catchment.errors import RefusedError, StateError, did_you_mean
+from catchment.errors import CatchmentError, DataError, RefusedError, StateError, did_you_mean
+from catchment.model.node_id import NodeId, node_id
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.counting import asked
 from catchment.tree.disk import Disk
-from catchment.tree.inbox import Inbox
+from catchment.tree.inbox import Inbox, UntakenError, set_aside
+from catchment.tree.lives import Held, Lives, OutdatedError, for_good, outdated, read_note
 from catchment.tree.local import Keep, Local
-from catchment.tree.message import head_of
+from catchment.tree.message import checked, head_of, heard, spoken
 from catchment.tree.orders import Orders
-from catchment.tree.outflow import NOWHERE
+from catchment.tree.outflow import NOWHERE, Outflow, stand
 from catchment.tree.relay import Relay
 from catchment.tree.root import Deliver, Root
+from catchment.tree.words import (
+    Beat,
+    Farewell,
+    Hello,
+    Moved,
+    Note,
+    Reply,
+    RootLife,
+    plain,
+    read,
+)
 
-Note = dict[str, Any]
 Machine = Local | Relay | Root
 
 WINDOW = 64
 """Messages on their way before one must be acknowledged."""
 QUOTA = 1 << 30
+GRACE = 5_000_000
+"""Microseconds that a root waits for its children's hellos before its first step: longer than a
+child pauses between two attempts to reach it."""
+_TOLD = 64
+"""Refusals that are passed up."""
+
+
+class _Identity(msgspec.Struct, frozen=True):
+    node: NodeId
 
 
 class Member:
@@ -43,61 +64,102 @@ class Member:
         source: Callable[[], Source] | None = None, deliver: Deliver | None = None,
         charter: Charter | None = None, quota: int = QUOTA, keep: Keep | None = None,
     ) -> None:  # fmt: skip
-        self.id, self.disk, self.parent = id, disk, parent
+        self.id, self.disk, self.parent = node_id(id), disk, parent
         self.source, self.deliver, self.quota, self.keep = source, deliver, quota, keep
         self.machine: Machine | None = None
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
         self.links: dict[str, Note] = {}
         """What children say that the links to here carry."""
+        self.refusals: dict[str, str] = {}
+        """Nodes that were turned away, and why, until they are taken in."""
+        self.below: dict[str, dict[str, str]] = {}
+        """The same of nodes further below, as children tell."""
+        self.refused: str | None = None
+        """Why the parent has turned this node away for good: it takes no step any more."""
+        self._claims: dict[str, str] = {}
+        """What children know that this node's folder does not: it is an old copy."""
         self._schema: pa.Schema | None = None
-        self._came: dict[str, Note] = {}
+        self._came: dict[str, Moved] = {}
         """Children that said hello after a move: what the inbox must know of it."""
         held = disk.get("charter")
         if held is None and charter is not None:
+            if disk.get("identity") is not None:  # it is written after the charter
+                raise StateError(
+                    "the charter of the tree is gone from the root's folder",
+                    given=self.id,
+                    hint="restore the newest copy of the folder",
+                )
             held = charter.data
             disk.put("charter", held)
-        self.charter = Charter.from_bytes(held) if held else None
+        self.charter = None if held is None else Charter.from_bytes(held)
         self._orders = Orders()
         self._ordered: dict[str, int] = {}
         """The last orders that each child has."""
-        self.epoch = self._identity(now)
+        self._identify()
+        self.lives = Lives(self.id, disk)
+        known = disk.get("life")
+        self.held = Held() if known is None else read_note("life", known, Held)
+        self.living = False
+        """Whether this process was granted the life that its folder holds."""
+        self._began, self._greeted, self._in_touch = now, set[str](), False
+        if parent is None:
+            self._hold(Held(self.held.life + 1))
+        if self.charter is None and self.held.life:  # it came before the first life
+            raise StateError(
+                "the charter of the tree is gone from the node's folder",
+                given=self.id,
+                hint="restore the newest copy of the folder",
+            )
         moved = disk.get("moved")
-        self.moved: Note | None = None if moved is None else json.loads(moved)
+        self.moved: Moved | None = None if moved is None else read_note("moved", moved, Moved)
         """By which move it came to the parent it has, where that is, and what the last one has."""
         if self.charter is not None:
             self._start(now)
 
-    def _identity(self, now: int) -> int:
+    def _identify(self) -> None:
         held = self.disk.get("identity")
         if held is None:
-            held = json.dumps({"node": self.id, "epoch": now}).encode()
+            held = msgspec.json.encode(_Identity(self.id))
             self.disk.put("identity", held)
-        known = json.loads(held)
-        if known["node"] != self.id:
+        known = read_note("identity", held, _Identity)
+        if known.node != self.id:
             raise StateError(
-                "the folder is another node's", given=f"{known['node']!r} there, {self.id!r} here",
+                "the folder is another node's", given=f"{known.node!r} there, {self.id!r} here",
                 hint="give each node a folder of its own",
             )  # fmt: skip
-        epoch: int = known["epoch"]
-        return epoch
+
+    def _hold(self, held: Held) -> None:
+        """Keeps a life; from now on this process is in it."""
+        self.disk.put("life", msgspec.json.encode(held))
+        self.held, self.living = held, True
 
     def _start(self, now: int) -> None:
         """Builds the machine from what is on disk, once it is known what events look like."""
+        while not self._started(now):
+            pass
+
+    def _started(self, now: int) -> bool:
+        """Whether it could be built; False: a message had to be set aside first."""
         charter = self.charter
         assert charter is not None
+        self.machine = None
         if self.parent is None:
-            self.machine = Root(self.id, self.disk, charter, self.deliver, now)
+            try:
+                self.machine = Root(self.id, self.disk, charter, self.deliver, now)
+            except UntakenError as error:
+                set_aside(self.disk, charter, error.id, error.seq, str(error))
+                return False
         elif charter.schema is None:
-            self.machine = None
+            return True
         elif self.source is not None:
-            source = self.source()
-            self.machine = Local(self.id, self.epoch, self.disk, charter, source, self.keep)
+            self.machine = Local(self.id, self.disk, charter, self.source(), self.keep)
         else:
-            self.machine = Relay(self.id, self.epoch, self.disk, charter, now)
+            self.machine = Relay(self.id, self.disk, charter, now)
         for id, came in self._came.items():
             if self.inbox is not None and id in self.inbox.children:
                 self.inbox.begin(id, came)
+        return True
 
     def reload(self, now: int) -> None:
         """Goes back to what is on disk, after a step that could not be finished."""
@@ -111,6 +173,11 @@ class Member:
             None if self.machine is None or isinstance(self.machine, Local) else self.machine.inbox
         )
 
+    @property
+    def flow(self) -> Outflow | None:
+        """What it passes up, unless it is the root."""
+        return self.machine.flow if isinstance(self.machine, Local | Relay) else None
+
     def adopt(self, charter: Charter, now: int) -> None:
         """Takes a newer charter, for good."""
         if self.charter is not None and charter.version <= self.charter.version:
@@ -118,6 +185,11 @@ class Member:
         self.disk.put("charter", charter.data)
         self.charter = charter
         self._orders.keep(asked(charter, charter.plan).values())
+        here = {*charter.children(self.id), *charter.leaving(self.id)}
+        self.lives.keep(here)
+        self.below = {id: told for id, told in self.below.items() if id in here}
+        self.refusals = {id: why for id, why in self.refusals.items() if id in charter.places}
+        self._claims = {id: why for id, why in self._claims.items() if id in here}
         if self.machine is None:
             self._start(now)
         elif isinstance(self.machine, Local):
@@ -129,15 +201,39 @@ class Member:
 
     def step(self, now: int) -> bool:
         """Does what there is to do; whether anything happened."""
-        if self.machine is None or self.full:
+        if self.machine is None or self.full or not self.ready(now):
             return False
         self.tend(now)
-        return self.machine.step(now) or self.ease(now)
+        try:
+            return self.machine.step(now) or self.ease(now)
+        except UntakenError as error:
+            assert self.charter is not None
+            set_aside(self.disk, self.charter, error.id, error.seq, str(error))
+            self.reload(now)
+            return True
+
+    def ready(self, now: int) -> bool:
+        """Whether this process may take steps: it has a life, and nobody knows better."""
+        if not self.living or self.refused is not None or self.outdated is not None:
+            return False
+        return self.parent is not None or self._met(now)
+
+    def _met(self, now: int) -> bool:
+        """Whether the root has heard what its children know of it, or has waited for that."""
+        if not self._in_touch:
+            inbox = self.inbox
+            awaited = [] if inbox is None else [id for id in inbox.children if not inbox.ended(id)]
+            self._in_touch = {*awaited} <= self._greeted or now - self._began > GRACE
+        return self._in_touch
+
+    @property
+    def outdated(self) -> str | None:
+        """Why this node's folder must be an old copy, if a child has shown that."""
+        return next(iter(self._claims.values()), None)
 
     def ease(self, now: int) -> bool:
         """Passes some of what is held back up early, if that makes results earlier."""
-        flow = getattr(self.machine, "flow", None)
-        return flow is not None and not self.full and flow.ease(now)
+        return self.flow is not None and not self.full and self.flow.ease(now)
 
     def tend(self, now: int) -> None:
         """Lets everybody know of moves and of queries that are over, at the root."""
@@ -153,22 +249,30 @@ class Member:
     @property
     def full(self) -> bool:
         """Whether so much waits for the parent that no more is read or merged."""
-        flow = getattr(self.machine, "flow", None)
-        return flow is not None and flow.outbox.nbytes > self.quota
+        return self.flow is not None and self.flow.outbox.nbytes > self.quota
 
     # -- as a child -------------------------------------------------------------------------------
 
     def hello(self) -> Note:
         """What a node says first."""
-        flow = getattr(self.machine, "flow", None)
+        outbox = None if self.flow is None else self.flow.outbox
         known = self.charter
-        return {
-            "node": self.id, "epoch": self.epoch, "job": None if known is None else known.job,
-            "charter": -1 if known is None else known.version,
-            "sent": 0 if flow is None else flow.outbox.sent, **self._told_schema(),
-            **self._told_orders(),
-            **({} if self.moved is None else {"moved": self.moved}),
-        }  # fmt: skip
+        return plain(
+            Hello(
+                self.id,
+                life=self.held.life,
+                living=self.living,
+                sent=0 if outbox is None else outbox.sent,
+                settled=0 if outbox is None else outbox.settled,
+                job=None if known is None else known.job,
+                charter=-1 if known is None else known.version,
+                added=self.held.added,
+                orders=self._heard_orders,
+                schema=self._told_schema(),
+                moved=self.moved,
+                root=self.held.root,
+            )
+        )
 
     @property
     def asks(self) -> bool:
@@ -177,19 +281,33 @@ class Member:
 
     def beat(self) -> Note:
         """What a node says when it has nothing else to say."""
-        known = -1 if self.charter is None else self.charter.version
-        flow = getattr(self.machine, "flow", None)
+        flow = self.flow
         seen = flow is not None and flow.link.estimate.seen
-        told = (
-            {"link": flow.link.shown() | flow.easing.shown()} if flow is not None and seen else {}
+        return plain(
+            Beat(
+                life=self.held.life,
+                charter=-1 if self.charter is None else self.charter.version,
+                orders=self._heard_orders,
+                schema=self._told_schema(),
+                link=flow.link.shown() | flow.easing.shown() if flow and seen else None,
+                refused=dict([*self.turned_away().items()][:_TOLD]),
+            )
         )
-        return {"charter": known, **self._told_schema(), **told, **self._told_orders()}
 
-    def _told_orders(self) -> Note:
-        """The last orders of the root that are here, if there are any."""
+    def turned_away(self) -> dict[str, str]:
+        """The nodes in this subtree that were turned away, and why."""
+        found = dict(self.refusals)
+        for told in self.below.values():
+            found |= told
+        if self.outdated is not None:
+            found[self.id] = self.outdated
+        return {id: why[:1000] for id, why in found.items()}
+
+    @property
+    def _heard_orders(self) -> int:
+        """The last orders of the root that are here."""
         counting = self.machine.flow.counting if isinstance(self.machine, Local) else None
-        number = self.orders.number if counting is None else counting.kept.heard
-        return {"orders": number} if number else {}
+        return self.orders.number if counting is None else counting.kept.heard
 
     @property
     def orders(self) -> Orders:
@@ -198,35 +316,59 @@ class Member:
             return self._orders if self.machine.tally is None else self.machine.tally.orders
         return self._orders
 
-    def _told_schema(self) -> Note:
+    def _told_schema(self) -> bytes | None:
         """What events look like, until the root knows."""
         if self.charter is not None and self.charter.schema is not None:
-            return {}
+            return None
         if self._schema is None and self.source is not None:
             self._schema = self.source().event_schema()
-        if self._schema is None:
-            return {}
-        return {"schema": base64.b64encode(self._schema.serialize().to_pybytes()).decode()}
+        return None if self._schema is None else bytes(self._schema.serialize().to_pybytes())
 
-    def heard(self, reply: Note, now: int) -> None:
+    def heard(self, note: Note, now: int) -> None:
         """Takes the parent's reply to a hello, a message or a beat."""
-        if "charter" in reply:
-            self.adopt(Charter.from_bytes(base64.b64decode(reply["charter"])), now)
-        if "farewell" in reply:
-            self._leave(reply["farewell"])
+        reply = read(Reply, note)
+        if reply.charter is not None:
+            self.adopt(Charter.from_bytes(reply.charter), now)
+        if reply.farewell is not None:
+            self._leave(reply.farewell)
             return
-        if "orders" in reply:
-            self._obey(base64.b64decode(reply["orders"]))
-        if self.machine is None or isinstance(self.machine, Root) or "ack" not in reply:
+        self._live(reply)
+        if reply.orders is not None:
+            self._obey(reply.orders)
+        if self.flow is None or reply.ack is None:
             return
-        if reply.get("again"):
-            self.sent = reply["ack"]
-            self.machine.flow.link.lost()  # what the parent did not take is not on its way any more
-        if reply["ack"] > self.acked:
-            self.machine.flow.arrived(reply["ack"], now)
-        self.acked = max(self.acked, reply["ack"])
+        if reply.again:
+            self.sent = reply.ack
+            self.flow.link.lost()  # what the parent did not take is not on its way any more
+        if reply.ack > self.acked:
+            self.flow.arrived(reply.ack, now)
+        # A parent that was started anew on a copy of its folder may have less than it once had.
+        self.acked = reply.ack if reply.life is not None else max(self.acked, reply.ack)
         self.sent = max(self.sent, self.acked)
-        self._settle(reply["ack"], reply["settled"])
+        self._settle(reply.ack, reply.settled)
+
+    def _live(self, reply: Reply) -> None:
+        """Takes the life that is granted, and keeps which life of the root it has heard from."""
+        held = self.held
+        if reply.life is not None and not self.living:
+            if reply.life <= held.life:
+                raise RefusedError(
+                    "a parent grants a life that was had before",
+                    given=f"{self.id}: {reply.life} after {held.life}",
+                )
+            self._hold(Held(reply.life, reply.added, reply.root or held.root))
+        elif reply.root is not None and self.living:
+            known = held.root
+            if known is None or (known.life, known.began) != (reply.root.life, reply.root.began):
+                self._hold(msgspec.structs.replace(held, root=reply.root))
+            elif reply.root.step > known.step:  # in memory is enough: all children know it
+                self.held = msgspec.structs.replace(held, root=reply.root)
+
+    def turn_away(self, error: CatchmentError) -> bool:
+        """The parent refuses this node; whether that is for good."""
+        if for_good(error) and self.refused is None:
+            self.refused = str(error)
+        return for_good(error)
 
     def _obey(self, orders: bytes) -> None:
         if isinstance(self.machine, Local) and self.machine.flow.counting is not None:
@@ -240,63 +382,105 @@ class Member:
         elif isinstance(self.machine, Local):
             self.machine.flow.acknowledged(settled)
 
-    def _leave(self, farewell: Note) -> None:
+    def _leave(self, farewell: Farewell) -> None:
         """Goes over to another parent; the last one has what it says, and takes no more."""
-        if self.moved is not None and farewell["move"] <= self.moved["move"]:
+        if self.moved is not None and farewell.move <= self.moved.move:
             return  # said twice
-        flow = getattr(self.machine, "flow", None)
-        stood = NOWHERE if flow is None else flow.stood(farewell["from"])
-        moved = farewell | {"at": stood}
-        self.disk.put("moved", json.dumps(moved).encode())
+        stood = stand(NOWHERE) if self.flow is None else self.flow.stood(farewell.last)
+        moved = Moved(farewell.move, farewell.to, farewell.last, stood, farewell.highest)
+        self.disk.put("moved", msgspec.json.encode(moved))
         self.moved = moved
-        self.acked = self.sent = farewell["from"]
-        self._settle(farewell["from"], farewell["from"])
+        self.acked = self.sent = farewell.last
+        self._settle(farewell.last, farewell.last)
 
     def outgoing(self, now: int) -> Iterator[bytes]:
         """Messages to hand to the link now."""
-        flow = getattr(self.machine, "flow", None)
-        if flow is None:
+        flow = self.flow
+        if flow is None or not self.living or self.refused is not None:
             return
         for seq, body in flow.outbox.after(self.sent):
             if seq > self.acked + WINDOW or not flow.link.open(now / 1e6):
                 return
             self.sent = seq
             flow.link.sent(seq, len(body), now / 1e6)
-            yield body
+            yield spoken(self.held.life, body)
 
     def lost(self) -> None:
         """The link is gone: what was not acknowledged goes out again."""
         self.sent = self.acked
-        flow = getattr(self.machine, "flow", None)
-        if flow is not None:
-            flow.link.lost()
+        if self.flow is not None:
+            self.flow.link.lost()
 
     # -- as a parent ------------------------------------------------------------------------------
 
-    def on_hello(self, hello: Note, now: int) -> Note:
+    def on_hello(self, note: Note, now: int) -> Note:
         """Takes a child in, or turns it away."""
-        if self.charter is None:
+        hello = read(Hello, note)
+        try:
+            reply = self._welcome(hello, now)
+        except RefusedError as error:
+            if self.charter is not None and hello.node in self.charter.places:
+                self.refusals[hello.node] = str(error)
+            if isinstance(error, OutdatedError):
+                self._claims[hello.node] = str(error)
+            raise
+        self._at_peace(hello.node)
+        self._greeted.add(hello.node)
+        return plain(reply)
+
+    def _at_peace(self, id: str) -> None:
+        """A child was taken in, or has spoken: what was wrong with it is over."""
+        self.refusals.pop(id, None)
+        self._claims.pop(id, None)
+
+    def _welcome(self, hello: Hello, now: int) -> Reply:
+        charter, id = self.charter, hello.node
+        if charter is None:
             raise RefusedError(
                 "this node does not know its job yet", given=self.id,
                 hint="it has not reached its own parent; try again in a moment",
             )  # fmt: skip
-        id, inbox = hello["node"], self.inbox
-        came = hello.get("moved", {"move": 0})
-        if self._leaves(id) and came["move"] < self.charter.places[id].move:
+        if not self.living or self.refused is not None:
+            raise RefusedError(
+                "this node has no life yet",
+                given=self.id,
+                hint="it has not reached its own parent; try again in a moment",
+            )
+        move = 0 if hello.moved is None else hello.moved.move
+        if self._leaves(id) and move < charter.places[id].move:
+            self.lives.ask(hello, self._received(hello), charter.places[id].added, offers=False)
             return self._farewell(id)
-        self._check_place(id, hello["job"], came)
-        if came["move"]:
-            self._came[id] = came | {"epoch": hello["epoch"]}
-            if inbox is not None:
-                inbox.begin(id, self._came[id])
-        self._check_epoch(id, hello)
-        if inbox is not None:
-            inbox.heard[id] = now
-        self._ordered[id] = hello.get("orders", 0)
-        self._learn(hello)
-        return self._reply(id, hello["charter"]) | {"again": True}
+        self._check_place(id, hello.job, move)
+        self._check_root(hello)
+        added = charter.places[id].added
+        if self.inbox is not None and self.inbox.children[id].added != added:
+            raise RefusedError(
+                "the node that had this id before is still being let go",
+                given=id,
+                hint="try again in a moment",
+            )
+        life = self.lives.ask(hello, self._received(hello), added)
+        if hello.moved is not None:
+            self._came[id] = hello.moved
+            if self.inbox is not None:
+                self.inbox.begin(id, hello.moved)
+        if self.inbox is not None:
+            self.inbox.heard[id] = now
+        self._ordered[id] = hello.orders
+        self._learn(hello.schema)
+        reply = self._reply(id, hello.charter)
+        return msgspec.structs.replace(reply, again=True, life=life, added=added)
 
-    def _check_place(self, id: str, job: str | None, came: Note) -> None:
+    def _received(self, hello: Hello) -> int:
+        """The last message of a child that is here, or with the parent it comes from."""
+        inbox, moved = self.inbox, hello.moved
+        if inbox is None or hello.node not in inbox.children:
+            return 0 if moved is None else moved.last
+        if moved is not None and inbox.begins(hello.node, moved):
+            return moved.last
+        return inbox.received(hello.node)
+
+    def _check_place(self, id: str, job: str | None, move: int) -> None:
         assert self.charter is not None
         children = self.charter.children(self.id)
         if id not in children:
@@ -310,90 +494,136 @@ class Member:
                 hint="give it an empty folder, or the address of its own tree",
             )  # fmt: skip
         place = self.charter.places[id]
-        if came["move"] != place.move:
+        if move != place.move:
             raise RefusedError(
                 "this node has not left its former parent", given=f"{id}, from {place.was}",
                 hint="it must reach that one first: what it sent there is there",
             )  # fmt: skip
 
-    def _check_epoch(self, id: str, hello: Note) -> None:
-        received = 0 if self.inbox is None else self.inbox.received(id)
-        epoch = None if self.inbox is None else self.inbox.epoch(id)
-        if received and (epoch != hello["epoch"] or hello["sent"] < received):
-            raise RefusedError(
-                "this node has lost its folder", given=f"{id}: {received} messages are here, "
-                f"it knows of {hello['sent'] if epoch == hello['epoch'] else 0}",
-                hint="restore its folder, or remove the node and add it again to start anew",
-            )  # fmt: skip
+    def _check_root(self, hello: Hello) -> None:
+        """Whether a child has heard from a later life of this root than its folder knows."""
+        own, told, charter = self.root_life, hello.root, self.charter
+        if own is None or charter is None:
+            return
+        if hello.charter > charter.version:
+            raise outdated(
+                self.id,
+                f"{hello.node} has version {hello.charter} of the charter, "
+                f"the last one here is {charter.version}",
+            )
+        if told is None:
+            return
+        lives = f"{hello.node} has heard from its life {told.life}"
+        if told.life > own.life or (told.life == own.life and told.began != own.began):
+            raise outdated(self.id, f"{lives}, this is life {own.life} of an older folder")
+        if told.step > own.step:
+            raise outdated(self.id, f"{lives}, step {told.step}; the last step here is {own.step}")
 
-    def on_message(self, id: str, body: bytes, now: int) -> Note:
-        """Writes a child's message down, and only then says so."""
-        inbox = self.inbox
+    @property
+    def root_life(self) -> RootLife | None:
+        """Of the root: which life this is, and how far it is."""
+        if self.parent is not None:
+            return None
+        step = self.machine.number if isinstance(self.machine, Root) else 0
+        return RootLife(self.held.life, self._began, step)
+
+    def on_message(self, id: str, data: bytes, now: int) -> Note:
+        """Understands a child's message, writes it down, and only then says so."""
+        self._speaks(id, (said := heard(data))[0])
         if self._leaves(id):
-            return self._farewell(id)
-        if inbox is None or self.charter is None or id not in self.charter.children(self.id):
+            return plain(self._farewell(id))
+        inbox, charter = self.inbox, self.charter
+        if inbox is None or charter is None or id not in charter.children(self.id):
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
-        head = head_of(body)
-        if head.node != id:
-            raise RefusedError("a node sent another's message", given=f"{id} as {head.node}")
-        if inbox.nbytes <= self.quota and head.plan in self.charter.plans:
-            inbox.receive(head, body, now)
+        full = inbox.nbytes > self.quota
+        try:
+            head = head_of(said[1])
+            if head.node != id:
+                raise RefusedError("a node sent another's message", given=f"{id} as {head.node}")
+            follows = head.seq == inbox.received(id) + 1 and head.plan in charter.plans
+            if follows and not full:
+                inbox.receive(checked(said[1], charter), said[1], now)
+        except (DataError, RefusedError) as error:
+            self.refusals[id] = str(error)
+            raise RefusedError(error.what, given=error.given, hint=error.hint) from error
         inbox.heard[id] = now
-        again = {} if inbox.received(id) >= head.seq else {"again": True}
-        return self._reply(id, None) | again
+        self._at_peace(id)
+        again = inbox.received(id) < head.seq
+        return plain(msgspec.structs.replace(self._reply(id, None), again=again, full=full))
+
+    def _speaks(self, id: str, life: int) -> None:
+        """Takes words of a child in the one life that may speak for it; raises otherwise."""
+        charter = self.charter
+        here = () if charter is None else (*charter.children(self.id), *charter.leaving(self.id))
+        if charter is None or id not in here:
+            raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
+        inbox = self.inbox
+        known = inbox is not None and id in inbox.children
+        received = inbox.received(id) if inbox is not None and known else 0
+        self.lives.heard(id, life, received, charter.places[id].added)
 
     def on_beat(self, id: str, note: Note, now: int) -> Note:
         """Notes that a child is alive."""
-        inbox = self.inbox
+        beat = read(Beat, note)
+        self._speaks(id, beat.life)
         if self._leaves(id):
-            return self._farewell(id)
-        if self.charter is None or id not in self.charter.children(self.id):
-            raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
-        if inbox is not None:
-            inbox.heard[id] = now
-        if "link" in note:
-            self.links[id] = note["link"]
-        self._ordered[id] = note.get("orders", 0)
-        self._learn(note)
-        return self._reply(id, note["charter"])
+            return plain(self._farewell(id))
+        if self.inbox is not None:
+            self.inbox.heard[id] = now
+        if beat.link is not None:
+            self.links[id] = dict(beat.link)
+        self.below[id] = dict(beat.refused)
+        self._at_peace(id)
+        self._ordered[id] = beat.orders
+        self._learn(beat.schema)
+        return plain(self._reply(id, beat.charter))
 
-    def _reply(self, id: str, charter: int | None) -> Note:
-        reply: Note = {}
+    def _reply(self, id: str, charter: int | None) -> Reply:
+        assert self.charter is not None
+        received = settled = None
         if self.inbox is not None:
             received = self.inbox.received(id)
-            safe = received if isinstance(self.machine, Root) else self.inbox.settled(id)
-            reply = {"ack": received, "settled": safe}
-        assert self.charter is not None
+            settled = received if isinstance(self.machine, Root) else self.inbox.settled(id)
+        orders = None
         if self._ordered.get(id, 0) < self.orders.number:
             orders = self.orders.since(self._ordered.get(id, 0))
-            reply["orders"] = base64.b64encode(orders).decode()
             self._ordered[id] = self.orders.number
-        if charter is not None and charter < self.charter.version:
-            reply |= self.handed_down()
-        return reply
+        newer = charter is not None and charter < self.charter.version
+        return Reply(
+            ack=received,
+            settled=settled or 0,
+            orders=orders,
+            charter=self.charter.data if newer else None,
+            root=self.root_life,
+        )
 
     def _leaves(self, id: str) -> bool:
         """Whether a child is about to go on under another parent; no more is taken of it here."""
         return self.charter is not None and id in self.charter.leaving(self.id)
 
-    def _farewell(self, id: str) -> Note:
+    def _farewell(self, id: str) -> Reply:
         """What it is told: what is here, and where to go with the rest."""
         assert self.charter is not None
         place = self.charter.places[id]
+        assert place.parent is not None
         received = 0 if self.inbox is None else self.inbox.received(id)
-        farewell = {"move": place.move, "to": place.parent, "from": received}
-        return self.handed_down() | {"farewell": farewell}
+        highest = self.lives.of(id, place.added).highest
+        farewell = Farewell(place.move, place.parent, received, highest)
+        return Reply(charter=self.charter.data, farewell=farewell)
 
     def handed_down(self) -> Note:
         """The charter, as a child takes it."""
         assert self.charter is not None
-        return {"charter": base64.b64encode(self.charter.data).decode()}
+        return plain(Reply(charter=self.charter.data))
 
-    def _learn(self, note: Note) -> None:
+    def _learn(self, told: bytes | None) -> None:
         """A child tells what events look like; the root decides by the first to tell."""
-        if "schema" not in note or self.charter is None or self.charter.schema is not None:
+        if told is None or self.charter is None or self.charter.schema is not None:
             return
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note["schema"])))
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(told))
+        except (pa.ArrowException, OSError) as error:
+            raise RefusedError("a schema cannot be read", given=str(error)[:200]) from error
         self._schema = schema
         if self.parent is None:
             bind_types(self.charter.plans[self.charter.plan].plan, schema, self._time)

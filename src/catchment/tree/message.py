@@ -1,62 +1,131 @@
-"""What climbs the tree: partials in columns, the frontier, and who is missing from them."""
+"""What climbs the tree: partials in columns, the frontier, and who is missing from them.
+
+    | life | magic | checksum | sizes | head (JSON) | index and sections, packed |
+    |<---->|<------------------------- a message ---------------------------->|
+
+A message is written down once, in the outbox, and may go out in a later life than it was made in:
+so the life of the speaker stands before the message and is no part of it (`spoken`, `heard`).
+
+`checked` understands a message whole (its head, every section, the schema of the partials by the
+plan that cut them, their bounds) or raises: a parent calls it before it writes anything down.
+"""
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pyarrow as pa
+from msgspec import Meta, Struct, field
 
-from catchment.engine.partials import NODE, SEQ, Partials
-from catchment.errors import DataError
+from catchment.counting import wire
+from catchment.counting.message import Up
+from catchment.engine import codec, settled
+from catchment.engine.partials import EVENTS, NODE, SELECTION, SEQ, Partials
+from catchment.errors import CatchmentError, DataError
+from catchment.model.node_id import NodeId
+from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree import columns
 from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
+from catchment.tree.counting import COUNTS
+from catchment.tree.words import MOST, Count, Name, Time
 
 _HEAD = struct.Struct(">4sI")
 _SIZES = struct.Struct(">III")
-_MAGIC = b"CTM1"
+_LIFE = struct.Struct(">QI")
+"""The life, and a checksum of it and of what the message begins with."""
+_MAGIC = b"CTM2"
+
+LARGEST = 1 << 30
+"""Bytes that a message may unpack to."""
+_SECTIONS = 4096
+_NUMBERS = ("slice_start", "slice_end", settled.TIME, settled.ARRIVAL, SELECTION)
+CENSUS = "count(*).count"
+"""The field by which partials tell how many events they hold."""
+_FOREIGN: tuple[type[Exception], ...] = (
+    pa.ArrowException,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What libraries raise when bytes are not what they should be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True, omit_defaults=True):
     """All of a message but its partials."""
 
-    node: str
-    epoch: int
-    seq: int
-    plan: int
+    node: NodeId
+    seq: Annotated[int, Meta(ge=0, le=MOST)]
+    plan: Annotated[int, Meta(ge=0, le=MOST)]
     """The version by which its partials are cut."""
-    frontier: int | None
+    frontier: Time | None
     """No more is expected before it; None: the node is idle, and nobody need wait for it."""
-    sure: int
+    sure: Time
     """Nothing at all is missing before it, whatever was given up waiting for."""
-    missing: tuple[str, ...] = ()
-    newest: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
+    missing: tuple[NodeId, ...] = ()
+    newest: Time = 0
+    counts: dict[Name, Count] = field(default_factory=dict)
     """Events read, late, bad and so on since the message before."""
-    landed: tuple[int, ...] = ()
+    landed: tuple[Count, ...] = ()
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
-    ended: dict[str, int] = field(default_factory=dict)
+    ended: dict[NodeId, Time] = field(default_factory=dict)
     """The nodes whose streams have ended, and the time of the last event of each."""
-    behind: Behind = field(default_factory=dict)
+    behind: dict[NodeId, dict[Annotated[str, Meta(pattern="^(-1|[0-9]{1,18})$")], Time]] = field(
+        default_factory=dict
+    )
     """Since the message before: what nodes that were given up had cut by older plans."""
 
     def to_bytes(self) -> bytes:
-        known = {name: getattr(self, name) for name in self.__slots__}
-        lean = {name: value for name, value in known.items() if value not in ((), {})}
-        return json.dumps(lean, separators=(",", ":")).encode()
+        return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Head:
-        held = json.loads(data)
-        for names in ("missing", "landed"):
-            held[names] = tuple(held.get(names, ()))
-        return cls(**held)
+        try:
+            return _HEADS.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise DataError("the head of a message cannot be read", given=str(error)) from error
+
+
+class Section(Struct, frozen=True, array_like=True):
+    """Where the rows of a group, or what else a message holds, are in it."""
+
+    id: Annotated[int, Meta(ge=-MOST, le=MOST)]
+    rows: Annotated[int, Meta(ge=0, le=1 << 31)]
+    size: Annotated[int, Meta(ge=0, le=LARGEST)]
+
+
+_HEADS = msgspec.json.Decoder(Head)
+_INDEX = msgspec.json.Decoder(Annotated[list[Section], Meta(max_length=_SECTIONS)])
+
+
+def spoken(life: int, message: bytes) -> bytes:
+    """A message as a node in a life says it."""
+    return _LIFE.pack(life, _mark(life, message)) + message
+
+
+def heard(data: bytes) -> tuple[int, bytes]:
+    """The life of the speaker, and the message."""
+    if len(data) < _LIFE.size:
+        raise _no_message(data)
+    life, mark = _LIFE.unpack_from(data)
+    message = data[_LIFE.size :]
+    if mark != _mark(life, message):
+        raise _no_message(data)
+    return life, message
+
+
+def _mark(life: int, message: bytes) -> int:
+    return zlib.crc32(message[: _HEAD.size], life & 0xFFFFFFFF) ^ (life >> 32)
 
 
 def behind_of(head: Head, plan: int) -> Behind:
@@ -73,19 +142,19 @@ def encode(head: Head, partials: Partials, charter: Charter, compress: bool = Tr
     smaller travels as it is, which its length tells.
     """
     parts: list[bytes] = []
-    sizes: list[list[int]] = []
+    sections: list[Section] = []
     for id, table in partials.items():
         if not table.num_rows:
             continue
         body = _serialized(table, id, charter, head.plan)
-        sizes.append([id, table.num_rows, len(body)])
+        sections.append(Section(id, table.num_rows, len(body)))
         parts.append(body)
     text = head.to_bytes()
-    index = json.dumps(sizes, separators=(",", ":")).encode() if sizes else b""
+    index = msgspec.json.encode(sections) if sections else b""
     rest = index + b"".join(parts)
     packed = pa.Codec("zstd").compress(rest, asbytes=True) if rest and compress else rest
     packed = packed if len(packed) < len(rest) else rest
-    whole = struct.pack(">III", len(text), len(index), len(rest)) + text + packed
+    whole = _SIZES.pack(len(text), len(index), len(rest)) + text + packed
     return _HEAD.pack(_MAGIC, zlib.crc32(whole)) + whole
 
 
@@ -101,38 +170,71 @@ def weight_of(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes, charter: Charter) -> tuple[Head, Partials]:
-    """The inverse of `encode`; refuses bytes that are not whole."""
-    head = head_of(data)
-    sections = _sections(data)
-    return head, {id: _table(body, rows, id, charter, head) for id, rows, body in sections}
+    """The inverse of `encode`; refuses bytes that are not whole or do not fit the charter."""
+    try:
+        head = head_of(data)
+        if head.plan not in charter.plans or charter.schema is None:
+            raise _misfit(head, f"version {head.plan} of the plan is not known here")
+        sections = list(_sections(data))
+        ids = [section.id for section, _ in sections]
+        if len(set(ids)) < len(ids):
+            raise _misfit(head, "two sections of one group")
+        return head, {s.id: _table(body, s, charter, head) for s, body in sections}
+    except CatchmentError:
+        raise
+    except _FOREIGN as error:
+        raise DataError("a message cannot be read", given=_brief(error)) from error
+
+
+def checked(data: bytes, charter: Charter) -> Head:
+    """The head of a message that is whole and makes sense by the charter; raises otherwise."""
+    head, partials = decode(data, charter)
+    try:
+        if head.frontier is not None and head.sure > head.frontier:
+            raise _misfit(head, "it is sure of more than it says to expect")
+        for id, table in partials.items():
+            if id == COUNTS:
+                _check_notes(head, table)
+            else:
+                _check_rows(head, id, table, charter)
+    except CatchmentError:
+        raise
+    except _FOREIGN as error:
+        raise DataError("a message cannot be read", given=_brief(error)) from error
+    return head
 
 
 def plain_section(data: bytes, id: int) -> pa.Table | None:
     """A section of a message that is no partials, if it has it."""
-    found = (body for number, _, body in _sections(data) if number == id)
+    found = (body for section, body in _sections(data) if section.id == id)
     return next((pa.ipc.open_stream(body).read_all() for body in found), None)
 
 
-def _sections(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Group, rows and bytes of each section."""
+def _sections(data: bytes) -> Iterator[tuple[Section, bytes]]:
+    """Each section, and its bytes."""
     _, at, length, packed = _opened(data)
     if not length:
         return
     rest = packed
     if len(packed) < length:
         rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
-    for id, rows, size in json.loads(rest[:at]):
-        yield id, rows, rest[at : at + size]
-        at += size
+    try:
+        index = _INDEX.decode(rest[:at])
+    except msgspec.MsgspecError as error:
+        raise DataError("the index of a message cannot be read", given=str(error)) from error
+    if at + sum(section.size for section in index) != len(rest):
+        raise DataError(
+            "the sections of a message are not as long as it says", given=f"{len(rest)} bytes"
+        )
+    for section in index:
+        yield section, rest[at : at + section.size]
+        at += section.size
 
 
 def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
     """The head, the lengths of index and rest, and the rest as it is packed."""
     if len(data) < _HEAD.size + _SIZES.size or not data.startswith(_MAGIC):
-        raise DataError(
-            "these bytes are not a message", given=f"{len(data)} bytes",
-            hint="the peer is not a node of a tree, or speaks another version",
-        )  # fmt: skip
+        raise _no_message(data)
     _, checksum = _HEAD.unpack_from(data)
     if zlib.crc32(memoryview(data)[_HEAD.size :]) != checksum:
         raise DataError(
@@ -141,6 +243,10 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
         )  # fmt: skip
     text, index, length = _SIZES.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _SIZES.size
+    if at + text > len(data) or index > length or length > LARGEST:
+        raise DataError(
+            "the parts of a message are not as long as it says", given=f"{len(data)} bytes"
+        )
     return Head.from_bytes(data[at : at + text]), index, length, data[at + text :]
 
 
@@ -154,15 +260,93 @@ def _serialized(table: pa.Table, id: int, charter: Charter, plan: int) -> bytes:
     return columns.pack(table.select(schema.names).cast(schema).combine_chunks())
 
 
-def _table(body: bytes, rows: int, id: int, charter: Charter, head: Head) -> pa.Table:
+def _table(body: bytes, section: Section, charter: Charter, head: Head) -> pa.Table:
+    id, rows = section.id, section.rows
     if id < 0:
-        return pa.ipc.open_stream(body).read_all()
-    schema = charter.wire(head.plan)[id]
-    table = columns.unpack(body, schema)
+        if id not in (EVENTS, COUNTS):
+            raise _misfit(head, f"a section {id}, which nobody knows")
+        table = pa.ipc.open_stream(body).read_all()
+    else:
+        schema = charter.wire(head.plan).get(id)
+        if schema is None:
+            raise _misfit(head, f"group {id}, which the plan does not have")
+        table = columns.unpack(body, schema)
     if table.num_rows != rows:
-        raise DataError("a message does not fit the plan", given=head.node, hint="restart it")
+        raise _misfit(head, f"{table.num_rows} rows of group {id}, {rows} are told")
+    if id < 0:
+        return table
     number = charter.places[head.node].number if head.node in charter.places else 0
     stamps: list[tuple[str, Any]] = [(NODE, number), (SEQ, head.seq)]
     for place, (name, value) in enumerate(stamps):
         table = table.add_column(place, name, pa.repeat(pa.scalar(value, pa.int64()), rows))
     return table
+
+
+def _check_rows(head: Head, id: int, table: pa.Table, charter: Charter) -> None:
+    """Partials, or events, whose columns are whole and whose times and numbers are sane."""
+    table.validate(full=True)
+    if id == EVENTS:
+        _check_events(head, table, charter)
+    for name in {*_NUMBERS} & {*table.schema.names}:
+        if table.column(name).null_count:
+            raise _misfit(head, f"nulls in {name} of group {id}")
+        found = codec.ints(table, name)
+        if len(found) and (int(found.min()) < EARLIEST or int(found.max()) > LATEST):
+            raise _misfit(head, f"numbers in {name} of group {id} that are out of all bounds")
+    bounded = "slice_start" in table.schema.names
+    if bounded and (codec.ints(table, "slice_start") > codec.ints(table, "slice_end")).any():
+        raise _misfit(head, f"slices of group {id} that end before they begin")
+    if CENSUS in table.schema.names and (codec.ints(table, CENSUS) < 0).any():
+        raise _misfit(head, f"less than no events in group {id}")
+    if id >= 0 and table.num_rows:
+        group = next(g for g in charter.plans[head.plan].plan.groups if g.id == id)
+        chosen = codec.ints(table, SELECTION)
+        if chosen.min() < 0 or chosen.max() >= len(group.selections):
+            raise _misfit(head, f"a selection of group {id} that the plan does not have")
+
+
+def _check_events(head: Head, table: pa.Table, charter: Charter) -> None:
+    assert charter.schema is not None
+    known = {field.name: field.type for field in charter.schema}
+    known |= {settled.TIME: pa.int64(), settled.ARRIVAL: pa.int64()}
+    found = {field.name: field.type for field in table.schema}
+    if not {settled.TIME, settled.ARRIVAL} <= found.keys() or len(found) < table.num_columns:
+        raise _misfit(head, "events without a time or a rank")
+    for name, kind in found.items():
+        if name not in known or known[name] != kind:
+            raise _misfit(head, f"events with a column {name} of type {kind}")
+
+
+def _check_notes(head: Head, table: pa.Table) -> None:
+    """Notes on events that are counted, which must be readable to the last."""
+    if table.schema.names != ["note"] or not pa.types.is_binary(table.schema.field("note").type):
+        raise _misfit(head, "notes of other columns than one")
+    table.validate(full=True)
+    for note in table.column("note"):
+        node, ended, said = wire.load(note.as_py())
+        if type(node) is not int or type(ended) is not bool:
+            raise _misfit(head, "a note that names no node")
+        for group, _, body in said:
+            if not isinstance(group, str):
+                raise _misfit(head, "a note of no group")
+            Up.from_bytes(body)
+
+
+def _misfit(head: Head, why: str) -> DataError:
+    return DataError(
+        "a message does not fit the plan",
+        given=f"{head.node}, message {head.seq}: {why}",
+        hint="the node may run another version of Catchment, or its disk may be damaged",
+    )
+
+
+def _no_message(data: bytes) -> DataError:
+    return DataError(
+        "these bytes are not a message",
+        given=f"{len(data)} bytes",
+        hint="the peer is not a node of a tree, or speaks another version",
+    )
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catchment.tree.disk import Disk
+from catchment.tree.disk import Disk, damaged
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,13 @@ class Outbox:
         self._messages: dict[int, int] = {}
         """Where the messages are that are not settled: number of the message to its record."""
         for number, note, body in self._log.entries():
+            before: Record | None = self.last
             self.last = _record(number, note, body)
+            if before is not None and number != before.number + 1:
+                raise damaged("outbox", f"step {before.number + 1} is not there")
             self._place(self.last)
+        if self._log.last is not None and (self.last is None or self.last.number < self._log.last):
+            raise damaged("outbox", f"step {self._log.last} is not there")
         self.sent = self.last.note["seq"] if self.last else 0
         """The number of the last message."""
 
@@ -85,6 +90,11 @@ class Outbox:
         assert self.last is not None or not self._messages
         if self.last is not None:
             self._log.trim((self.last.number if rest is None else rest) - 1)
+
+    @property
+    def settled(self) -> int:
+        """The last message that is not kept any more, nor any before it."""
+        return min(self._messages, default=self.sent + 1) - 1
 
     @property
     def number(self) -> int:

@@ -46,9 +46,8 @@ class Outflow:
     All of it goes on after a crash from the outbox's last record.
     """
 
-    def __init__(self, id: str, epoch: int, disk: Disk, charter: Charter) -> None:
-        self.id, self.epoch = id, epoch
-        self.charter, self._disk = charter, disk
+    def __init__(self, id: str, disk: Disk, charter: Charter) -> None:
+        self.id, self.charter, self._disk = id, charter, disk
         self.outbox = Outbox(disk)
         last = self.outbox.last
         self.note: dict[str, Any] = {} if last is None else last.note
@@ -77,7 +76,13 @@ class Outflow:
         """At a node that reads events: keeps those whose count windows are found by asking."""
         if self.charter.asks:
             self.counting = Keeping(
-                self.charter, number, self.cutter, self._disk, self.plan, self.outbox.number
+                self.charter,
+                number,
+                self.cutter,
+                self._disk,
+                self.plan,
+                self.outbox.number,
+                self.note.get("kept"),
             )
 
     def _restored(self, carry: bytes) -> Cutter:
@@ -205,6 +210,7 @@ class Outflow:
         step = 1 + self.outbox.number
         if self.counting is not None:
             self.counting.write(step)
+            self.note["kept"] = self.counting.written
         self.outbox.append(self.note, messages, pack_partials(self.cutter.held()))
         if self.counting is not None:
             self.counting.compact(step)
@@ -212,7 +218,7 @@ class Outflow:
             self.link.wrote(self.outbox.sent + place, len(message))
 
     def _encoded(self, partials: Partials, word: Word, place: int) -> bytes:
-        head = Head(self.id, self.epoch, self.outbox.sent + place, self.plan, *word)
+        head = Head(self.id, self.outbox.sent + place, self.plan, *word)
         tries = rows_in(partials) > 0 and self.compressing.wanted()
         message = encode(head, partials, self.charter, tries)
         if tries:
@@ -227,12 +233,12 @@ class Outflow:
         sure = min(view.sure, self.frontier)
         self.sure = sure if view.landed else max(self.sure, sure)
 
-    def stood(self, seq: int) -> list[int | None]:
+    def stood(self, seq: int) -> tuple[int | None, int, int]:
         """Frontier, what was sure of it, and plan, as of a message that the parent has."""
         following = self.outbox.note_of(seq + 1)
         if following is not None:
-            return list(following["before"])
-        return list(self.note.get("last", NOWHERE))
+            return stand(following["before"])
+        return stand(self.note.get("last", NOWHERE))
 
     def _edge_between(self, low: int, high: int) -> bool:
         """Whether a frontier that moved from one time to another can complete any window."""
@@ -260,6 +266,12 @@ class Outflow:
         """The parent has messages up to this one."""
         self.link.acknowledged(seq, now / 1e6)
         self.easing.acknowledged(seq, now / 1e6)
+
+
+def stand(noted: list[Any]) -> tuple[int | None, int, int]:
+    """Frontier, what was sure of it, and plan, as a note has them."""
+    frontier, sure, plan = noted
+    return frontier, sure, plan
 
 
 def rows_in(partials: Partials) -> int:

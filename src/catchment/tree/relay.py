@@ -11,7 +11,7 @@ from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
 from catchment.tree.counting import COUNTS
 from catchment.tree.disk import Disk
-from catchment.tree.inbox import Child, Inbox, View
+from catchment.tree.inbox import Child, Inbox, View, taking
 from catchment.tree.message import Head, behind_of, plain_section
 from catchment.tree.outflow import Outflow
 from catchment.tree.taking import taken
@@ -20,12 +20,20 @@ from catchment.tree.taking import taken
 class Relay:
     """Takes messages, merges their slices once all children have passed them, step by step."""
 
-    def __init__(self, id: str, epoch: int, disk: Disk, charter: Charter, now: int) -> None:
-        self.flow = Outflow(id, epoch, disk, charter)
+    def __init__(self, id: str, disk: Disk, charter: Charter, now: int) -> None:
+        self.flow = Outflow(id, disk, charter)
         held = self.flow.note.get("children", {})
-        self.inbox = Inbox(disk, {child: Child.from_dict(note) for child, note in held.items()})
+        children = {child: Child.from_dict(note) for child, note in held.items()}
+        self.inbox = Inbox(disk, children, charter)
+        self._expect(now)
+
+    def _expect(self, now: int) -> None:
+        charter, id = self.flow.charter, self.flow.id
         self.inbox.expect(charter, id, now, self.flow.frontier)
-        self.inbox.forget(self.inbox.gone())
+        gone = self.inbox.gone()
+        self.inbox.forget(gone)
+        if {*gone} & {*charter.children(id)}:  # removed and added again
+            self.inbox.expect(charter, id, now, self.flow.frontier)
 
     def step(self, now: int) -> bool:
         """Takes what has come; whether anything happened."""
@@ -34,8 +42,9 @@ class Relay:
             return False
         self.flow.switch(note["plan"])
         for id, seq in self.inbox.chosen(note["take"]):
-            found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
-            self.flow.cutter.absorb(found.partials, found.head.newest)
+            with taking(id, seq):
+                found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
+                self.flow.cutter.absorb(found.partials, found.head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self._took(id, found.head, found.end)
         self._finish(note)
@@ -86,6 +95,7 @@ class Relay:
         self.flow.ended |= head.ended
         self.flow.lags(behind_of(head, self.flow.plan))
         self.inbox.take(id, head, end)
+        self.flow.lags(self.inbox.take_lost())
 
     def _finish(self, note: dict[str, Any]) -> None:
         _, frontier, sure, missing, landed = note["decided"]
@@ -109,5 +119,4 @@ class Relay:
 
     def follow(self, charter: Charter, now: int) -> None:
         self.flow.follow(charter)
-        self.inbox.expect(charter, self.flow.id, now, self.flow.frontier)
-        self.inbox.forget(self.inbox.gone())
+        self._expect(now)

@@ -16,11 +16,11 @@ from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
-from catchment.tree.behind import joined, noted, recent
+from catchment.tree.behind import joined, lost_in, noted, recent
 from catchment.tree.charter import Charter
 from catchment.tree.counting import COUNTS, asked
-from catchment.tree.disk import Disk
-from catchment.tree.inbox import Child, Inbox
+from catchment.tree.disk import Disk, damaged
+from catchment.tree.inbox import Child, Inbox, taking
 from catchment.tree.marking import lacking_in, marked
 from catchment.tree.message import behind_of, plain_section
 from catchment.tree.taking import taken
@@ -64,7 +64,7 @@ class Root:
         """Queries that leave and whose windows have all ended, by the last step."""
         self.tally: Tally | None = None
         children = self._restored()
-        self.inbox = Inbox(disk, children)
+        self.inbox = Inbox(disk, children, charter)
         if "tally" in self.last:
             self._tallied()
         self._replay()
@@ -93,9 +93,12 @@ class Root:
             self.engine = self._engine(min(self.charter.plans))
             self._snapshot_bytes, self._log_bytes, self._since = 0, 0, 0
             return {}
-        (size,) = _SIZE.unpack_from(blob)
-        at = _SIZE.size + size
-        self.last = json.loads(blob[_SIZE.size : at])
+        try:
+            (size,) = _SIZE.unpack_from(blob)
+            at = _SIZE.size + size
+            self.last = json.loads(blob[_SIZE.size : at])
+        except (struct.error, ValueError) as error:
+            raise damaged("snapshot", str(error)) from error
         self.counts |= self.last["counts"]
         self.engine = Engine.restore(blob[at:]) if len(blob) > at else None
         self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
@@ -110,6 +113,9 @@ class Root:
         if lost is not None:
             raise lost.error()  # sinks may have the results of a step that is not known here
         notes = [note for n, note, _ in self.steps.entries() if n > self.number]
+        following = [note["step"] for note in notes]
+        if following != [*range(self.number + 1, 1 + max(self.number, self.steps.last or 0))]:
+            raise damaged("steps", f"{following} follow step {self.number}")
         self.undone = notes if self.apart else []
         for note in notes:
             for id, since in note["since"].items():
@@ -119,14 +125,17 @@ class Root:
 
     def _expect(self, now: int) -> None:
         self.inbox.expect(self.charter, self.id, now, self.frontier)
-        self._part()
+        if self._part() & {*self.charter.children(self.id)}:  # removed and added again
+            self.inbox.expect(self.charter, self.id, now, self.frontier)
 
-    def _part(self) -> None:
+    def _part(self) -> set[str]:
         """Lets go of children of old; what is kept of them goes too."""
         gone = self.inbox.gone()
-        if gone and not self.undone:
-            self.snapshot()
-            self.inbox.forget(gone)
+        if not gone or self.undone:
+            return set()
+        self.snapshot()
+        self.inbox.forget(gone)
+        return {*gone}
 
     # -- a step -----------------------------------------------------------------------------------
 
@@ -152,7 +161,8 @@ class Root:
         if not choice.upto and told == self.last.get("told"):
             return None
         sure = max(int(self.last.get("sure", EARLIEST)), view.sure)
-        heads = [self.inbox.head(id, seq) for id, seq in self.inbox.chosen(choice.upto)]
+        chosen = self.inbox.chosen(choice.upto)
+        heads = [self.inbox.head(id, seq) for id, seq in chosen]
         newest = max([int(self.last.get("newest", EARLIEST)), *(head.newest for head in heads)])
         reached = int(self.last.get("reach", EARLIEST))
         # No further than where every window that holds an event is complete: events of somebody
@@ -163,6 +173,7 @@ class Root:
         for head in heads:
             ended |= head.ended
         found = [behind_of(head, plan) for head in heads]
+        found += [self.inbox.lacks(id, seq) for id, seq in chosen]
         oldest = reached - self._keep(plan) - longest(charter.plans[plan].plan)
         known = self.last.get("behind", {}).get("cut", {})
         lagging = recent(joined([known, *found]), oldest)
@@ -217,7 +228,9 @@ class Root:
             engine.follow(planned.plan, planned.lineage, planned.leaving)
         tally = self._told(note)
         for id, seq in self.inbox.chosen(note["take"]):
-            self._take(id, seq, note)
+            with taking(id, seq):
+                self._take(id, seq, note)
+        self._lacks(note)
         if tally is not None:
             engine.absorb(tally.step(note["away"]))
             self.counts["late"] += tally.newly_late()
@@ -241,6 +254,15 @@ class Root:
         """Windows that never ended: those of the engine, and those found by asking."""
         asked = (0, 0) if tally is None else tally.not_full()
         return {name: counts.get(name, 0) + asked[n] for n, name in enumerate(_OPEN)}
+
+    def _lacks(self, note: dict[str, Any]) -> None:
+        """Notes what could not be taken, where a step that was decided should have taken it."""
+        before = lost_in(self.last.get("behind", {}).get("cut", {}))
+        lost = joined([self.inbox.take_lost(), before])
+        lost = recent(lost, note["too_late"] - longest(self.charter.plans[note["plan"]].plan))
+        if lost:
+            known = note["behind"].get("cut", {})
+            note["behind"] = noted(joined([known, lost]), self.charter, note["plan"])
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
         assert self.engine is not None
@@ -309,6 +331,7 @@ class Root:
         self.drained = drained
         for id, seq in self.inbox.chosen(note["take"]):
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
+        self._lacks(note)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.counts["late"] += note.get("counted_late", 0)
         if note["closing"]:

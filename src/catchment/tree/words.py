@@ -1,0 +1,145 @@
+"""What nodes say to each other besides messages, as typed records.
+
+The transport carries plain JSON objects. `read` turns one into the record that is expected, or says
+what is wrong with it, before anything is done with it; `plain` is the inverse. Bytes travel as
+base64.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from catchment.errors import RefusedError
+from catchment.model.node_id import NodeId
+from catchment.planner.edges import EARLIEST, LATEST
+
+Note = dict[str, Any]
+_T = TypeVar("_T", bound=Struct)
+
+MOST = (1 << 62) - 1
+"""No number of a message, a life or a version comes near this."""
+
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Time = Annotated[int, Meta(ge=EARLIEST, le=LATEST)]
+Version = Annotated[int, Meta(ge=-1, le=MOST)]
+Blob = Annotated[bytes, Meta(max_length=64 << 20)]
+Sentence = Annotated[str, Meta(max_length=2000)]
+Name = Annotated[str, Meta(max_length=200)]
+
+
+class RootLife(Struct, frozen=True, omit_defaults=True):
+    """Which life of the root somebody has heard from, and how far it was."""
+
+    life: Count
+    began: Annotated[int, Meta(ge=-MOST, le=MOST)]
+    """When that life began by the root's clock: two processes never share both numbers."""
+    step: Count = 0
+
+
+class Farewell(Struct, frozen=True):
+    """A former parent's last word: which move this is, where to go, the last message it has."""
+
+    move: Count
+    to: NodeId
+    last: Count
+    highest: Count = 0
+    """The last life that it has offered to the node."""
+
+
+class Moved(Struct, frozen=True):
+    """By which move a node came to its parent, and what the parent before has."""
+
+    move: Count
+    to: NodeId
+    last: Count
+    """The last message that the former parent has."""
+    at: tuple[Time | None, Time, Version]
+    """Frontier, what was sure of it, and plan, as of that message."""
+    highest: Count = 0
+    """The last life that the former parent has offered."""
+
+
+class Hello(Struct, frozen=True, omit_defaults=True):
+    """What a node says first, on every link."""
+
+    node: NodeId
+    life: Count = 0
+    """The last life that its folder holds; 0: it has never had one."""
+    living: bool = False
+    """Whether this very process was granted that life; otherwise it asks for the next one."""
+    sent: Count = 0
+    """The last message that its folder knows of."""
+    settled: Count = 0
+    """The last message that its folder has let go of, because a parent said so."""
+    job: Name | None = None
+    charter: Version = -1
+    added: Count = 0
+    """The version of the charter by which the node of this folder joined."""
+    orders: Count = 0
+    schema: Blob | None = None
+    moved: Moved | None = None
+    root: RootLife | None = None
+    """The newest life of the root that it has heard from."""
+
+
+class Beat(Struct, frozen=True, omit_defaults=True):
+    """What a node says when it has nothing else to say."""
+
+    life: Count = 0
+    charter: Version = -1
+    orders: Count = 0
+    schema: Blob | None = None
+    link: dict[Name, float | int | str | None] | None = None
+    refused: dict[NodeId, Sentence] = field(default_factory=dict)
+    """Nodes below that were turned away, and why."""
+
+
+class Reply(Struct, frozen=True, omit_defaults=True):
+    """What a parent answers to a hello, a message or a beat."""
+
+    ack: Count | None = None
+    """The last message of the child that is safely here."""
+    settled: Count = 0
+    """The last one that the child may let go of."""
+    again: bool = False
+    """Whether what follows `ack` must be sent again."""
+    full: bool = False
+    """Whether there is no room for more just now."""
+    life: Count | None = None
+    """The life that is granted, as an answer to a hello."""
+    added: Count = 0
+    orders: Blob | None = None
+    charter: Blob | None = None
+    farewell: Farewell | None = None
+    root: RootLife | None = None
+
+
+def read(kind: type[_T], note: object) -> _T:
+    """The record that a JSON object is.
+
+    >>> read(Hello, {"node": "a", "sent": 3}).sent
+    3
+    >>> read(Hello, {"node": "../a"})
+    Traceback (most recent call last):
+    ...
+    catchment.errors.RefusedError: a hello cannot be understood (given: Expected `str` matching \
+regex '^[A-Za-z0-9][A-Za-z0-9._-]*\\\\Z' - at `$.node`)
+    """
+    try:
+        return msgspec.convert(note, kind)
+    except msgspec.ValidationError as error:
+        name = kind.__name__.lower()
+        raise RefusedError(f"a {name} cannot be understood", given=str(error)[:300]) from error
+
+
+def plain(word: Struct) -> Note:
+    """A record as a JSON object.
+
+    >>> plain(Reply(ack=4, again=True))
+    {'ack': 4, 'again': True}
+    """
+    made: Note = msgspec.to_builtins(word)
+    return made
