@@ -154,8 +154,9 @@ def slope(samples: list[tuple[float, float]]) -> float:
     return statistics.median(found)
 
 
-PLATEAU = {"files": 2_000.0}
-"""What Spark and we keep of the last hundreds of batches: below, a short run has not come to it."""
+PLATEAU = {"files": 2_000.0, "file MB": 64.0}
+"""What Spark and we keep of the last hundreds of batches, and logs in segments of 8 MB: below, a
+short run has not come to it."""
 
 
 def flat(samples: list[tuple[float, dict[str, float]]]) -> list[str]:
