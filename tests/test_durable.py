@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from catchment.durable.files import LocalFiles, make_folders, write_whole
 from catchment.durable.folder import Folder
 from catchment.durable.log import Log
-from catchment.durable.names import file_name
 from catchment.durable.sealed import seal, unseal
 from catchment.durable.volatile import VolatileFiles
 from catchment.errors import StateError
@@ -379,33 +378,6 @@ def test_what_is_in_an_entry_cannot_pass_for_an_entry(tmp_path: Path) -> None:
 
 
 # -- small parts --------------------------------------------------------------------------------
-
-
-@given(st.text(max_size=300), st.text(max_size=300))
-def test_names_of_files_are_safe_and_differ(one: str, two: str) -> None:
-    made = file_name(one)
-    assert len(made.encode()) < 200 and "/" not in made and not made.startswith(".")
-    assert made == made.lower() and made.isascii() and "\0" not in made
-    assert (one == two) == (made == file_name(two))
-
-
-def test_names_that_attackers_and_file_systems_like() -> None:
-    odd = [
-        "x/../../../../victim",
-        "..",
-        ".",
-        ".hidden",
-        "CON",
-        "a",
-        "A",
-        "a/",
-        "%41",
-        "é",
-        "e\u0301",
-    ]
-    odd += ["l" * 300, "l" * 299 + "m"]
-    made = {file_name(name) for name in odd}
-    assert len(made) == len(odd) and not any(os.sep in name for name in made)
 
 
 @given(st.binary(max_size=100), st.integers(0, 200), st.integers(0, 7))

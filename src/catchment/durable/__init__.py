@@ -8,7 +8,6 @@
 | `log` | numbered entries, appended | entries in order, and what of them cannot be read any more |
 | `sealed` | bytes and a name | bytes under a checksum, so that damage is noticed |
 | `lock` | a folder | the right to write there, for one process at a time |
-| `names` | any text | a file name that no other text has |
 
 What is synced, and what that costs:
 

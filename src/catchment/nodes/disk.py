@@ -17,9 +17,9 @@ from pathlib import Path
 
 from catchment.durable.files import Files, LocalFiles, write_whole
 from catchment.durable.log import RESTORE, SEGMENT, Damage, Gap, Log
-from catchment.durable.names import file_name
 from catchment.durable.sealed import seal, unseal
 from catchment.errors import StateError
+from catchment.model.names import file_name
 from catchment.tree.disk import Note
 
 _SIZE = struct.Struct(">I")

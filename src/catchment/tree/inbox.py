@@ -13,7 +13,6 @@ from itertools import islice, takewhile
 from typing import Any
 
 from catchment.errors import DataError, RefusedError, StateError
-from catchment.model.names import file_name
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.behind import LOST, Behind, joined
@@ -138,7 +137,7 @@ class Inbox:
             self._open(id)
 
     def _log(self, id: str) -> Log:
-        return self.disk.log(f"inbox-{file_name(node_id(id))}")
+        return self.disk.log(f"inbox-{node_id(id)}")
 
     def _open(self, id: str) -> None:
         log, child = self._log(id), self.children[id]
