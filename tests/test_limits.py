@@ -27,6 +27,7 @@ from catchment.sources.aside import Aside, aside
 from catchment.sources.journal import Journal, Taken
 from catchment.sources.kafka import Kafka
 from catchment.sources.spool import Spool
+from catchment.transport import Server
 from catchment.tree import member as members
 from catchment.tree import orders
 from catchment.tree.charter import PLANS
@@ -56,6 +57,12 @@ def test_every_row_of_the_table_has_its_test() -> None:
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(), name
 
 
+class Silent:
+    """A node that is never asked."""
+
+    hello = message = beat = ask = None
+
+
 def names(found: list[Capacity]) -> set[str]:
     return {one.name for one in found}
 
@@ -71,6 +78,7 @@ def test_what_status_shows_is_in_the_table() -> None:
         assert site.member is not None
         shown |= names(limits(site.member))
         assert {one["name"] for one in status(site.member, set())["limits"]} <= told
+    shown |= names(Server("127.0.0.1:1", Silent()).capacities())
     assert shown >= {"inbox", "outbox", "state of windows", "rows set aside, in memory"}
     assert shown <= told
 

@@ -23,8 +23,10 @@ from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.disk import FileDisk, FileLog
 from catchment.nodes.founding import founded
 from catchment.nodes.office import Office, check_move
+from catchment.nodes.status import status, unread_of
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
+from catchment.sources.base import NeverRead
 from catchment.testing.compare import rows_of
 from catchment.tree.charter import Charter, Place
 from catchment.tree.member import Member, RefusedError
@@ -418,3 +420,22 @@ def test_a_node_joins_and_another_leaves() -> None:
     world.run()
     assert world.done
     check(world.deliveries, {"a": events["a"], "c": batches(3, 60)}, QUERIES[:1])
+
+
+def test_what_a_node_never_read_is_told_at_the_root() -> None:
+    """Beats carry it up, level by level, and it is gone once the node has read the rest."""
+    parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "root"}
+    world = World(charter(parents, QUERIES[:1]), {"a": batches(1, 60), "b": batches(2, 60)})
+    world.run()
+    members = {id: site.member for id, site in world.sites.items()}
+    root, mid, leaf = members["root"], members["m"], members["a"]
+    assert root is not None and mid is not None and leaf is not None
+    leaf.unread = unread_of(
+        [NeverRead("x.csv", "it grew", 12, 2), NeverRead("y.csv", "a column is missing", 5, 3)]
+    )
+    wanted = {"a": {"origins": 2, "reason": "x.csv: it grew", "nbytes": 17, "rows": 5}}
+    for _ in range(2):
+        mid.on_beat("a", leaf.beat(), world.now)
+        root.on_beat("m", mid.beat(), world.now)
+        assert status(root, set())["never read by nodes"] == wanted
+        leaf.unread, wanted = None, {}

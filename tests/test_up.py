@@ -141,6 +141,16 @@ def test_a_root_that_cannot_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     assert watched.pids == {}
 
 
+def test_a_node_that_was_turned_away_for_good_is_not_started_again() -> None:
+    said: list[str] = []
+    commands = {
+        "r": [sys.executable, "-c", "import time; time.sleep(1)"],
+        "a": [sys.executable, "-c", f"exit({supervisor.REFUSED})"],
+    }
+    Supervisor(commands, {"r": None, "a": "r"}, said.append).watch(pause=0.01)
+    assert said == ["a was turned away for good; it is not started again"]
+
+
 def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "PAUSES", (0.01, 0.02, 0.03))
     said: list[str] = []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catchment.errors import CatchmentError, JobError
+from catchment.errors import CatchmentError, JobError, RefusedError
 
 if TYPE_CHECKING:
     from catchment.job import Job
@@ -40,7 +40,7 @@ def run_node(
     from catchment.job import load_job
     from catchment.nodes.founding import given
     from catchment.nodes.start import process_of
-    from catchment.nodes.supervisor import end_with_supervisor
+    from catchment.nodes.supervisor import REFUSED, end_with_supervisor
 
     # Where every thread stands, for whoever wonders why a node does not move: kill -USR1.
     faulthandler.register(signal.SIGUSR1)
@@ -52,7 +52,11 @@ def run_node(
         end_with_supervisor(process.stop)
     if as_json:
         process.watchers.append(_Reporter().report)
-    process.run()
+    try:
+        process.run()
+    except RefusedError as error:
+        typer.echo(f"catchment: {error}", err=True)
+        raise typer.Exit(REFUSED) from error
 
 
 class _Reporter:
@@ -69,7 +73,7 @@ class _Reporter:
         self._last = time.monotonic()
         links = process.links()
         with process.lock:
-            found = status(process.member, links, process.source_note())
+            found = status(process.member, links, process.source_note(), process.capacities())
             found |= {"trouble": process.trouble}
         typer.echo(json.dumps(found))
         sys.stdout.flush()
@@ -197,6 +201,12 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo(f"flush: {found.get('flush')}")
     for one in found.get("never read", []):
         typer.echo(never_read_line(NeverRead(**one)))
+    for id, told in found.get("never read by nodes", {}).items():
+        rows = "some" if told.get("rows") is None else f"{told['rows']:,}"
+        typer.echo(
+            f"never read by {id}: {rows} rows of {told['origins']} files or partitions, "
+            f"such as {told['reason']}"
+        )
     for one in found.get("limits", []):
         typer.echo(limit_line(Capacity(**one)))
     typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
+from catchment.model.capacity import Capacity
 from catchment.model.node_id import NodeId, alike, node_id
 from catchment.model.query import Query
 from catchment.nodes.status import status
@@ -66,6 +67,8 @@ class Office:
         """The children that are connected."""
         self.source: Callable[[], SourceNote | None] = lambda: None
         """What of the node's source was never read, if it reads one."""
+        self.capacities: Callable[[], list[Capacity]] = list
+        """How full what the node's process holds is."""
         self._logged: set[str] = set()
 
     def hello(self, hello: Note) -> Note:
@@ -113,7 +116,7 @@ class Office:
         return self._polite(lambda: questions[what](body))
 
     def _status(self, _: Note) -> Note:
-        return status(self.member, self.links(), self.source())
+        return status(self.member, self.links(), self.source(), self.capacities())
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""

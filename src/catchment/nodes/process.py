@@ -13,10 +13,12 @@ from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
 from catchment.engine.engine import now
 from catchment.errors import CatchmentError, RefusedError, StateError
+from catchment.model.capacity import Capacity
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.founding import Given, follow_file
 from catchment.nodes.office import Office
 from catchment.nodes.reader import InnerLink, Reader
+from catchment.nodes.status import unread_of
 from catchment.planner.edges import LATEST
 from catchment.sinks.base import Delivery
 from catchment.sources.aside_files import AsideFiles
@@ -33,6 +35,8 @@ BEAT = 1.0
 """Seconds after which a node that has nothing to say lets its parent know that it is alive."""
 _ASKED = 0.1
 _REST = 0.02
+_LOOK = 5.0
+"""Seconds between looks at what of the source was never read."""
 _SILENCE = 10.0
 """Seconds that an answer may take; a line may be dead without anybody being told."""
 _SLOWEST = 256
@@ -83,10 +87,12 @@ class NodeProcess:
         """Whether it has another parent than the one it is linked with."""
         self._failed = 0
         self._patience = _SILENCE
+        self._next_look = 0.0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
         self.office = Office(self.member, self.lock, self.news, self._changed)
         self.office.links, self.office.source = self.links, self.source_note
+        self.office.capacities = self.capacities
         self.host: Office | None = None
         """What answers it, where its parent is in this process."""
         self.reader: Reader | None = None
@@ -124,6 +130,18 @@ class NodeProcess:
         source = machine.source
         return SourceNote(tuple(source.never_read()), tuple(source.capacities()))
 
+    def capacities(self) -> list[Capacity]:
+        """How full what this process holds is, besides the node's state."""
+        return [] if self.server is None else self.server.capacities()
+
+    def _look_at_source(self) -> None:
+        """Has the beats say what of the source was never read."""
+        if time.monotonic() < self._next_look or self.given.source is None:
+            return
+        self._next_look = time.monotonic() + _LOOK
+        note = self.source_note()
+        self.member.unread = None if note is None else unread_of(note.never_read)
+
     # -- running ----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -141,6 +159,7 @@ class NodeProcess:
         try:
             while not self.stopping.is_set() and not self.done:
                 busy = self._work()
+                self._look_at_source()
                 self._talk()
                 if self.reader is not None:
                     self.reader.check()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+
+import msgspec
 
 from catchment.engine.engine import now
 from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
 from catchment.tree.charter import PLANS
 from catchment.tree.inbox import Inbox
@@ -15,12 +19,19 @@ from catchment.tree.local import Local
 from catchment.tree.member import WINDOW, Member
 from catchment.tree.orders import lanes_capacity
 from catchment.tree.root import Root
+from catchment.tree.words import Unread
 
 
-def status(member: Member, links: set[str], source: SourceNote | None = None) -> dict[str, Any]:
+def status(
+    member: Member,
+    links: set[str],
+    source: SourceNote | None = None,
+    capacities: Sequence[Capacity] = (),
+) -> dict[str, Any]:
     """What a person wants to know of a node and its children.
 
-    `source` says what of the node's source was never read, if it reads one.
+    `source` says what of the node's source was never read, if it reads one; `capacities` are those
+    of the process that runs the node.
     """
     charter, machine = member.charter, member.machine
     found: dict[str, Any] = {
@@ -59,10 +70,26 @@ def status(member: Member, links: set[str], source: SourceNote | None = None) ->
         }  # fmt: skip
     note = source or SourceNote()
     found["never read"] = [asdict(one) for one in note.never_read]
-    found["limits"] = [one.to_dict() for one in (*limits(member), *note.limits)]
+    found["never read by nodes"] = {
+        id: msgspec.to_builtins(told) for id, told in member.never_read().items()
+    }
+    found["limits"] = [one.to_dict() for one in (*limits(member), *note.limits, *capacities)]
     if member.inbox is not None:
         found["children"] = _children(member.inbox, links, member.links)
     return found
+
+
+def unread_of(found: Sequence[NeverRead]) -> Unread | None:
+    """What was never read of a source, summed up; None where it was all read."""
+    if not found:
+        return None
+    rows = [one.rows for one in found]
+    return Unread(
+        len(found),
+        f"{found[0].origin}: {found[0].reason}"[:1000],
+        sum(one.nbytes for one in found),
+        None if None in rows else sum(count or 0 for count in rows),
+    )
 
 
 def limits(member: Member) -> list[Capacity]:

@@ -24,6 +24,8 @@ PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before a node is started again, by how many failures it has had in a row."""
 SETTLED = 60.0
 """Seconds after which a node counts as running: its next failure is the first in a row again."""
+REFUSED = 3
+"""The exit code of a node that its parent has turned away for good: it is not started again."""
 _HOPELESS = 3
 """Failures in a row after which a root that has never settled is given up."""
 _GRACE = 30.0
@@ -103,6 +105,10 @@ class Supervisor:
         self._release(node)
         if code == 0:
             node.done = True
+            return
+        if code == REFUSED and id != self._root:
+            node.done = True
+            self._say(f"{id} was turned away for good; it is not started again")
             return
         node.failures += 1
         if id == self._root and not node.settled and node.failures >= _HOPELESS:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from catchment.errors import RefusedError
+from catchment.model.capacity import Capacity
 from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.peer import Peer
 from catchment.transport.pending import Pending
@@ -184,6 +185,18 @@ class Server:
         with self._lock:
             return {node for node, seat in self._seats.items() if seat.peer is not None}
 
+    def capacities(self) -> list[Capacity]:
+        """What others cost here now, and may cost."""
+        running, limits = self._running, self.limits
+        strangers, pending, receiving = (0, 0, 0) if running is None else running.used
+        then = "the oldest one of the address that has the most is cut off"
+        waits = "senders are held back until there is room"
+        return [
+            Capacity("strangers connected", strangers, limits.strangers, "entries", then),
+            Capacity("peers being admitted", pending, limits.pending, "entries", then),
+            Capacity("messages being received", receiving, limits.receiving, "bytes", waits),
+        ]
+
     def __enter__(self) -> Server:
         self.start()
         return self
@@ -232,6 +245,11 @@ class _Running:
         self._tasks: dict[asyncio.Task[None], Peer] = {}
         self._refusals, self._failures = _LogRate(), _LogRate()
         self._stopping = False
+
+    @property
+    def used(self) -> tuple[int, int, int]:
+        """How many strangers and pending peers there are, and bytes that are being received."""
+        return len(self._strangers), len(self._pending), self._receiving.taken
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -36,6 +36,7 @@ from catchment.tree.words import (
     Note,
     Reply,
     RootLife,
+    Unread,
     plain,
     read,
 )
@@ -75,6 +76,9 @@ class Member:
         """Nodes that were turned away, and why, until they are taken in."""
         self.below: dict[str, dict[str, str]] = {}
         """The same of nodes further below, as children tell."""
+        self.unread: Unread | None = None
+        """What of its own source was never read, as far as whoever runs this node has said."""
+        self.unread_below: dict[str, dict[str, Unread]] = {}
         self.refused: str | None = None
         """Why the parent has turned this node away for good: it takes no step any more."""
         self._claims: dict[str, str] = {}
@@ -188,6 +192,7 @@ class Member:
         here = {*charter.children(self.id), *charter.leaving(self.id)}
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
+        self.unread_below = {id: told for id, told in self.unread_below.items() if id in here}
         self.refusals = {id: why for id, why in self.refusals.items() if id in charter.places}
         self._claims = {id: why for id, why in self._claims.items() if id in here}
         if self.machine is None:
@@ -291,6 +296,7 @@ class Member:
                 schema=self._told_schema(),
                 link=flow.link.shown() | flow.easing.shown() if flow and seen else None,
                 refused=dict([*self.turned_away().items()][:_TOLD]),
+                unread=dict([*self.never_read().items()][:_TOLD]),
             )
         )
 
@@ -302,6 +308,13 @@ class Member:
         if self.outdated is not None:
             found[self.id] = self.outdated
         return {id: why[:1000] for id, why in found.items()}
+
+    def never_read(self) -> dict[str, Unread]:
+        """The nodes in this subtree that have not read all of their sources."""
+        found = {} if self.unread is None else {self.id: self.unread}
+        for told in self.unread_below.values():
+            found |= told
+        return found
 
     @property
     def _heard_orders(self) -> int:
@@ -573,6 +586,7 @@ class Member:
         if beat.link is not None:
             self.links[id] = dict(beat.link)
         self.below[id] = dict(beat.refused)
+        self.unread_below[id] = dict(beat.unread)
         self._at_peace(id)
         self._ordered[id] = beat.orders
         self._learn(beat.schema)

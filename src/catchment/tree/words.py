@@ -85,6 +85,18 @@ class Hello(Struct, frozen=True, omit_defaults=True):
     """The newest life of the root that it has heard from."""
 
 
+class Unread(Struct, frozen=True, omit_defaults=True):
+    """How much of a node's source was never read."""
+
+    origins: Count
+    """Files or partitions of which something was not read."""
+    reason: Sentence
+    """Of the first of them, with its name."""
+    nbytes: Count = 0
+    rows: Count | None = None
+    """None: nobody knows how many."""
+
+
 class Beat(Struct, frozen=True, omit_defaults=True):
     """What a node says when it has nothing else to say."""
 
@@ -95,6 +107,8 @@ class Beat(Struct, frozen=True, omit_defaults=True):
     link: dict[Name, float | int | str | None] | None = None
     refused: dict[NodeId, Sentence] = field(default_factory=dict)
     """Nodes below that were turned away, and why."""
+    unread: dict[NodeId, Unread] = field(default_factory=dict)
+    """What of their sources this node and those below have never read, where that is anything."""
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
