@@ -19,7 +19,7 @@ from catchment.errors import CatchmentError
 from catchment.generator import Generator
 from catchment.job import load_job
 from catchment.testing.compare import assert_same, rows_of
-from catchment.tree.message import decode
+from catchment.tree.message import decode, heard
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_local_machine_reads_all_and_passes_up_every_slice() -> None:
     engine = ruled.engine(ruled.plan)
     events = 0
     for body in messages(local(load, queries)):
-        head, partials = decode(body, ruled)
+        head, partials = decode(heard(body)[1], ruled)
         engine.absorb(partials, head.newest)
         events += head.counts.get("events", 0)
     alone = ct.Engine(queries)

@@ -28,7 +28,6 @@ from catchment.spark.stream import take_up
 from catchment.testing.compare import rows_of
 from catchment.testing.strategies import to_table
 from catchment.tree.charter import Charter
-from catchment.tree.inbox import Inbox
 from catchment.tree.member import Member
 from catchment.tree.root import Root
 from pipeline import Batch, Pipeline
@@ -84,22 +83,6 @@ def test_a_file_put_in_by_hand_is_not_overwritten(tmp_path: Path) -> None:
     folder.folder.write("b.query.json", data)
     folder.add(named("b"))
     assert folder.read()[0].keys() == {"a", "b"}
-
-
-def test_ids_of_nodes_name_no_path() -> None:
-    made: list[str] = []
-
-    class Disk(MemoryDisk):
-        def log(self, name: str) -> Any:
-            made.append(name)
-            return super().log(name)
-
-    inbox = Inbox(Disk(), {})
-    for id in ("x/../../../victim", "A", "a", ".."):
-        inbox.join([id], 0)
-        inbox.received(id)
-    assert len({name.casefold() for name in made}) == 4
-    assert not any("/" in name or name in (".", "..") for name in made)
 
 
 @examples(1.0)

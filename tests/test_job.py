@@ -65,7 +65,7 @@ def test_a_job_from_text_file_and_mapping(tmp_path: Path) -> None:
 
 def test_what_the_engine_is_told() -> None:
     told = {"time": "at", "lateness": "2s", "late": "update", "keep": "1m"}
-    more = {"incomplete": "count", "aside_bytes": 64 << 20, "state_bytes": None}
+    more = {"incomplete": "count", "aside_bytes": 64 << 20, "state_bytes": None, "key_bytes": None}
     assert load_job(TEXT).engine_options() == told | more
     assert job().engine_options() == {"time": "ts", "lateness": "0s", "late": "drop"} | more
 
@@ -248,7 +248,7 @@ def test_a_file_that_holds_no_job_is_one_mistake(text: str) -> None:
     ("section", "place"),
     [
         ("source: {type: mqtt, host: h, topic: t}", "source"),
-        (("nodes:\n  - {id: r, listen: 'h:1'}\n"
+        (("nodes:\n  - {id: r, listen: '127.0.0.1:1'}\n"
          "  - {id: a, parent: r, source: {type: mqtt, host: h, topic: t}}"), "nodes[1]"),
     ],
 )  # fmt: skip
@@ -350,7 +350,7 @@ def test_the_schema_names_every_key() -> None:
         "name", "time", "lateness", "late", "keep", "queries", "source", "sinks", "checkpoint",
         "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics", "nodes", "flush",
         "timeout", "count", "security", "incomplete", "aside_bytes", "aside_disk_bytes",
-        "state_bytes",
+        "state_bytes", "key_bytes",
     }  # fmt: skip
     kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]
     assert {"parquet", "csv", "jsonl", "arrow", "kafka", "mqtt", "generator"} == set(kinds)

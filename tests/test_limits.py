@@ -30,11 +30,11 @@ from catchment.sources.spool import Spool
 from catchment.transport import Server
 from catchment.tree import member as members
 from catchment.tree import orders
-from catchment.tree.charter import PLANS
+from catchment.tree.charter import PLANS, Charter
 from catchment.tree.local import PARTITIONS
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from trees import QUERIES, SCHEMA, batches, charter
+from trees import GRANTED, QUERIES, SCHEMA, batches, charter
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
@@ -185,7 +185,13 @@ def local(quota: int = 1 << 30, **settings: Any) -> Member:
     member = Member(
         "a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(given), quota=quota
     )
-    member.adopt(charter(ONE, **settings).with_schema(SCHEMA), 5)
+    return granted(member, charter(ONE, **settings))
+
+
+def granted(member: Member, made: Charter) -> Member:
+    """The node as it is once its parent has taken it in."""
+    member.adopt(made.with_schema(SCHEMA), 5)
+    member.heard(GRANTED, 5)
     return member
 
 
@@ -202,11 +208,12 @@ def test_a_full_outbox_holds_the_source_back() -> None:
 
 
 def test_a_full_inbox_acknowledges_nothing() -> None:
-    sender = local()
-    while sender.step(5):
-        pass
     made = charter(ONE).with_schema(SCHEMA)
     root = Member("root", MemoryDisk(), 5, deliver=lambda _: None, charter=made, quota=0)
+    sender = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1, 400)))
+    sender.heard(root.on_hello(sender.hello(), 5), 5)
+    while sender.step(5):
+        pass
     replies = [root.on_message("a", body, 5) for body in sender.outgoing(5)]
     assert replies[0]["ack"] == 1, "one is taken, so that there is something to work on"
     assert {reply["ack"] for reply in replies[1:]} == {1} and replies[-1]["again"]
@@ -246,8 +253,7 @@ def test_keys_that_are_asked_about_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(orders, "LANES", 2)
     query = ct.Query("tens", ct.sum("v"), by="k", window=ct.count_tumbling(5))
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1, 100)))
-    made = charter(ONE, [query], count="monitor").with_schema(SCHEMA)
-    member.adopt(made, 5)
+    granted(member, charter(ONE, [query], count="monitor"))
     with pytest.raises(StateError, match=r"more keys than can be asked about \(given: 2\)"):
         any(not member.step(5) for _ in range(1000))
 
@@ -257,7 +263,7 @@ def test_a_node_that_keeps_many_events_reads_no_further() -> None:
     rows = [{"ts": n, "k": "a", "v": 1, "m": None} for n in range(30_000)]
     tables = [pa.Table.from_pylist(rows[n : n + 500], SCHEMA) for n in range(0, 30_000, 500)]
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(tables))
-    member.adopt(charter(ONE, [query], count="monitor").with_schema(SCHEMA), 5)
+    granted(member, charter(ONE, [query], count="monitor"))
     for _ in range(200):
         member.step(5)
     machine: Any = member.machine
@@ -279,7 +285,7 @@ def test_a_node_reads_so_many_partitions() -> None:
             return iter(())
 
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Many.of([table]))
-    member.adopt(charter(ONE).with_schema(SCHEMA), 5)
+    granted(member, charter(ONE))
     with pytest.raises(SourceError, match="a node cannot read so many streams"):
         member.step(5)
 
