@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import catchment as ct
@@ -143,6 +144,9 @@ class Draw:
             "ts": at, "k": dice.choice(["a", "b", None]), "j": dice.choice([0, 1, None]),
             "v": dice.choice([None, *(n / 4 for n in range(-12, 13))]),
             "n": dice.choice([None, -2, -1, 0, 1, 2, 4]),
+            "d": dice.choice([None, *(Decimal(25 * n).scaleb(-2) for n in range(-12, 13))]),
+            "w": dice.choice([None, Decimal("0.250"), Decimal("-12345678901234567.125")]),
+            "u": dice.choice([None, Decimal(0), Decimal(3), Decimal(2**64 - 1)]),
             "s": dice.choice(["x", "xy", "", "z", None]),
             "m": dice.choice([True, False, False, None]), "id": dice.randint(0, 5),
         }  # fmt: skip

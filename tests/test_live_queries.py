@@ -7,7 +7,7 @@ from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import catchment as ct
@@ -249,6 +249,7 @@ def disorder(rows: list[Row]) -> int:
 
 @pytest.mark.parametrize("mix", MIXES)
 @examples(0.4)
+@example(seed=71109)  # the root closed twice, and windows that were open became results
 @given(seed=st.integers(0, 2**32))
 def test_a_tree(mix: str, seed: int) -> None:
     first, added = MIXES[mix]

@@ -260,6 +260,7 @@ def node(tmp_path: Path, tables: list[pa.Table], disk: MemoryDisk, **settings: A
         "a", disk, 5, parent="root", source=lambda: Events.of(tables), keep=store(tmp_path)
     )
     member.adopt(charter(ONE, **settings).with_schema(SCHEMA), 5)
+    member.heard({"life": 1 + member.hello().get("life", 0)}, 5)
     return member
 
 

@@ -8,6 +8,7 @@ beginning nobody saw (its query came later) is not among them: it is no result e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -68,7 +69,8 @@ def _by_stream(state: GroupState, own: Owning) -> Iterator[tuple[Complete, int]]
         if gathered.window.reading == "ordered":
             # Of these, another stream's window has gone out under the same number.
             rows = rows.where(~readings.went_out(gathered, rows))
-        rows.end = np.full(len(rows), state.newest, np.int64)
+        # A copy: the windows stay open, whatever is closed once more.
+        rows = replace(rows, end=np.full(len(rows), state.newest, np.int64))
         nobody = readings.Awaited(np.empty(0, np.int64))
         alone = gathered._replace(rows=rows)
         _, done = readings.complete(alone, LATEST, nobody, state.operators)
