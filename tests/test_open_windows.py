@@ -102,7 +102,11 @@ def test_windows_that_never_end_are_counted(
             (w[0]["k"], w[0]["ts"], len(w), sum(event["v"] for event in w)) for w in windows
         )
         ends = sorted(row["window_end"] for row in got)
-        assert ends == sorted(window[-1]["ts"] for window in windows)
+        counted = name in ("tens", "over", "apart")
+        assert ends == sorted(window[-1]["ts"] + (not counted) for window in windows)
+        if "window_index" in table.schema.names:
+            names = ["k", "window_start", "window_end", "window_index"]
+            assert len(table.select(names).group_by(names).aggregate([])) == len(table)
 
 
 def pushed(**options: Any) -> ct.Engine:

@@ -53,14 +53,17 @@ def _marked(state: GroupState) -> Iterator[tuple[Complete, int]]:
         seen = marks.unknown == 0
         rows = marks.open.where(seen)
         kind = np.full(len(rows), n, np.int64)
-        windows = Complete(kind, rows.key, rows.start, rows.last, rows.fields)
+        # A key has one open window, and its end is just after its last event: so no other window
+        # has its bounds, not even one of no length.
+        alone = np.zeros(len(rows), np.int64)
+        windows = Complete(kind, rows.key, rows.start, rows.last + 1, rows.fields, alone)
         yield windows, int(marks.events[seen].sum())
 
 
 def _by_stream(state: GroupState, own: Owning) -> Iterator[tuple[Complete, int]]:
     """Windows that are open on one node or another, put together by their reading.
 
-    The end of such a window so far is the newest event of the group.
+    The end of such a window so far is just after the newest event of the group.
     """
     for place, gathered, rows in zip(own.places, own.gathered, own.open, strict=True):
         if gathered.since is not None:
@@ -70,7 +73,7 @@ def _by_stream(state: GroupState, own: Owning) -> Iterator[tuple[Complete, int]]
             # Of these, another stream's window has gone out under the same number.
             rows = rows.where(~readings.went_out(gathered, rows))
         # A copy: the windows stay open, whatever is closed once more.
-        rows = replace(rows, end=np.full(len(rows), state.newest, np.int64))
+        rows = replace(rows, end=np.full(len(rows), state.newest + 1, np.int64))
         nobody = readings.Awaited(np.empty(0, np.int64))
         alone = gathered._replace(rows=rows)
         _, done = readings.complete(alone, LATEST, nobody, state.operators)

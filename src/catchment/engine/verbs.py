@@ -68,7 +68,7 @@ def merge(
         for id, table in partials.items():
             collected.setdefault(id, []).append(table)
     once = {id: _once(id, tables, plan) for id, tables in collected.items()}
-    cutter = Cutter(plan, None, node=node, **({} if plan.time is None else {"time": plan.time}))
+    cutter = Cutter(plan, None, time=plan.time or "ts", node=node)
     cutter.adopt(plan, _known(plan, once))
     cutter.absorb(once)
     made = cutter.take(_digest(once.values()) if seq is None else seq)
