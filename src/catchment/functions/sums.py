@@ -91,6 +91,8 @@ class Count(Function):
 class Avg(Function):
     """The mean: double; of decimal(p, s) decimal(p + 4, s + 4), of 38 digits at most.
 
+    The mean of unsigned 64-bit integers is the double nearest to that of their exact sum.
+
     Like Spark's, it is null where the sum does not fit its type.
     """
 
@@ -101,8 +103,7 @@ class Avg(Function):
         return counted(aggregate.column, "sum")
 
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
-        if is_exact(type):
-            assert type is not None
+        if type is not None and pa.types.is_decimal(type):
             precision, scale = digits_of(type)
             return bounded(precision + _FINER, scale + _FINER, most_digits(type))
         return pa.float64()
