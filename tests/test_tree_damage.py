@@ -123,9 +123,10 @@ def test_a_damaged_file_is_without_effect_or_loud(part: int) -> None:
         world.crash(site.id, 0.1)
         assert isinstance(site.disk, VolatileDisk)
         path = damage(site.disk, dice, dice.choice(WAYS))
+        site.tampered = True
         why, reported = started(site, world)
         world.run(40)
-        if world.done:
+        if world.done and not world.aside and not reported:
             check(world.deliveries, events, ASKED)
             outcomes["as if nothing happened"] += 1
             continue
