@@ -177,7 +177,7 @@ class World(Agenda):
             )
         except CatchmentError as error:
             site.member = None  # a full disk: it is started again
-            if not site.disk.full:
+            if not site.disk.full and not site.disk.dead:
                 self._look_after(site, f"does not start: {error}")
         site.linked = False
 
@@ -224,7 +224,7 @@ class World(Agenda):
                 if not member.step(self._clock(site)):
                     break
         except CatchmentError as error:
-            if site.disk.full or site.right is None:
+            if site.disk.full or site.disk.dead or site.right is None:
                 self._reload(site)
             else:
                 self._look_after(site, f"does not work: {error}")
