@@ -31,6 +31,7 @@ from catchment.testing.strategies import (
     ORDERED,
     SPAN,
     UNITS,
+    numbers_for,
 )
 
 Row = dict[str, Any]
@@ -86,7 +87,7 @@ class Draw:
         function = dice.choice([*NUMERIC, *ORDERED])
         columns: Sequence[str | None] = [*NUMBERS, "s", "m"]
         if function in NUMERIC:
-            columns = NUMBERS
+            columns = numbers_for(function)
         elif function == "count":
             columns = [None, "v", "m", "s"]
         elif function in ("min", "max", "mode"):

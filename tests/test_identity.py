@@ -105,11 +105,14 @@ def from_parquet(deliveries: list[Delivery], query: Query) -> pa.Table:
 
 def from_upserts(deliveries: list[Delivery], query: Query) -> pa.Table:
     """As a table with a primary key holds it, or the log of a topic that is compacted."""
-    held: dict[Any, dict[str, Any]] = {}
-    for one in deliveries:
-        for found in rows_of(one.results.get(query.name, pa.table({}))):
-            held[tuple(map(repr, (found.get(c) for c in (*query.keys, *IDENTITY[:3]))))] = found
-    return pa.Table.from_pylist([found for found in held.values() if not found["retracted"]])
+    held: dict[Any, pa.Table] = {}
+    given = [one.results[query.name] for one in deliveries if query.name in one.results]
+    for table in given:
+        for place, found in enumerate(rows_of(table)):
+            identity = tuple(repr(found.get(c)) for c in (*query.keys, *IDENTITY[:3]))
+            held[identity] = table.slice(place, 1)
+    rows = [row for row in held.values() if not row["retracted"][0].as_py()]
+    return pa.concat_tables(rows or [t.slice(0, 0) for t in given] or [pa.table({})])
 
 
 @pytest.mark.parametrize("sink", [from_memory, from_parquet, from_upserts])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -153,17 +152,16 @@ def _after_last_uncut(edge: int, window: Periodic, edges: Edges, first: int, unt
 
 
 def _with_columns(table: pa.Table, state: GroupState) -> pa.Table:
-    """Waiting events with the columns of a new plan: windows that need these begin later."""
-    for text in state.columns:
-        if text not in table.schema.names:
-            kind = state.types[text]
-            assert kind is not None
-            nothing: pa.Array[Any] = pa.nulls(table.num_rows).cast(kind)
-            table = table.append_column(text, nothing)
-    for text in ("?" + condition for condition in state.conditions):
-        if text not in table.schema.names:
-            table = table.append_column(text, pa.array(np.zeros(table.num_rows, np.bool_)))
-    return table
+    """Waiting events with the columns of a new plan, in its order; what it does not need goes.
+
+    Windows that need a column which was not kept begin later, so its values do not matter.
+    """
+    missing = [field for field in state.waiting_schema if field.name not in table.schema.names]
+    for field in missing:
+        mark = field.name.startswith("?")
+        nothing = np.zeros(table.num_rows, np.bool_) if mark else [None] * table.num_rows
+        table = table.append_column(field, pa.array(nothing, field.type))
+    return table.select(state.waiting_schema.names)
 
 
 def _move_ranks(old: GroupState, new: GroupState, newest: int) -> None:

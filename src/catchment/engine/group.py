@@ -110,6 +110,8 @@ class GroupState:
         self.conditions = settled.conditions_of(group)
         columns = (operator.ref.column for operator in self.operators.values())
         self.columns = list(dict.fromkeys(column for column in columns if column))
+        self.waiting_schema = settled.waiting_schema(types, self.columns, self.conditions)
+        """What is kept of events until they settle."""
 
     # -- slice -----------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def take(
         code = merged.key
         table = codec.rows_to_table(merged, state.operators).drop_columns(["key"])
     else:
-        table = pa.concat_tables(waiting) if waiting else no_events(state)
+        table = pa.concat_tables(waiting) if waiting else state.waiting_schema.empty_table()
         code = codec.ints(table, settled.KEY)
         table = table.drop_columns([settled.KEY])
         if state.own is not None:
@@ -96,14 +96,6 @@ def _keyed(
     if not table.num_rows:
         columns = [pa.nulls(0).cast(keys[name]) for name in state.group.by]
     return stamped(table, state.group, state.types, selection, columns, node, seq)
-
-
-def no_events(state: GroupState) -> pa.Table:
-    none = np.empty(0, np.int64)
-    columns = {settled.KEY: none, settled.TIME: none, settled.ARRIVAL: none}
-    values = {t: pa.nulls(0, state.types[t]) for t in state.columns}  # type: ignore[arg-type]
-    marks = {"?" + text: pa.nulls(0, pa.bool_()) for text in state.conditions}
-    return pa.table({name: pa.array(c) for name, c in columns.items()} | values | marks)
 
 
 def stamped(

@@ -35,6 +35,15 @@ def conditions_of(group: Group) -> list[str]:
     return list(found)
 
 
+def waiting_schema(
+    types: Mapping[str | None, pa.DataType | None], columns: list[str], conditions: list[str]
+) -> pa.Schema:
+    """The columns of events that wait: key, time and arrival, values, and marks met."""
+    places = [pa.field(name, pa.int64()) for name in (KEY, TIME, ARRIVAL)]
+    values = [pa.field(text, types[text] or pa.null()) for text in columns]
+    return pa.schema(places + values + [pa.field("?" + text, pa.bool_()) for text in conditions])
+
+
 def waiting(
     batch: Batch, kept: Chosen, keys: Ints, columns: list[str], conditions: list[str]
 ) -> pa.Table:

@@ -22,7 +22,7 @@ from catchment.engine.counted import events_not_full
 from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState
 from catchment.engine.parcels import pack_partials, unpack_partials
-from catchment.engine.partials import Partials, events_of, no_events, rows_of, stamped
+from catchment.engine.partials import Partials, events_of, rows_of, stamped
 from catchment.engine.rows import Rows, concat_rows
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
@@ -215,7 +215,7 @@ class Meeting:
     def _rows(self, id: int, state: GroupState, edges: Edges) -> tuple[Rows, Ints]:
         """Rows that no edge divides, and the rank of the last event of each."""
         events = [_placed(state, table) for table in self._events.get(id, [])]
-        none = no_events(state).append_column(_REGION, pa.array([], pa.int64()))
+        none = state.waiting_schema.empty_table().append_column(_REGION, pa.array([], pa.int64()))
         near = settled.ordered([none, *events])
         regions = self._regions.get(id, [])
         sure = [rows_of(state, table) for table in regions]

@@ -185,6 +185,15 @@ def windows(
     return fixed(start, start + length * unit)
 
 
+def numbers_for(function: str) -> list[str]:
+    """The numbers that a function is drawn over.
+
+    Spreads are in doubles, which have not the digits to tell large decimals apart.
+    """
+    spread = function.startswith(("variance", "stddev"))
+    return [number for number in NUMBERS if not (spread and "w" in number)]
+
+
 @st.composite
 def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
     """Any function over a column that suits it."""
@@ -192,9 +201,7 @@ def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
     function = draw(st.sampled_from(functions))
     column: str | None
     if function in NUMERIC or function in ("approx_median", "approx_quantile"):
-        # Spreads are in doubles, which have not the digits to tell large decimals apart.
-        spread = function.startswith(("variance", "stddev"))
-        column = draw(st.sampled_from([n for n in NUMBERS if not (spread and "w" in n)]))
+        column = draw(st.sampled_from(numbers_for(function)))
     elif function == "count":
         column = draw(st.sampled_from([None, "v", "m", "s"]))
     elif function in ("min", "max", "mode"):

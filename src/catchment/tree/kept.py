@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -187,10 +188,12 @@ def segments(codes: Ints) -> Iterator[tuple[int, Ints]]:
 
     >>> [(code, rows.tolist()) for code, rows in segments(np.array([1, 0, 1]))]
     [(0, [1]), (1, [0, 2])]
+    >>> list(segments(np.array([], np.int64)))
+    []
     """
     order = np.argsort(codes, kind="stable")
     heads = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    for low, high in zip(heads, np.append(heads[1:], len(codes)), strict=True):
+    for low, high in pairwise([*heads.tolist(), len(codes)]):
         yield int(codes[order[low]]), order[low:high]
 
 

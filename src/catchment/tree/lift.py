@@ -14,7 +14,7 @@ from catchment.counting.windows import Window
 from catchment.engine import codec, settled
 from catchment.engine.engine import Engine
 from catchment.engine.group import GroupState
-from catchment.engine.partials import full_windows, no_events
+from catchment.engine.partials import full_windows
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.operators import Grouping
 from catchment.tree import columns
@@ -28,7 +28,7 @@ class Lift(Fold):
         self.state = state
         self.operators: Operators = state.operators
         self._schema = codec.rows_to_table(no_rows(self.operators), self.operators).schema
-        self._events = no_events(state).select(list(state.columns)).schema
+        self._events = pa.schema([state.waiting_schema.field(name) for name in state.columns])
         self.base = 0
         self.tables: list[pa.Table] = []
         """The lane's events, from row `base` on; a node that has none has no tables."""
