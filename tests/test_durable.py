@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from catchment.durable.files import LocalFiles, make_folders, write_whole
@@ -113,6 +113,8 @@ class Writer:
 
 
 @settings(max_examples=settings.default.max_examples * 5)
+@example(248922953)  # only the mark told what was trimmed, and the log was opened again
+@example(1862418)  # of segments that a later one replaces, some were deleted
 @given(st.integers(0, 2**64))
 def test_a_log_keeps_what_was_safe_when_the_power_fails_at_any_call(seed: int) -> None:
     writer = Writer(seed)

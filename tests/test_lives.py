@@ -241,6 +241,24 @@ def test_a_root_waits_for_its_children_before_its_first_step() -> None:
     assert not pair.root.ready(pair.now + GRACE) and pair.root.ready(pair.now + GRACE + 1)
 
 
+def test_a_root_that_has_lost_its_steps_waits_for_children_that_have_ended() -> None:
+    """Their last messages are in its inbox, but only they know that it has taken steps."""
+    pair = Pair()
+    child = pair.begun()
+    while child.step(pair.now) or pair.root.step(pair.now):
+        for body in child.outgoing(pair.now):
+            child.heard(pair.root.on_message("a", body, pair.now), pair.now)
+    assert pair.root.inbox is not None and pair.root.inbox.unfinished() == []
+    pair.root = pair.start_root()
+    assert pair.root.ready(pair.now)  # all was taken: it can finish without its children
+    pair.root_disk.log("steps").clear()
+    pair.root = pair.start_root()
+    assert not pair.root.step(pair.now + GRACE)
+    with pytest.raises(OutdatedError):
+        pair.greet(child)
+    assert not pair.root.step(pair.now + 10 * GRACE)
+
+
 def test_a_claim_that_is_not_kept_up_is_forgotten() -> None:
     """A wrong hello under a node's name stops the root for no longer than the node is silent."""
     pair = Pair()

@@ -239,8 +239,10 @@ def moving(
         root = world.sites["root"].member
         if root is None or root.charter is None or world.now > world.calm or world.done:
             return
+        # A move comes first: a new query may take until all faults are over to be everywhere.
+        new = dice.random() < 0.1 and len(added) < 3 and bool(moved)
         with suppress(StateError):  # its disk may be full
-            (add if dice.random() < 0.1 and len(added) < 3 else go)(root, root.charter)
+            (add if new else go)(root, root.charter)
 
     world.after(4 * 10**5, move)
     return moved, added

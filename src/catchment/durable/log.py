@@ -173,9 +173,11 @@ class Log:
             segment = self._scan(f"{self.folder}/{name}", int(named[1]))
             if segment is not None and segment.bad:
                 torn.append(segment)
+        self._places = dict(sorted(self._places.items()))
+        absent = self.gap(NEVER)
         self._read_mark()
-        kept = sorted((n, place) for n, place in self._places.items() if n > self._trimmed)
-        self._places = dict(kept)
+        self._mark_counts = absent is not None and absent.upto <= self._trimmed
+        self._places = {n: place for n, place in self._places.items() if n > self._trimmed}
         self._bytes = sum(place.size for place in self._places.values())
         for segment in torn:
             self._judge(segment)
@@ -254,10 +256,10 @@ class Log:
 
     def _judge(self, segment: _Segment) -> None:
         """Sets aside what cannot be read, unless a crash explains it."""
-        following = min((n for n in self._segments if n > segment.number), default=None)
+        later = [other.previous for n, other in self._segments.items() if n > segment.number]
+        after = min(later, default=self._last)  # entries after this one were replaced
         for at, end in segment.bad:
             at_end = end == segment.size
-            after = self._last if following is None else self._segments[following].previous
             if at_end and after <= max(segment.newest, self._trimmed):
                 continue  # it was being written, and nobody was told that it is safe
             data = self._files.read(segment.path, at, end - at)
@@ -417,8 +419,10 @@ class Log:
         try:
             self._begin_now(self._last)
         except OSError as error:
-            if error.errno != errno.ENOSPC or self._mark_file is None:
+            if error.errno != errno.ENOSPC:
                 raise
+            if self._mark_counts or self._mark_file is None:
+                return  # a mark that counts must not be torn: these files wait until there is room
             # On a full disk the mark, which has its room, must do: it is synced for once, and then
             # left alone, since a later one may be torn, until a new segment says the same.
             self._mark_counts = True

@@ -446,7 +446,8 @@ class World(Agenda):
             self.after(self._delay(), lambda: self._refuse(site, sender, kind, attempt, refusal))
             return
         for _ in range(self._copies()):
-            self.after(self._delay(), lambda: self._answer(site, sender, parent, kind, reply))
+            answer = partial(self._answer, site, sender, parent, kind, attempt, reply)
+            self.after(self._delay(), answer)
 
     def _take_seat(self, site: Site) -> None:
         """A node has one link: a new one ends the one that another process of it had."""
@@ -479,14 +480,17 @@ class World(Agenda):
         return site.parent if moved is None else moved.to
 
     def _answer(
-        self, site: Site, sender: Member | None, parent: Site, kind: str, reply: dict[str, Any]
-    ) -> None:
+        self, site: Site, sender: Member | None, parent: Site, kind: str, attempt: int,
+        reply: dict[str, Any],
+    ) -> None:  # fmt: skip
         if site.member is None or site.member is not sender or self.now < site.cut_until:
             return
         if self.now < site.frozen_until:
             wait = site.frozen_until - self.now + 1
-            self.after(wait, lambda: self._answer(site, sender, parent, kind, reply))
+            self.after(wait, partial(self._answer, site, sender, parent, kind, attempt, reply))
             return
+        if attempt != site.attempt:
+            return  # of a link that it has given up
         if kind == "hello" and self._above(site) == parent.id:
             site.linked = True
         moved = site.member.moved

@@ -273,10 +273,12 @@ class Inbox:
         """The last message of a child that is safely here."""
         return self._received[id]
 
-    def ended(self, id: str) -> bool:
-        """Whether a child has sent all that it ever will."""
-        last: Child | Head = next(reversed(self._heads[id].values()), self.children[id])
-        return last.frontier == LATEST
+    def unfinished(self) -> list[str]:
+        """Children of which a step has not taken all that they will ever send.
+
+        What waits in the log is of no account: it is there too if the steps were lost.
+        """
+        return [id for id, child in self.children.items() if child.frontier != LATEST]
 
     @property
     def nbytes(self) -> int:

@@ -40,9 +40,9 @@ children with every reply, with the time it began and its last step. They keep i
 their hellos. A child that has heard from a later life or step of the root, or has let go of a
 message that the root lacks, shows that the root's folder is an old copy (`OutdatedError`): the root
 then takes no step, says so, and turns its children away until its folder is the right one. Before
-its first step a root waits until every child that has not ended has said hello, for a few seconds
-at most: it must be able to finish when its children have gone. What a child finds out of a node in
-between is treated in the same way.
+its first step a root waits until every child has said hello whose last message was not taken by a
+step, for a few seconds at most: it must be able to finish when its children have gone. What a child
+finds out of a node in between is treated in the same way.
 
 A node that starts while its parent cannot be reached takes no step until it has been granted a
 life: sources keep what is not read (files and Kafka hold it, a broker of MQTT queues it). A node

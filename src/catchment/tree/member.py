@@ -227,7 +227,7 @@ class Member:
         """Whether the root has heard what its children know of it, or has waited for that."""
         if not self._in_touch:
             inbox = self.inbox
-            awaited = [] if inbox is None else [id for id in inbox.children if not inbox.ended(id)]
+            awaited = () if inbox is None else inbox.unfinished()
             self._in_touch = {*awaited} <= self._greeted or now - self._began > GRACE
         return self._in_touch
 
