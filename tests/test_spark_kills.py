@@ -25,7 +25,7 @@ from kill_job import QUERIES, SOURCE
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 KILLS = int(os.environ.get("CATCHMENT_KILLS", "30"))
-SEED = int(os.environ.get("CATCHMENT_SEED", "0")) or int(time.time())
+SEED = int(os.environ.get("CATCHMENT_SEED", "1"))
 MASTERS = {
     "local[2,8]": (KILLS, ("driver", "workers", "workers", "workers", "workers", "workers")),
     "local-cluster[1,2,1024]": (max(KILLS // 5, 1), ("executor", "workers", "executor", "driver")),
