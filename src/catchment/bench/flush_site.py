@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from catchment.bench.timed import Timed, piece
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.flush.evictions import Ints
 from catchment.nodes.founding import Given
 from catchment.nodes.start import process_of

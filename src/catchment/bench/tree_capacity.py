@@ -47,12 +47,15 @@ def climbing(ruled: Charter, keys: int, slices: int) -> Messages:
     random = np.random.default_rng(3)
     made: Messages = []
     for number in range(slices):
-        cutter = ruled.cutter(ruled.plan)
+        bound = ruled.bound(ruled.plan)
+        slicer, merger = bound.slicer(), bound.merger()
         times = np.full(2 * keys, number * SECOND) + np.repeat([1, 500_000], keys)
         code = np.tile(np.arange(keys), 2)
         values = pa.array(random.random(2 * keys))
-        cutter.cut(pa.table([pa.array(times), pa.array(code), values], schema=_SCHEMA), 0)
-        partials = cutter.take()
+        events = pa.table([pa.array(times), pa.array(code), values], schema=_SCHEMA)
+        for sliced in slicer.slice(events):
+            merger.add(sliced)
+        partials = merger.take()
         end = (number + 1) * SECOND
         heads = [
             Head(id, number + 1, ruled.plan, end, end, (), end - 1, {"events": 2 * keys})

@@ -22,7 +22,7 @@ import catchment as ct
 from catchment.bench.events import SECOND
 from catchment.bench.figure import Figure, plain
 from catchment.bench.tree_bed import LOCALHOST
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import CatchmentError
 from catchment.nodes.founding import Given
 from catchment.nodes.start import process_of

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from catchment.engine.group import GroupState
 from catchment.model.plan import Group
 from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
@@ -39,10 +38,6 @@ def _in_order(group: Group) -> bool:
 
 def counts_of(group: Group) -> list[Counted]:
     return [window for window in group.windows if isinstance(window, Counted)]
-
-
-def windows_of(state: GroupState) -> list[Counted]:
-    return counts_of(state.group)
 
 
 def _plain(kind: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ from catchment.operators.values import Mask, from_arrow, one_piece, to_arrow
 Compression = Literal["lz4", "zstd"]
 
 MAGIC = b"CATCHMENT"
-FORMAT = 1
+FORMAT = 2
 _HEAD = struct.Struct(">9sHIQ")
 
 BOUNDS = ("slice_start", "slice_end", "key", "slice_first", "slice_last")
@@ -110,6 +110,12 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         raise StateError(
             "the snapshot was written by a newer version", given=f"format {version}",
             hint=f"this version reads up to format {FORMAT}: upgrade it",
+        )  # fmt: skip
+    if version < FORMAT:
+        raise StateError(
+            "the snapshot was written by an older version", given=f"format {version}",
+            hint=f"this version reads format {FORMAT} only: read the events again, "
+            "or finish with the version that wrote it",
         )  # fmt: skip
     body = memoryview(data)[_HEAD.size :]
     if len(body) != length or zlib.crc32(body) != checksum:

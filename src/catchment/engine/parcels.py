@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec
-from catchment.engine.engine import Engine
+from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import EVENTS, NODE, Partials, key_columns
 from catchment.engine.results import Limit, Results, Shape
 from catchment.model.plan import Plan
@@ -129,15 +129,15 @@ def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
     return codec.pack(meta, tables, "lz4")
 
 
-def unpack_results(data: bytes, engine: Engine) -> tuple[Results, dict[str, Any]]:
-    """The results that an engine of the same plan and schema packed, and the note."""
+def unpack_results(data: bytes, bound: BoundPlan) -> tuple[Results, dict[str, Any]]:
+    """The results that an assembler of the same bound plan gave, and the note."""
     meta, tables = codec.unpack(data)
     sheets: dict[int, dict[tuple[int, int], pa.Table]] = {}
     for name, table in tables.items():
         number, form, low = map(int, name.split())
         sheets.setdefault(number, {})[form, low] = table
-    results = engine.no_results()
-    results._limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    results = bound.no_results(limits)
     unended = meta["unended"]
     made = {number: Sheet(held, number not in unended) for number, held in sheets.items()}
     for number, group, window, selection, low, high in meta["spans"]:

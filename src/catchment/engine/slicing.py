@@ -24,7 +24,7 @@ _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
 
 
-class Sliced(NamedTuple):
+class SlicedGroup(NamedTuple):
     """Partials whose keys are codes local to the batch, and what the codes stand for."""
 
     rows: Rows
@@ -37,7 +37,7 @@ class Sliced(NamedTuple):
         return codes // self.keys.count, codes % self.keys.count
 
 
-class Slicer:
+class GroupSlicer:
     """Slices batches for one group of a plan."""
 
     def __init__(self, group: Group, operators: Mapping[str, Operator]) -> None:
@@ -50,12 +50,12 @@ class Slicer:
         coarse = [w for w in group.windows if isinstance(w, Periodic)]
         self.coarse = Edges(coarse) if self.gap else self.edges
 
-    def slice(self, batch: Batch, kept: Chosen) -> Sliced:
+    def slice(self, batch: Batch, kept: Chosen) -> SlicedGroup:
         """The partials of a batch, one row per slice and key, or a few."""
         keys = batch.keys(self.group.by)
         parts = self._parts(batch, kept, keys)
         rows = concat_rows([part for part, _ in parts], self.operators)
-        return Sliced(rows, keys, sum(calls for _, calls in parts))
+        return SlicedGroup(rows, keys, sum(calls for _, calls in parts))
 
     def _parts(self, batch: Batch, kept: Chosen, keys: LocalKeys) -> list[tuple[Rows, int]]:
         """Without keys, events in order need no scatter: where most are, late ones go apart.

@@ -19,12 +19,12 @@ from pydantic import (
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
-from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
 from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
+from catchment.model.capacity import ASIDE_BYTES
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
 from catchment.model.rules import QueryRules, bound

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
 from catchment.model.capacity import Capacity
 from catchment.model.node_id import NodeId, alike, node_id

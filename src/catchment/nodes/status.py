@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import NeverRead
@@ -104,7 +104,7 @@ def limits(member: Member) -> list[Capacity]:
         found.append(Capacity("inbox", member.inbox.nbytes, member.quota, "bytes", then))
     if isinstance(machine, Root):
         found.append(machine.capacity())
-        found += [] if machine.engine is None else machine.engine.capacities()
+        found += [] if machine.assembler is None else machine.assembler.capacities()
         if machine.tally is not None:
             found.append(lanes_capacity(len(machine.tally.lanes)))
     elif machine is not None:
@@ -114,12 +114,13 @@ def limits(member: Member) -> list[Capacity]:
         then = "no more messages are sent until one is acknowledged"
         flying = max(member.sent - member.acked, 0)
         found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
-        found += flow.cutter.capacities()
+        found += flow.merger.capacities()
         if flow.counting is not None:
             kept = flow.counting.kept
             found += [kept.capacity(), lanes_capacity(len(kept.lanes))]
-    if isinstance(machine, Local) and member.keep is not None:
-        found.append(member.keep.capacity())
+    if isinstance(machine, Local):
+        found.append(machine.slicer.aside.capacity())
+        found += [] if member.keep is None else [member.keep.capacity()]
     return found
 
 

@@ -17,6 +17,7 @@ from catchment.engine import codec
 from catchment.errors import JobError
 from catchment.job.model import Job
 from catchment.model.definition import Definition, next_definitions, output_name
+from catchment.model.rules import EventRules
 from catchment.sinks.base import Delivery, Sink
 from catchment.sources.aside_files import AsideFiles, AsidePlace
 from catchment.sources.base import NeverRead
@@ -92,13 +93,18 @@ def _computed(
     tell("planning", 0, 0)
     with _stages(spark, tell):
         tasks = cores_of(spark)
-        options = {
-            "incomplete": job.incomplete,
-            "state_bytes": job.state_bytes,
-            "key_bytes": job.key_bytes,
-        }
+        rules = EventRules.of(job.time, incomplete=job.incomplete)
         place = AsidePlace(aside, batch, job.aside_bytes // tasks, job.aside_disk_bytes // tasks)
-        results = computed(job.source, job.build(), job.time, spark, job.buckets, options, place)
+        results = computed(
+            job.source,
+            job.build(),
+            rules,
+            spark,
+            job.buckets,
+            job.state_bytes,
+            job.key_bytes,
+            place,
+        )
     files = AsideFiles(aside, job.aside_disk_bytes)
     for kept in results.aside:
         files.adopt(kept)

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 
 from catchment.engine import codec
 from catchment.engine.binding import Types, group_types, key_type
-from catchment.engine.group import bind
+from catchment.engine.bound_group import operators_of
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import stamped
 from catchment.expression.decimals import digits_of

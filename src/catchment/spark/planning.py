@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import StateError
 from catchment.model.frontier import Frontier
 from catchment.model.query import Query

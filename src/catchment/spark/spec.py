@@ -13,12 +13,12 @@ from pyspark import cloudpickle
 
 from catchment.durable.folder import Folder
 from catchment.engine.asking import found_by_asking
-from catchment.engine.cutter import Cutter
-from catchment.engine.engine import Engine
-from catchment.engine.set_aside import ASIDE_BYTES
+from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
+from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
 from catchment.model.frontier import Frontier
+from catchment.model.rules import EventRules
 from catchment.operators.user import Monoid
 from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
@@ -93,9 +93,8 @@ class Spec:
         if place not in _ASKED:
             if len(_ASKED) >= _MOST:
                 _ASKED.clear()
-            engine, planned = self.engine(version), self.plan(version)
-            keys = {group.id: engine.key_types(group.id) for group in planned.plan.groups}
-            _ASKED[place] = found_by_asking(planned, keys, self.count)
+            keys = {id: group.key_types for id, group in self.bound(version).groups.items()}
+            _ASKED[place] = found_by_asking(self.plan(version), keys, self.count)
         return _ASKED[place]
 
     def to_text(self) -> str:
@@ -107,21 +106,17 @@ class Spec:
         spec: Spec = _read(text)
         return spec
 
-    def options(self) -> dict[str, Any]:
-        """How events are treated, for engines."""
-        keep = {} if self.keep is None else {"keep": f"{self.keep}us"}
-        return {
-            "time": self.time, "late": self.late, "rate": self.rate, "census": self.tree, **keep,
-            "incomplete": self.incomplete, "state_bytes": self.state_bytes,
-            "key_bytes": self.key_bytes,
-            "aside_bytes": self.aside_place(0).memory,
-        }  # fmt: skip
+    @property
+    def event_rules(self) -> EventRules:
+        """How events are treated."""
+        return EventRules(self.time, late=self.late, keep=self.keep, incomplete=self.incomplete)
 
-    def engine(self, version: int) -> Engine:
-        return Engine([], plan=self.plan(version).plan, schema=self.schema, **self.options())
-
-    def cutter(self, version: int) -> Cutter:
-        return Cutter(self.plan(version).plan, self.schema, **self.options())
+    def bound(self, version: int) -> BoundPlan:
+        """A version of the plan, bound to the columns of the events."""
+        memory = self.aside_place(0).memory
+        limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
+        plan = self.plan(version).plan
+        return BoundPlan(plan, self.event_rules, self.schema, census=self.tree, limits=limits)
 
     def plan(self, version: int) -> Planned:
         define_all(self.functions)

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.engine.partials import Partials
-from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.engine.set_aside import joined as in_one
+from catchment.model.capacity import ASIDE_BYTES
 from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsideFiles, Kept
 from catchment.sources.base import Source

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from catchment.engine.cutter import Cutter
+from catchment.engine.merger import Merger
 from catchment.engine.rows import Rows, row_bytes
 from catchment.flush.bandwidth import probe
 from catchment.flush.evictions import EVICTIONS, Floats, Held, Ints, Memory, first_out
@@ -185,36 +185,36 @@ class Easing:
         return raw * ((self.each or _PACKED * mean) / self._raw)
 
     def choose(
-        self, cutter: Cutter, plan: Plan, frontier: int, now: float, released: float, seq: int
+        self, merger: Merger, plan: Plan, frontier: int, now: float, released: float, seq: int
     ) -> dict[int, Ints]:
         """Rows of each group's shelf that leave now; `released` bytes are about to go anyway."""
-        chosen = self._chosen(cutter, plan, frontier, now, released, seq)
+        chosen = self._chosen(merger, plan, frontier, now, released, seq)
         self.early += sum(len(rows) for rows in chosen.values())
         return chosen
 
     def _chosen(
-        self, cutter: Cutter, plan: Plan, frontier: int, now: float, released: float, seq: int
+        self, merger: Merger, plan: Plan, frontier: int, now: float, released: float, seq: int
     ) -> dict[int, Ints]:
         self._steps.append((now, frontier / 1e6))
-        cutter.watched = self.active
-        touched = cutter.touched()
+        merger.watched = self.active
+        touched = merger.touched()
         if not self.active:
             self._groups = {}
             return {}
         groups = [group for group in plan.groups if holds_back(group)]
         if self.flush.policy.kind == "streaming":
-            return {g.id: np.arange(len(cutter.shelf(g.id))) for g in groups}
-        clock = max(cutter.newest, frontier) / 1e6
+            return {g.id: np.arange(len(merger.shelf(g.id))) for g in groups}
+        clock = max(merger.newest, frontier) / 1e6
         offers: list[_Offer] = []
         for group in groups:
             followed = self._groups.setdefault(group.id, _Followed())
-            index = cutter.states[group.id].keys
+            index = merger.groups[group.id].keys
             if followed.keys is not index:
                 followed.keys, followed.memory, followed.slices = index, Memory(), {}
             for start, end, keys in touched.get(group.id, ()):
                 self._touch(followed, start, end, keys, clock)
             self._close(followed, frontier, now, seq)
-            offers += self._offers(group, plan, followed, cutter.shelf(group.id), frontier, clock)
+            offers += self._offers(group, plan, followed, merger.shelf(group.id), frontier, clock)
         return self._granted(offers, clock, released)
 
     def _touch(self, followed: _Followed, start: Ints, end: Ints, keys: Ints, clock: float) -> None:

@@ -44,7 +44,7 @@ class Relay:
         for id, seq in self.inbox.chosen(note["take"]):
             with taking(id, seq):
                 found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
-                self.flow.cutter.absorb(found.partials, found.head.newest)
+                self.flow.merger.absorb(found.partials, found.head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self._took(id, found.head, found.end)
         self._finish(note)
@@ -80,7 +80,7 @@ class Relay:
             newest = max(newest, head.newest)
             self.flow.notes += self._notes(id, seq)
             self._took(id, head, ends.get((id, seq), EARLIEST))
-        self.flow.cutter.absorb(partials, newest)
+        self.flow.merger.absorb(partials, newest)
         self._finish(note)
 
     def _notes(self, id: str, seq: int) -> list[pa.Table]:
