@@ -401,6 +401,41 @@ def test_moves_that_cannot_be(id: str, parent: str, text: str) -> None:
         check_move(made, id, parent)
 
 
+def test_no_node_moves_under_one_that_has_ended() -> None:
+    """Nobody would listen there: the node, and the root with it, would wait for good."""
+    parents: dict[str, str | None] = {"root": None, "m": "root", "n": "m", "b": "n", "a": "root"}
+    made = charter(parents, QUERIES[:1])
+    places = {
+        name: dataclasses.replace(place, listen=None if place.source else f"h:{place.number}")
+        for name, place in made.places.items()
+    }
+    events = {"a": batches(1, 60), "b": batches(2, 60)}
+    world = World(dataclasses.replace(made, places=places), events, until=0)
+    world.sites["a"].down_until = 30 * SECOND  # it has not begun when all of m is over
+    world.sites["a"].member = None
+    said: list[str] = []
+
+    def ask() -> None:
+        root = world.sites["root"].member
+        assert root is not None
+        before = root.charter
+        for parent in ("m", "n"):
+            with pytest.raises(RefusedError) as error:
+                office_of(root).ask("move node", {"id": "a", "parent": parent})
+            said.append(str(error.value))
+        assert root.charter is before
+
+    world.after(20 * SECOND, ask)
+    world.run()
+    assert world.done
+    assert said == [
+        "this node has passed on all it ever will, and takes nobody in "
+        f"(given: a to {parent}); choose a parent that still waits for events"
+        for parent in ("m", "n")
+    ]
+    check(world.deliveries, events, QUERIES[:1])
+
+
 def test_a_node_joins_and_another_leaves() -> None:
     parents: dict[str, str | None] = {"root": None, "a": "root", "b": "root"}
     made = charter(parents, QUERIES[:1], timeout=None)

@@ -131,7 +131,9 @@ class Tree:
         command = [*self.within("root"), sys.executable, "-m", "catchment.cli.main", "nodes"]
         command += ["mv", "e2", "--parent", parent, "--root", self.address("root")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return None if done.returncode and "already" not in done.stderr else not done.returncode
+        told = " ".join(done.stderr.split())
+        refused = "already" in told or "takes nobody in" in told
+        return None if done.returncode and not refused else not done.returncode
 
     def kill(self, id: str) -> None:
         process = self.processes[id]

@@ -278,6 +278,11 @@ class Inbox:
         last: Child | Head = next(reversed(self._heads[id].values()), self.children[id])
         return last.frontier == LATEST
 
+    def over(self, id: str) -> bool:
+        """Whether a child is done for certain: its process may end once it hears that this came."""
+        last: Child | Head = next(reversed(self._heads[id].values()), self.children[id])
+        return last.frontier == LATEST and last.sure >= LATEST
+
     @property
     def nbytes(self) -> int:
         """What waits here takes up so much."""
