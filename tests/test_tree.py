@@ -21,8 +21,9 @@ from catchment.errors import DataError, JobError, QueryError, StateError
 from catchment.job import Job, load_job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.disk import FileDisk, FileLog
-from catchment.nodes.founding import founded
+from catchment.nodes.founding import Given, founded
 from catchment.nodes.office import Office, check_move
+from catchment.nodes.process import NodeProcess
 from catchment.nodes.status import status, unread_of
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
@@ -434,6 +435,28 @@ def test_no_node_moves_under_one_that_has_ended() -> None:
         for parent in ("m", "n")
     ]
     check(world.deliveries, events, QUERIES[:1])
+
+
+def test_a_node_that_begins_with_a_farewell_goes_to_its_new_parent(tmp_path: Path) -> None:
+    """It has no life yet, and none was granted: nothing is wrong with its disk."""
+    root = root_of(charter({"root": None, "m": "root", "b": "m", "a": "root"}, QUERIES[:1]))
+    assert root.charter is not None
+    root.adopt(root.charter.moved("a", "m"), 1)
+    process = NodeProcess(Given("a", tmp_path, "h:1", None, None, (), None, None, "embedded"))
+    process.host = office_of(root)  # it answers as the former parent does, then as a stranger
+    troubles: list[str | None] = []
+
+    def watch(process: NodeProcess) -> None:
+        if process.trouble not in troubles[-1:]:
+            troubles.append(process.trouble)
+        if len(troubles) == 2:
+            process.stop()
+
+    process.watchers.append(watch)
+    process.run()
+    assert process.member.moved is not None and process.member.moved.to == "m"
+    assert troubles[0] is None
+    assert troubles[1] is not None and "this node is no child of mine" in troubles[1]
 
 
 def test_a_node_joins_and_another_leaves() -> None:

@@ -111,7 +111,8 @@ class Tree:
 
     def move(self) -> None:
         """Asks for the moves that are due; the root may be down, or the node on its way already."""
-        while self.due:
+        # A command takes long to start on a busy machine: none is started to find nobody there.
+        while self.due and self.processes["root"].poll() is None:
             done = self._asked(self.due[0])
             if done is None:
                 return
