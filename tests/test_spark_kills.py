@@ -25,11 +25,11 @@ from kill_job import QUERIES, source
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-KILLS = int(os.environ.get("CATCHMENT_KILLS", "30"))
+KILLS = int(os.environ.get("CATCHMENT_KILLS", "20"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "0")) or int(time.time())
 MASTERS = {
     "local[2,8]": (KILLS, ("driver", "workers", "workers", "workers", "workers", "workers")),
-    "local-cluster[1,2,1024]": (max(KILLS // 7, 1), ("executor", "workers", "executor", "driver")),
+    "local-cluster[1,2,1024]": (max(KILLS // 5, 1), ("executor", "workers", "executor", "driver")),
 }
 """In local mode the Python workers are all there is to an executor; the other has it apart."""
 STALLED = 300
