@@ -243,7 +243,9 @@ def moving(
     def move() -> None:
         world.after(3 * 10**5, move)
         root = world.sites["root"].member
-        if root is None or root.charter is None or world.now > world.calm or world.done:
+        if root is None or root.charter is None or world.done:
+            return
+        if moved and world.now > world.calm:
             return
         # A move comes first: a new query may take until all faults are over to be everywhere.
         new = dice.random() < 0.1 and len(added) < 3 and bool(moved)
