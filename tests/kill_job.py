@@ -9,8 +9,7 @@ from catchment.sinks.parquet import ParquetSink
 from catchment.sources.generated import Generated
 from catchment.spark.session import session
 
-EVENTS = 600_000
-SOURCE = Generated(seed=7, keys=20, rate=2000, events=EVENTS, partitions=2, per_batch=8_000)
+PER_BATCH = 8_000
 QUERIES = [
     ct.Query("steps", ct.count(), ct.max("x"), by="player", window=ct.tumbling("5s")),
     ct.Query("late", ct.min("v"), ct.last("seq"), by="player", window=ct.sliding("20s", "4s")),
@@ -21,15 +20,25 @@ QUERIES = [
 ]
 
 
-def main(folder: str, master: str) -> None:
+def source(batches: int) -> Generated:
+    """So many full batches of events."""
+    events = batches * PER_BATCH
+    return Generated(
+        seed=7, keys=20, rate=2000, events=events, partitions=2, per_batch=PER_BATCH
+    )  # fmt: skip
+
+
+def main(folder: str, master: str, batches: str) -> None:
+    read = source(int(batches))
     spark = session(**{"spark.master": master, "spark.executor.memory": "512m"})
     job = ct.Job(
-        name="killed", queries=QUERIES, source=SOURCE, sinks=[ParquetSink(path=f"{folder}/out")],
+        name="killed", queries=QUERIES, source=read, sinks=[ParquetSink(path=f"{folder}/out")],
         checkpoint=f"{folder}/state", lateness="30s", buckets=2,
     )  # fmt: skip
     status = job.start(spark).wait()
     assert status.state == "ended", status
-    assert status.accepted + status.late + status.bad + status.duplicates == status.events == EVENTS
+    assert status.events == read.events
+    assert status.accepted + status.late + status.bad + status.duplicates == status.events
 
 
 if __name__ == "__main__":

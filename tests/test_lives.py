@@ -332,6 +332,17 @@ def test_a_note_that_is_damaged_is_said(name: str) -> None:
         pair.start()
 
 
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_root_whose_inbox_lacks_what_its_steps_have_taken_does_not_start(left: int) -> None:
+    """Such a root would give other results again, and then take what comes once more."""
+    pair = Pair()
+    pair.begun()
+    pair.root_disk.log("inbox-a").rewind(left)
+    said = rf"inbox-a: step \d+ has taken message 3, the last one there is {left}\); restore"
+    with pytest.raises(StateError, match=said):
+        pair.start_root()
+
+
 # -- processes ------------------------------------------------------------------------------------
 
 JOB_QUERIES = [

@@ -173,6 +173,12 @@ def test_folders_and_processes_go_wrong(part: int) -> None:
         assert any(word in text for text in happened), word
 
 
+@pytest.mark.parametrize("seed", [1308])
+def test_folders_that_once_made_results_wrong(seed: int) -> None:
+    """1308: the root's inbox lost the end of what its steps had taken."""
+    gone_wrong(seed)
+
+
 def test_a_thousand_nodes_in_three_levels() -> None:
     parents: dict[str, str | None] = {"root": None}
     parents |= {f"m{n}": "root" for n in range(30)}
@@ -237,7 +243,9 @@ def moving(
     def move() -> None:
         world.after(3 * 10**5, move)
         root = world.sites["root"].member
-        if root is None or root.charter is None or world.now > world.calm or world.done:
+        if root is None or root.charter is None or world.done:
+            return
+        if moved and world.now > world.calm:
             return
         # A move comes first: a new query may take until all faults are over to be everywhere.
         new = dice.random() < 0.1 and len(added) < 3 and bool(moved)

@@ -19,30 +19,39 @@ import pytest
 
 import catchment as ct
 from catchment.sinks.parquet import ParquetSink
+from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from kill_job import QUERIES, SOURCE
+from kill_job import QUERIES, source
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-KILLS = int(os.environ.get("CATCHMENT_KILLS", "30"))
+KILLS = int(os.environ.get("CATCHMENT_KILLS", "8"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "1"))
 MASTERS = {
     "local[2,8]": (KILLS, ("driver", "workers", "workers", "workers", "workers", "workers")),
-    "local-cluster[1,2,1024]": (max(KILLS // 5, 1), ("executor", "workers", "executor", "driver")),
+    "local-cluster[1,2,1024]": (max(KILLS // 5, 4), ("executor", "workers", "executor", "driver")),
 }
 """In local mode the Python workers are all there is to an executor; the other has it apart."""
+STALLED = 300
+"""Seconds without a batch after which the job is taken to hang, however slow the machine is."""
+
+
+def batches(kills: int) -> int:
+    """How many batches the job has: some pass between two kills, and some follow the last one."""
+    return 8 + 5 * kills // 2
 
 
 class Job:
     """The job's process, with everything it started, in a session of their own."""
 
-    def __init__(self, folder: Path, master: str) -> None:
+    def __init__(self, folder: Path, master: str, batches: int) -> None:
         self.master = master
+        self.batches = batches
         self.folder = folder
         script = Path(__file__).with_name("kill_job.py")
         self.log = (folder / "log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, str(script), str(folder), master],
+            [sys.executable, str(script), str(folder), master, str(batches)],
             stdout=self.log, stderr=self.log, start_new_session=True,
         )  # fmt: skip
 
@@ -56,7 +65,7 @@ class Job:
     def again(self) -> Job:
         """The job, started again."""
         self.kill()
-        return Job(self.folder, self.master)
+        return Job(self.folder, self.master, self.batches)
 
     def parts(self, words: str) -> list[int]:
         """Its processes whose command line holds these words."""
@@ -79,7 +88,9 @@ class Job:
 
 
 def progress(folder: Path) -> int:
-    return len(list((folder / "state/catchment/progress").glob("0*.json")))
+    """How many batches are through."""
+    noted = (folder / "state/catchment/progress").glob("0*.json")
+    return max((int(path.stem) + 1 for path in noted), default=0)
 
 
 def kill_once(job: Job, kind: str, dice: random.Random) -> str:
@@ -97,6 +108,26 @@ def kill_once(job: Job, kind: str, dice: random.Random) -> str:
     return kind
 
 
+def wait_for_batch(job: Job, seen: int) -> None:
+    """Waits until there are more batches than were seen, or the job has ended."""
+    until = time.monotonic() + STALLED
+    while job.running and progress(job.folder) <= seen:
+        assert time.monotonic() < until, (job.folder / "log").read_text()[-3000:]
+        time.sleep(0.02)
+
+
+def until_ended(job: Job) -> Job:
+    """Lets the job run to its end. The last kill may have failed it; started again, it ends."""
+    for last in (False, True):
+        while job.running:
+            wait_for_batch(job, progress(job.folder))
+        if job.process.returncode == 0:
+            break
+        assert not last, (job.folder / "log").read_text()[-3000:]
+        job = job.again()
+    return job
+
+
 def until_killed(
     job: Job, tmp_path: Path, kinds: list[str], dice: random.Random
 ) -> tuple[Job, dict[str, int]]:
@@ -105,11 +136,8 @@ def until_killed(
     seen = 0
     while kinds:
         # Most kills come once a batch is through, so that the job gets on; some before.
-        until = time.monotonic() + 300
-        eager = dice.random() < 0.1
-        while job.running and not eager and progress(tmp_path) <= seen:
-            assert time.monotonic() < until, (tmp_path / "log").read_text()[-3000:]
-            time.sleep(0.02)
+        if dice.random() >= 0.1:
+            wait_for_batch(job, seen)
         if not job.running:
             assert job.process.returncode == 1, "it ended before all kills were spent"
             job = job.again()
@@ -130,23 +158,22 @@ def test_kills(master: str, tmp_path: Path) -> None:
     dice = random.Random(SEED)
     kinds = [sorts[n % len(sorts)] for n in range(number)]
     dice.shuffle(kinds)
-    job = Job(tmp_path, master)
+    job = Job(tmp_path, master, batches(number))
     try:
         job, killed = until_killed(job, tmp_path, kinds, dice)
-        while job.process.wait(timeout=300):
-            job = job.again()
+        job = until_ended(job)
     finally:
         job.kill()
     print(f"killed {killed}")  # noqa: T201
-    check(tmp_path, seed=SEED)
+    check(tmp_path, source(batches(number)), seed=SEED)
 
 
-def check(folder: Path, seed: int) -> None:
+def check(folder: Path, read: Generated, seed: int) -> None:
     """The sink holds each result once, equal to an engine that was never disturbed."""
     engine = ct.Engine(QUERIES)
-    SOURCE.check()
-    for split in SOURCE.splits(SOURCE.start(), SOURCE.bound(SOURCE.start()), 1):
-        for piece in SOURCE.read(split, None, None):
+    read.check()
+    for split in read.splits(read.start(), read.bound(read.start()), 1):
+        for piece in read.read(split, None, None):
             engine.push(piece.events)
     wanted = engine.close()
     sink = ParquetSink(path=f"{folder}/out")

@@ -423,6 +423,24 @@ def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
     link.close()
 
 
+def test_nothing_is_heard_of_a_link_after_it_was_closed(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the answer that was being heard: a node has another link by then."""
+    monkeypatch.setattr("catchment.transport.link.GRACE", 0.2)
+    server = tree.serve()
+    going, heard = threading.Event(), list[Any]()
+    link = Link(tree.address, "a", dict, lambda note: (heard.append(note), going.wait(30)))
+    link.open()
+    assert all(server.push("a", {"text": n}) for n in range(5))
+    until(lambda: heard)
+    time.sleep(0.1)  # the others have come too
+    link.close()
+    going.set()
+    until(lambda: link.closed)
+    assert heard == [{"text": 0}]
+
+
 def test_bytes_of_a_heartbeat(tree: Tree) -> None:
     """Of both the beat and its answer, all of TCP's payload: two bytes besides each note."""
     tree.serve()

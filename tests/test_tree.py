@@ -21,8 +21,9 @@ from catchment.errors import DataError, JobError, QueryError, StateError
 from catchment.job import Job, load_job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.disk import FileDisk, FileLog
-from catchment.nodes.founding import founded
+from catchment.nodes.founding import Given, founded
 from catchment.nodes.office import Office, check_move
+from catchment.nodes.process import NodeProcess
 from catchment.nodes.status import status, unread_of
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
@@ -399,6 +400,63 @@ def test_moves_that_cannot_be(id: str, parent: str, text: str) -> None:
     made = dataclasses.replace(made, places=places).moved("b", "o")
     with pytest.raises(JobError, match=text):
         check_move(made, id, parent)
+
+
+def test_no_node_moves_under_one_that_has_ended() -> None:
+    """Nobody would listen there: the node, and the root with it, would wait for good."""
+    parents: dict[str, str | None] = {"root": None, "m": "root", "n": "m", "b": "n", "a": "root"}
+    made = charter(parents, QUERIES[:1])
+    places = {
+        name: dataclasses.replace(place, listen=None if place.source else f"h:{place.number}")
+        for name, place in made.places.items()
+    }
+    events = {"a": batches(1, 60), "b": batches(2, 60)}
+    world = World(dataclasses.replace(made, places=places), events, until=0)
+    world.sites["a"].down_until = 30 * SECOND  # it has not begun when all of m is over
+    world.sites["a"].member = None
+    said: list[str] = []
+
+    def ask() -> None:
+        root = world.sites["root"].member
+        assert root is not None
+        before = root.charter
+        for parent in ("m", "n"):
+            with pytest.raises(RefusedError) as error:
+                office_of(root).ask("move node", {"id": "a", "parent": parent})
+            said.append(str(error.value))
+        assert root.charter is before
+
+    world.after(20 * SECOND, ask)
+    world.run()
+    assert world.done
+    assert said == [
+        "this node has passed on all it ever will, and takes nobody in "
+        f"(given: a to {parent}); choose a parent that still waits for events"
+        for parent in ("m", "n")
+    ]
+    check(world.deliveries, events, QUERIES[:1])
+
+
+def test_a_node_that_begins_with_a_farewell_goes_to_its_new_parent(tmp_path: Path) -> None:
+    """It has no life yet, and none was granted: nothing is wrong with its disk."""
+    root = root_of(charter({"root": None, "m": "root", "b": "m", "a": "root"}, QUERIES[:1]))
+    assert root.charter is not None
+    root.adopt(root.charter.moved("a", "m"), 1)
+    process = NodeProcess(Given("a", tmp_path, "h:1", None, None, (), None, None, "embedded"))
+    process.host = office_of(root)  # it answers as the former parent does, then as a stranger
+    troubles: list[str | None] = []
+
+    def watch(process: NodeProcess) -> None:
+        if process.trouble not in troubles[-1:]:
+            troubles.append(process.trouble)
+        if len(troubles) == 2:
+            process.stop()
+
+    process.watchers.append(watch)
+    process.run()
+    assert process.member.moved is not None and process.member.moved.to == "m"
+    assert troubles[0] is None
+    assert troubles[1] is not None and "this node is no child of mine" in troubles[1]
 
 
 def test_a_node_joins_and_another_leaves() -> None:

@@ -214,6 +214,12 @@ class Office:
             if name not in charter.places:
                 raise JobError("no such node", given=name, hint=did_you_mean(name, charter.places))
         check_move(charter, id, parent)
+        if self.member.over(parent):  # its process is gone, and the node would wait for it forever
+            raise JobError(
+                "this node has passed on all it ever will, and takes nobody in",
+                given=f"{id} to {parent}",
+                hint="choose a parent that still waits for events",
+            )
         machine = self.member.machine
         if isinstance(machine, Root) and machine.plan < charter.plan:
             raise JobError(

@@ -271,6 +271,8 @@ class NodeProcess:
                 self.link = None
             if self.link is None or self.link.closed:
                 self._connect()
+                if self._goes:
+                    return  # the answer was a farewell: the next turn is with the new parent
             link = self.link
             assert link is not None
             if self._waits_since and time.monotonic() - self._waits_since > self._allowed:
@@ -337,7 +339,7 @@ class NodeProcess:
         self._goes = False
         reply = self.link.open()
         self._heard(reply)
-        if not self.member.living:
+        if not self.member.living and not self._goes:
             raise UnreachableError(
                 "the life that the parent granted cannot be kept",
                 given=self.given.home,

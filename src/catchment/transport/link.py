@@ -128,6 +128,7 @@ class Link:
             self._thread.join(GRACE)
         self._cancel()
         self._thread.join(GRACE)
+        self._hung_up = True  # an answer that was read but not heard yet must not come later
 
     def __enter__(self) -> Link:
         self.open()
@@ -187,7 +188,7 @@ class Link:
         self._settled.set()
         while not self._hung_up and self._error is None:
             found = self._read(connection)
-            if found is None:
+            if found is None or self._hung_up:
                 return
             self._tell(unpack(found[1]))
 

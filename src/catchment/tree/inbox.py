@@ -280,6 +280,11 @@ class Inbox:
         """
         return [id for id, child in self.children.items() if child.frontier != LATEST]
 
+    def over(self, id: str) -> bool:
+        """Whether a child is done for certain: its process may end once it hears that this came."""
+        last: Child | Head = next(reversed(self._heads[id].values()), self.children[id])
+        return last.frontier == LATEST and last.sure >= LATEST
+
     @property
     def nbytes(self) -> int:
         """What waits here takes up so much."""

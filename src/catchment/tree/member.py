@@ -251,6 +251,16 @@ class Member:
             if set(over) & set(leaving):
                 self.adopt(self.charter.without_queries(set(over) & set(leaving)), now)
 
+    def over(self, id: str) -> bool:
+        """Whether a node below has sent all it ever will, as far as is known here."""
+        charter, inbox = self.charter, self.inbox
+        child: str | None = id
+        while charter is not None and child is not None and child in charter.places:
+            if inbox is not None and child in inbox.children and inbox.over(child):
+                return True
+            child = charter.places[child].parent
+        return False
+
     @property
     def full(self) -> bool:
         """Whether so much waits for the parent that no more is read or merged."""

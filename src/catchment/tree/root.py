@@ -119,8 +119,16 @@ class Root:
         for note in notes:
             for id, since in note["since"].items():
                 self.inbox.join([id], since)
+            self._has(note)
             if not self.apart:
                 self._carry_out(note, deliver=note is notes[-1])
+
+    def _has(self, note: dict[str, Any]) -> None:
+        """Raises if a step has taken messages of which the inbox does not know any more."""
+        for id, last in note["take"].items():
+            if last > (here := self.inbox.received(id)):
+                why = f"step {note['step']} has taken message {last}, the last one there is {here}"
+                raise damaged(f"inbox-{id}", why)
 
     def _expect(self, now: int) -> None:
         self.inbox.expect(self.charter, self.id, now, self.frontier)
