@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
+from catchment.engine.partials import Partials
 from catchment.errors import JobError
 from catchment.flush import read
 from catchment.flush.compressing import Compressing
@@ -21,6 +22,7 @@ from catchment.nodes.founding import founded
 from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import Events, MemoryDisk
+from catchment.tree.charter import Charter
 from catchment.tree.easing import holds_back
 from catchment.tree.local import Local
 from catchment.tree.member import Member
@@ -126,11 +128,18 @@ def test_an_outbox_gives_back_all_messages_of_a_step() -> None:
     assert list(Outbox(disk).after(1)) == [(2, b""), (3, b"three"), (4, b"four")]
 
 
+def partials_of(made: Charter, events: pa.Table) -> Partials:
+    """What a node would send of events, all of it."""
+    bound = made.bound(made.plan)
+    slicer, merger = bound.slicer(), bound.merger()
+    for sliced in slicer.slice(events):
+        merger.add(sliced)
+    return merger.take()
+
+
 def test_what_does_not_shrink_travels_as_it_is() -> None:
     made = charter(TREE, QUERIES[:1]).with_schema(SCHEMA)
-    cutter = made.cutter(made.plan)
-    cutter.cut(many(3000)[0], 0)
-    partials = cutter.take()
+    partials = partials_of(made, many(3000)[0])
     head = Head("a", 1, made.plan, 0, 0)
     small, plain = encode(head, partials, made), encode(head, partials, made, compress=False)
     assert len(small) < len(plain)
@@ -267,9 +276,7 @@ def test_sketches_stay_small_while_sets_are() -> None:
     made = charter(TREE, [query]).with_schema(SCHEMA)
     sizes = {}
     for count in (5, 100, 20_000):
-        cutter = made.cutter(made.plan)
-        cutter.cut(many(count)[0], 0)
-        (table,) = cutter.take().values()
+        (table,) = partials_of(made, many(count)[0]).values()
         sizes[count] = sum(len(s) for s in table.column("hll(v).sketch").to_pylist())
     assert sizes[5] < 60 < sizes[100] < 4200
 

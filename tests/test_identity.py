@@ -149,7 +149,7 @@ def test_no_two_results_have_one_identity(kind: str, data: st.DataObject) -> Non
             engine.push(to_table(step[1]))
             continue
         results = engine.advance(step[1]) if step[0] == "advance" else engine.close()
-        again, _ = unpack_results(pack_results(results), engine)
+        again, _ = unpack_results(pack_results(results), engine.bound)
         for query in scenario.queries:
             columns = [c for c in (*query.keys, *IDENTITY) if c in again[query.name].column_names]
             assert results[query.name].select(columns).equals(again[query.name].select(columns))

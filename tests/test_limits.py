@@ -370,7 +370,7 @@ def keeper(log: FakeLog, bucket: int = 0) -> Any:
 
     query = ct.Query("n", ct.count(), by="k", window=ct.tumbling("1h"))
     spec = SimpleNamespace(
-        job="limits", engine=lambda _: ct.Engine([query], schema=keyed(1).schema),
+        job="limits", bound=lambda _: ct.Engine([query], schema=keyed(1).schema).bound,
         asked=lambda _: {},
     )  # fmt: skip
     return Keeper(cast(Any, spec), bucket, cast(Any, log))
@@ -391,7 +391,9 @@ def test_the_log_of_a_bucket_gives_way_to_a_snapshot(monkeypatch: pytest.MonkeyP
     for number in range(60):
         one = keeper(log)
         held = one.load(0)
-        held.engine.push(keyed(10, number * 10))
+        bound = held.assembler.bound
+        for sliced in bound.slicer().slice(keyed(10, number * 10)):
+            held.assembler.add(sliced)
         one.save(held, move({}), 0)
         assert one.capacity().used <= one.capacity().limit
         snapshots += not log.entries.held

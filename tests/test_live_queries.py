@@ -47,7 +47,7 @@ class Changing:
     def change(self, number: int) -> None:
         """Adds a query, removes one, or goes on from a snapshot."""
         engine = self.engine
-        leaving = [n for n, limit in engine.limits.items() if limit.until is not None]
+        leaving = [n for n, limit in engine.assembler.limits.items() if limit.until is not None]
         there = [name for name in engine.queries if name not in leaving]
         what = self.dice.choice(["add", "add", "add", "remove", "restore"])
         if what == "restore":

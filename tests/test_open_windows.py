@@ -144,7 +144,7 @@ def test_asked_for_at_the_end() -> None:
 
 def test_what_is_open_is_marked_on_its_way_between_processes() -> None:
     engine = pushed(incomplete="emit")
-    again, _ = unpack_results(pack_results(engine.close()), engine)
+    again, _ = unpack_results(pack_results(engine.close()), engine.bound)
     assert [row["complete"] for row in rows_of(again["tens"])] == [True, False]
 
 

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.engine.batch import Batch, Chosen
-from catchment.engine.cutter import Cutter
+from catchment.engine.bound import BoundPlan
+from catchment.engine.merger import Merger
 from catchment.engine.rows import Operators, empty_names, flat, identity_fields, merge_fields
+from catchment.engine.slicer import rank
 from catchment.engine.slicing import lift
 from catchment.functions import make
+from catchment.model.rules import EventRules
 from catchment.operators import Grouping, OperatorRef, Ragged, operator_class
 from catchment.operators.base import _OPERATORS
 from catchment.operators.ragged import Field, concat, take
@@ -213,7 +216,7 @@ def test_many_groups_at_once_are_each_alone(kind: str, column: str) -> None:
         assert alike(plain(pick), alone)
 
 
-# What runs: cutters that slice and merge, and an engine that assembles.
+# What runs: slicers, mergers and an assembler.
 
 VERB = [
     ct.Query(
@@ -254,15 +257,15 @@ def sliced(data: st.DataObject, plan: ct.Plan) -> list[Partials]:
     ]
 
 
-def let_go(cutter: Cutter, data: st.DataObject, seq: int) -> list[Partials]:
+def let_go(merger: Merger, data: st.DataObject, seq: int) -> list[Partials]:
     """What a node passes on at some moment: some rows early, then what a frontier has passed."""
     out: list[Partials] = []
-    for id, state in cutter.states.items():
-        rows = cutter.shelf(id) if state.group.slicing == "arrival" else []
+    for id, held in merger.groups.items():
+        rows = merger.shelf(id) if held.bound.group.slicing == "arrival" else []
         if len(rows) and data.draw(st.booleans()):
             chosen = data.draw(st.sets(st.integers(0, len(rows) - 1)))
-            out.append({id: cutter.part(id, np.array(sorted(chosen), np.int64), seq)})
-    out.append(cutter.release(data.draw(st.integers(-10, 12)), seq))
+            out.append({id: merger.part(id, np.array(sorted(chosen), np.int64), seq)})
+    out.append(merger.release(data.draw(st.integers(-10, 12)), seq))
     return out
 
 
@@ -273,24 +276,25 @@ def test_slices_may_be_cut_finer_and_merged_anywhere(data: st.DataObject) -> Non
     comes and let go of it likewise; the root takes all of it in any order."""
     plan = ct.plan(VERB)
     nodes = [data.draw(EVENTS) for _ in range(data.draw(st.integers(1, 3)))]
-    schema = events_of([]).schema
+    bound = BoundPlan(plan, EventRules(), events_of([]).schema)
     climbing: list[Partials] = []
     for node, rows in enumerate(nodes):
-        cutter = Cutter(plan, schema, node=node)
+        slicer, merger = bound.slicer(str(node)), bound.merger(node)
         cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
         for seq, (low, high) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
-            cutter.cut(events_of(rows[low:high]), low)
-            climbing += let_go(cutter, data, seq)
-        climbing.append(cutter.take(9))
+            for sliced in slicer.slice(events_of(rows[low:high]), arrival=rank(node, low)):
+                merger.add(sliced)
+            climbing += let_go(merger, data, seq)
+        climbing.append(merger.take(9))
     for _ in range(data.draw(st.integers(0, 2))):
-        relays = [Cutter(plan, schema) for _ in range(data.draw(st.integers(1, 3)))]
+        relays = [bound.merger() for _ in range(data.draw(st.integers(1, 3)))]
         above: list[Partials] = []
         for partials in data.draw(st.permutations(climbing)):
             relay = data.draw(st.sampled_from(relays))
             relay.absorb(partials)
             above += let_go(relay, data, 0) if data.draw(st.booleans()) else []
         climbing = above + [relay.take() for relay in relays]
-    root = ct.Engine([], plan=plan, schema=schema)
+    root = bound.assembler()
     for partials in data.draw(st.permutations(climbing)):
         root.absorb(partials)
     found = root.close()

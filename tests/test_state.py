@@ -74,7 +74,7 @@ def test_keys_that_vanish_are_forgotten(name: str, monkeypatch: pytest.MonkeyPat
     engine = ct.Engine([query])
     seen = long_run(
         engine, 200, lambda step: [f"{step}-{i % 20}" for i in range(STEP)],
-        lambda: len(engine.states[0].keys),
+        lambda: len(engine.assembler.states[0].keys),
     )  # fmt: skip
     bounded(seen)
     assert max(seen[100:]) < 4000 / 2

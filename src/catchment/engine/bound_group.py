@@ -52,7 +52,7 @@ class BoundGroup:
 
 
 def operators_of(
-    group: Group, types: ValueTypes, updates: bool, census: bool
+    group: Group, types: ValueTypes, updates: bool = False, census: bool = False
 ) -> dict[str, Operator]:
     """The group's operators over columns of these types, by their names."""
     refs = [OperatorRef(*ref) for ref in group.operators]

@@ -19,6 +19,7 @@ from catchment.functions.user import define_all, defined
 from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
 from catchment.model.frontier import Frontier
 from catchment.model.rules import EventRules
+from catchment.model.settings import Incomplete, Late
 from catchment.operators.user import Monoid
 from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
@@ -42,7 +43,7 @@ class Spec:
     sinks: tuple[Sink, ...]
     schema: pa.Schema
     time: str
-    late: str
+    late: Late
     keep: int | None
     lateness: int
     idle: int | None
@@ -60,7 +61,7 @@ class Spec:
     count: str = "central"
     """How count windows are found: `central`, or by asking partitions for their edges."""
     functions: dict[str, Monoid] = field(default_factory=defined)
-    incomplete: str = "count"
+    incomplete: Incomplete = "count"
     """What becomes of windows that are open at the end: counted, or emitted too."""
     aside_bytes: int = ASIDE_BYTES
     aside_disk_bytes: int = ASIDE_DISK_BYTES
