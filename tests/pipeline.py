@@ -207,7 +207,7 @@ class Pipeline:
     def _restart(self) -> Planner:
         if self.random.random() < 0.5:  # another worker may still have what it had
             state._HELD.clear()
-            reader._CUTTERS.clear()
+            reader._BOUND.clear()
         forget_plans()
         return Planner(self.spec)
 

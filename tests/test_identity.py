@@ -47,7 +47,7 @@ def test_windows_carry_an_index_where_bounds_repeat(name: str) -> None:
     engine.push(to_table([row(5, m=True), row(5, m=True), row(5, m=True), row(6, m=True)]))
     indexed = name not in ("tumbling", "session", "gaps")
     assert WINDOWS[name].bounds_repeat == indexed
-    table, nothing = engine.close()["q"], engine.no_results()["q"]
+    table, nothing = engine.close()["q"], engine.bound.no_results()["q"]
     assert table.num_rows
     for found in (table, nothing):
         assert ("window_index" in found.column_names) == indexed

@@ -271,7 +271,7 @@ def test_a_node_keeps_them_in_its_folder(tmp_path: Path) -> None:
     member = node(tmp_path, tables, disk, aside_bytes=4000)
     while member.step(5):
         assert isinstance(member.machine, Local)
-        assert member.machine.flow.cutter.aside.nbytes == 0, "a step leaves nothing behind"
+        assert member.machine.slicer.aside.nbytes == 0, "a step leaves nothing behind"
     assert sorted(rows_in(tmp_path)) == list(range(3000))
     again = node(tmp_path, tables, disk, aside_bytes=4000)
     while again.step(5):

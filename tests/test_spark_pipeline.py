@@ -78,7 +78,7 @@ def _micros(value: Any) -> int:
 def _fits(row: Any, frontier: int, scenario: Scenario) -> bool:
     if row["ts"] is None:
         return False
-    keep = ct.Engine(scenario.queries, **scenario.settings).keep
+    keep = ct.Engine(scenario.queries, **scenario.settings).bound.keep
     return _micros(row["ts"]) >= frontier - keep
 
 
@@ -269,10 +269,10 @@ def test_a_new_query_knows_of_events_that_left_no_partials() -> None:
     old = ct.Query("old", ct.count(), window=ct.fixed(100, 200))
     new = ct.Query("new", ct.count(), by="j", window=ct.tumbling("10us"))
     engine = ct.Engine([old], schema=to_table([]).schema)
-    engine.absorb({}, newest=15)
+    engine.assembler.absorb({}, newest=15)
     engine.add(new)
     plan = engine.plan
     late, fresh = ({"ts": t, "j": 1} for t in (17, 21))
-    engine.absorb(ct.slice(to_table([late, fresh]), plan), newest=21)
+    engine.assembler.absorb(ct.slice(to_table([late, fresh]), plan), newest=21)
     starts = [row["window_start"] for row in rows_of(engine.close()["new"])]
     assert starts == [20], "the window of 15 and 17 was not seen from its start"
