@@ -28,11 +28,13 @@ def sample(tmp_path: Path) -> Path:
     folder.mkdir()
     for part in range(2):
         stamps = np.sort(dice.integers(0, 20_000_000, 3000)) + part * 20_000_000
-        table = pa.table({
-            "ts": pa.array(stamps, pa.timestamp("us", "UTC")),
-            "k": pa.array([f"k{n}" for n in dice.zipf(1.5, 3000) % 500]),
-            "v": dice.integers(0, 9, 3000),
-        })  # fmt: skip
+        table = pa.table(
+            {
+                "ts": pa.array(stamps, pa.timestamp("us", "UTC")),
+                "k": pa.array([f"k{n}" for n in dice.zipf(1.5, 3000) % 500]),
+                "v": dice.integers(0, 9, 3000),
+            }
+        )
         pq.write_table(table, folder / f"{part}.parquet")
     (tmp_path / "job.yaml").write_text(JOB)
     return folder

@@ -61,8 +61,11 @@ def assembled(
     return found
 
 
-@given(st.lists(events, min_size=1, max_size=4), st.lists(window, min_size=1, max_size=3),
-       st.integers(1, 40))  # fmt: skip
+@given(
+    st.lists(events, min_size=1, max_size=4),
+    st.lists(window, min_size=1, max_size=3),
+    st.integers(1, 40),
+)
 def test_as_if_all_events_had_met(
     parts: list[list[tuple[int, str | None, int]]], windows: list[ct.Window], samples: int
 ) -> None:
@@ -93,8 +96,11 @@ def test_as_if_all_events_had_met(
             assert_same(wanted[query.name], table, query.name, keys=query.keys)
 
 
-@given(st.lists(st.lists(st.integers(0, 200), min_size=1), min_size=1, max_size=4),
-       window, st.integers(1, 9))  # fmt: skip
+@given(
+    st.lists(st.lists(st.integers(0, 200), min_size=1), min_size=1, max_size=4),
+    window,
+    st.integers(1, 9),
+)
 def test_every_edge_is_in_doubt_where_it_is(
     parts: list[list[int]], made: ct.Window, step: int
 ) -> None:

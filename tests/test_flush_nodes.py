@@ -33,10 +33,13 @@ from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
 SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
 EAGER = [
-    "streaming", "eager(uniform)", "eager(empirical)",
-    {"policy": "hybrid(0.25)", "bandwidth": "60 B/s"}, {"bandwidth": "40 B/s", "weight": 100},
+    "streaming",
+    "eager(uniform)",
+    "eager(empirical)",
+    {"policy": "hybrid(0.25)", "bandwidth": "60 B/s"},
+    {"bandwidth": "40 B/s", "weight": 100},
     {"policy": "lazy(pessimistic)", "bandwidth": "30 B/s"},
-]  # fmt: skip
+]
 
 
 def early(world: World) -> int:
@@ -54,9 +57,13 @@ def test_what_leaves_early_changes_no_result(flush: object) -> None:
         made = charter(TREE, QUERIES[:3], **late, flush=read(flush).to_dict())
         events = {id: batches(seed * 10 + n, 60, 12, 4) for n, id in enumerate("abc")}
         trouble = Faults(
-            delay=0.05, lost=0.1, twice=0.1, crash=dice.choice([0, 0.1]), cut=0.1,
+            delay=0.05,
+            lost=0.1,
+            twice=0.1,
+            crash=dice.choice([0, 0.1]),
+            cut=0.1,
             narrow=dice.choice([0, 1000]),
-        )  # fmt: skip
+        )
         world = World(made, events, seed, trouble, until=8)
         world.run()
         assert world.done
@@ -233,7 +240,7 @@ JOB: dict[str, Any] = {
         {"id": "root", "listen": "127.0.0.1:7401"},
         {"id": "a", "parent": "root", "source": {"type": "parquet", "path": "events"}},
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -263,8 +270,11 @@ def test_the_charter_and_the_status_have_the_policy() -> None:
     assert root is not None and site is not None
     assert status(root, set())["flush"] == "hybrid(0.25)"
     assert status(site, set())["link"] == {
-        "bandwidth": None, "error": None, "early rows": 0, "alpha": 0.25,
-    }  # fmt: skip
+        "bandwidth": None,
+        "error": None,
+        "early rows": 0,
+        "alpha": 0.25,
+    }
     said = {"life": 1, "charter": made.version, "link": {"bandwidth": 9, "error": 0.5}}
     root.on_beat("a", said, 0)
     assert status(root, set())["children"]["a"]["link"] == {"bandwidth": 9, "error": 0.5}

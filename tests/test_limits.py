@@ -370,9 +370,10 @@ def keeper(log: FakeLog, bucket: int = 0) -> Any:
 
     query = ct.Query("n", ct.count(), by="k", window=ct.tumbling("1h"))
     spec = SimpleNamespace(
-        job="limits", bound=lambda _: ct.Engine([query], schema=keyed(1).schema).bound,
+        job="limits",
+        bound=lambda _: ct.Engine([query], schema=keyed(1).schema).bound,
         asked=lambda _: {},
-    )  # fmt: skip
+    )
     return Keeper(cast(Any, spec), bucket, cast(Any, log))
 
 

@@ -61,12 +61,16 @@ def by_key(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 events = st.lists(
-    st.fixed_dictionaries({
-        "ts": st.integers(0, 60), "k": st.sampled_from("ab"), "v": st.integers(-9, 9),
-        "m": st.sampled_from(["on", "off", None]),
-    }),
+    st.fixed_dictionaries(
+        {
+            "ts": st.integers(0, 60),
+            "k": st.sampled_from("ab"),
+            "v": st.integers(-9, 9),
+            "m": st.sampled_from(["on", "off", None]),
+        }
+    ),
     max_size=40,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=settings.default.max_examples)

@@ -36,8 +36,9 @@ def events(text: str) -> list[pa.Table]:
     marks = {"(": "on", ")": "off", ".": None}
     rows = [
         {"ts": at * SECOND, "k": "x", "v": at, "m": marks[what]}
-        for at, what in enumerate(text) if what != " "
-    ]  # fmt: skip
+        for at, what in enumerate(text)
+        if what != " "
+    ]
     return [pa.Table.from_pylist([row], SCHEMA) for row in rows]
 
 
@@ -74,8 +75,12 @@ ONE_STREAM, OTHER_STREAM = "(..) (..)  (.)", " (.)   (.....)"
 def test_local_windows_are_each_nodes_own() -> None:
     found = results(between("local"), a=ONE_STREAM, b=OTHER_STREAM)
     assert found == [
-        ("a", 0, 3, 4), ("a", 5, 8, 4), ("a", 11, 13, 3), ("b", 1, 3, 3), ("b", 7, 13, 7),
-    ]  # fmt: skip
+        ("a", 0, 3, 4),
+        ("a", 5, 8, 4),
+        ("a", 11, 13, 3),
+        ("b", 1, 3, 3),
+        ("b", 7, 13, 7),
+    ]
 
 
 def test_windows_of_equal_bounds_are_one_when_aligned() -> None:
@@ -101,8 +106,10 @@ def test_windows_that_touch_are_one_by_gaps() -> None:
 def test_a_cut_ends_the_window_of_its_own_stream() -> None:
     streams = {"a": "..(..(..", "b": "...(...."}
     assert results(cut("local"), **streams) == [
-        ("a", 0, 2, 2), ("a", 2, 5, 3), ("b", 0, 3, 3),
-    ]  # fmt: skip
+        ("a", 0, 2, 2),
+        ("a", 2, 5, 3),
+        ("b", 0, 3, 3),
+    ]
     assert results(cut("global"), **streams) == [(0, 2, 4), (2, 3, 3), (3, 5, 3)]
     assert results(cut("ordered"), **streams) == [(0, 3, 5), (2, 5, 3)]
 
@@ -158,8 +165,10 @@ def test_no_event_climbs_and_all_window_types_share_their_slices() -> None:
     slices = sum(table.num_rows for table in tables)
     ends = sum(
         sum(v > 0 for v in table.column(name).to_pylist())
-        for table in tables for name in table.schema.names if name.startswith("#closed")
-    )  # fmt: skip
+        for table in tables
+        for name in table.schema.names
+        if name.startswith("#closed")
+    )
     read = sum(table.num_rows for table in batches(1))
     assert 0 < slices - ends <= read
     assert "with the windows they are in" in plan.explain()
@@ -207,8 +216,10 @@ def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
     check(world.deliveries, given, first)
     every = [
         row | {"#stream": id}
-        for id, tables in given.items() for table in tables for row in table.to_pylist()
-    ]  # fmt: skip
+        for id, tables in given.items()
+        for table in tables
+        for row in table.to_pylist()
+    ]
     for query in READ[there:]:
         rows = [trimmed(row) for row in final(world.deliveries, query.name)]
         true = [trimmed(row) for row in ct.testing.oracle([query], every)[query.name]]
@@ -356,27 +367,56 @@ def test_what_a_dead_node_brings_too_late(query: ct.Query) -> None:
     assert rows and any(not row["complete"] for row in final(world.deliveries, "fixed"))
 
 
-@pytest.mark.parametrize(("make", "text"), [
-    (lambda: ct.cut("m", reading="lokal"),
-     "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?"),
-    (lambda: ct.sql("SELECT count(*) FROM e GROUP BY event_window(at => m, reading => 'lokal')",
-                    name="q"),
-     "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?"),
-    (lambda: load_job({"queries": [
-        {"name": "q", "select": ["count(*)"], "window": {"cut": {"at": "m", "reading": "lokal"}}},
-    ]}).build(),
-     "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?"),
-    (lambda: ct.cut("m", reading="gaps"), "follow each other without a gap"),
-    (lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), distinct_on="k"),
-     "repeats are found where all events meet"),
-    (lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), measure="processing"),
-     "windows cut on each node are in event time"),
-    (lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), by="node"),
-     "a key column may not be called 'node'"),
-    (lambda: ct.Engine([between("gaps")], late="update"),
-     "cannot be corrected by late events (given: reading='gaps' with late='update')"),
-    (lambda: charter(ONE, READ, late="update"), "cannot be corrected by late events"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: ct.cut("m", reading="lokal"),
+            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+        ),
+        (
+            lambda: ct.sql(
+                "SELECT count(*) FROM e GROUP BY event_window(at => m, reading => 'lokal')",
+                name="q",
+            ),
+            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+        ),
+        (
+            lambda: load_job(
+                {
+                    "queries": [
+                        {
+                            "name": "q",
+                            "select": ["count(*)"],
+                            "window": {"cut": {"at": "m", "reading": "lokal"}},
+                        },
+                    ]
+                }
+            ).build(),
+            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+        ),
+        (lambda: ct.cut("m", reading="gaps"), "follow each other without a gap"),
+        (
+            lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), distinct_on="k"),
+            "repeats are found where all events meet",
+        ),
+        (
+            lambda: ct.Query(
+                "q", ct.count(), window=ct.cut("m", reading="local"), measure="processing"
+            ),
+            "windows cut on each node are in event time",
+        ),
+        (
+            lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), by="node"),
+            "a key column may not be called 'node'",
+        ),
+        (
+            lambda: ct.Engine([between("gaps")], late="update"),
+            "cannot be corrected by late events (given: reading='gaps' with late='update')",
+        ),
+        (lambda: charter(ONE, READ, late="update"), "cannot be corrected by late events"),
+    ],
+)
 def test_what_is_refused(make: Any, text: str) -> None:
     with pytest.raises(QueryError) as caught:
         make()
@@ -387,8 +427,9 @@ def test_a_reading_in_every_front_end() -> None:
     python = ct.between("v > 1", "v < 0", reading="gaps")
     sql = ct.sql(
         "SELECT count(*) FROM events GROUP BY "
-        "event_window(start => v > 1, end => v < 0, reading => 'gaps')", name="q",
-    )  # fmt: skip
+        "event_window(start => v > 1, end => v < 0, reading => 'gaps')",
+        name="q",
+    )
     assert sql.window == python
     assert read_window("between(v > 1, v < 0, reading=gaps)", "queries.0.window") == python
     whole = {"between": {"start": "v > 1", "end": "v < 0", "reading": "gaps"}}

@@ -83,16 +83,28 @@ def _fits(row: Any, frontier: int, scenario: Scenario) -> bool:
 
 
 def check(
-    scenario: Scenario, partitions: int, buckets: int, seed: int, crashes: float,
+    scenario: Scenario,
+    partitions: int,
+    buckets: int,
+    seed: int,
+    crashes: float,
     count: str = "central",
-) -> None:  # fmt: skip
+) -> None:
     batches = batches_of(scenario, partitions)
     tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Pipeline(
-            folder, tables, scenario.queries, seed, crashes, buckets, late=scenario.late,
-            keep=scenario.keep, lateness=scenario.lateness, count=count,
-        )  # fmt: skip
+            folder,
+            tables,
+            scenario.queries,
+            seed,
+            crashes,
+            buckets,
+            late=scenario.late,
+            keep=scenario.keep,
+            lateness=scenario.lateness,
+            count=count,
+        )
         out = pipeline.run()
     for name, rows in expected(scenario, batches).items():
         if rows or name in out:
@@ -130,9 +142,13 @@ COUNTS = ("count_tumbling", "count_sliding", "tumbling")
 
 @FEWER
 @given(
-    scenarios(late="none", kinds=COUNTS), st.integers(1, 3), st.integers(1, 3), SEEDS,
-    st.sampled_from(["monitor", "sync", "async", "auto"]), st.sampled_from([0.0, 0.05]),
-)  # fmt: skip
+    scenarios(late="none", kinds=COUNTS),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    SEEDS,
+    st.sampled_from(["monitor", "sync", "async", "auto"]),
+    st.sampled_from([0.0, 0.05]),
+)
 def test_count_windows_whose_edges_partitions_are_asked_for(
     scenario: Scenario, partitions: int, buckets: int, seed: int, scheme: str, crashes: float
 ) -> None:

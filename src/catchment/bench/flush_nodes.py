@@ -62,10 +62,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         yield from compared(three, windows, "embedded, 3 sites")
     wide = {policy: run(policy, 4, 1, carries=0.0) for policy in ("batching", "auto")}
     yield below(
-        "bytes on a link that is wide enough, auto", wide["auto"].up / wide["batching"].up,
-        "of batching's", 1.02,
+        "bytes on a link that is wide enough, auto",
+        wide["auto"].up / wide["batching"].up,
+        "of batching's",
+        1.02,
         f"{wide['auto'].up:,} and {wide['batching'].up:,} bytes, 4 windows of {LENGTH:g} s",
-    )  # fmt: skip
+    )
 
 
 def compared(found: dict[str, Measured], windows: int, what: str) -> Iterator[Figure]:
@@ -74,17 +76,21 @@ def compared(found: dict[str, Measured], windows: int, what: str) -> Iterator[Fi
         if policy == "batching":
             continue
         yield below(
-            f"staleness in real nodes, {policy}, {what}", mean(made.late) / mean(batching.late),
-            "of batching's", 0.35 if what == "embedded" else 0.6,
+            f"staleness in real nodes, {policy}, {what}",
+            mean(made.late) / mean(batching.late),
+            "of batching's",
+            0.35 if what == "embedded" else 0.6,
             f"{mean(made.late):.2f} and {mean(batching.late):.2f} s on average after the end of "
             f"windows of {LENGTH:g} s, {len(made.late)} of {windows}; links of "
             f"{CARRIES / 1000:g} kB/s through a proxy, large query, {PER_WINDOW:,} events a window "
             f"and site; the links were found to carry {made.said}",
-        )  # fmt: skip
+        )
         yield plain(
-            f"bytes in real nodes, {policy}, {what}", made.up / batching.up, "of batching's",
+            f"bytes in real nodes, {policy}, {what}",
+            made.up / batching.up,
+            "of batching's",
             f"{made.up:,} and {batching.up:,} bytes up",
-        )  # fmt: skip
+        )
 
 
 def run(
@@ -129,9 +135,16 @@ def run(
 
 def _charter(ids: list[str], flush: object) -> Charter:
     settings = {
-        "time": "ts", "late": "drop", "keep": None, "rate": PER_WINDOW / LENGTH, "lateness": 0,
-        "idle": None, "ahead": None, "timeout": None, "flush": read(flush).to_dict(),
-    }  # fmt: skip
+        "time": "ts",
+        "late": "drop",
+        "keep": None,
+        "rate": PER_WINDOW / LENGTH,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+        "flush": read(flush).to_dict(),
+    }
     places = {"root": Place("root", 0, None, False)}
     places |= {id: Place(id, n, "root", True) for n, id in enumerate(ids, start=1)}
     query = ct.Query("mean", ct.avg("v"), by="k", window=ct.tumbling(f"{LENGTH:g}s"))

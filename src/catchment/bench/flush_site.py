@@ -62,9 +62,12 @@ def main(id: str, home: str, parent: str, engine: str, *settings: str) -> None:
     """Runs a node that reads such a workload."""
     shape, windows, per_window, seed, length = settings
     source = Happening(
-        shape=shape, windows=int(windows), per_window=int(per_window), seed=int(seed),
+        shape=shape,
+        windows=int(windows),
+        per_window=int(per_window),
+        seed=int(seed),
         length=float(length),
-    )  # fmt: skip
+    )
     process_of(Given(id, Path(home), parent, None, source, (), None, None, engine)).run()
 
 

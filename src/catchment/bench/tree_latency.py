@@ -75,11 +75,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
             delays = climb(levels, counted + _STARTING[engine], engine)[-counted:]
             yield plain(
                 f"latency of a window, {levels} link{'s' if levels > 1 else ''}, {engine}",
-                median(delays), "ms",
+                median(delays),
+                "ms",
                 f"every node {engine}, one site, an event each {GAP} us as the clock goes, avg by "
                 f"10 keys over windows of 500 ms; from the last event to the result at the root; "
                 f"95th percentile {quantiles(delays, n=20)[-1]:.0f} ms of {len(delays)} windows",
-            )  # fmt: skip
+            )
 
 
 def climb(levels: int, windows: int, engine: str) -> list[float]:
@@ -121,9 +122,15 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _charter(path: list[str]) -> Charter:
     settings = {
-        "time": "ts", "late": "drop", "keep": None, "rate": SECOND / GAP, "lateness": 0,
-        "idle": None, "ahead": None, "timeout": None,
-    }  # fmt: skip
+        "time": "ts",
+        "late": "drop",
+        "keep": None,
+        "rate": SECOND / GAP,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+    }
     places = {
         id: Place(id, n, path[n - 1] if n else None, id == path[-1]) for n, id in enumerate(path)
     }

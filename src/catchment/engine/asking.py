@@ -23,12 +23,16 @@ def found_by_asking(
     """Groups that have count windows only, and their names for good; `keys`: the types of each."""
     least = LARGE if count == "auto" else 1
     return {
-        group.id: planned.origins[group.id] for group in planned.plan.groups
-        if only_counts(group) and group.slicing == "settled" and group.measure == "event"
-        and not group.distinct_on and not _in_order(group)
+        group.id: planned.origins[group.id]
+        for group in planned.plan.groups
+        if only_counts(group)
+        and group.slicing == "settled"
+        and group.measure == "event"
+        and not group.distinct_on
+        and not _in_order(group)
         and all(_plain(kind) for kind in keys[group.id].values())
         and all(min(window.size, window.step) >= least for window in counts_of(group))
-    }  # fmt: skip
+    }
 
 
 def _in_order(group: Group) -> bool:

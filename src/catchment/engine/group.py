@@ -75,12 +75,14 @@ class GroupState:
         self.series = Series([w for _, w in windows if isinstance(w, Periodic)])
         self.sessions = {
             n: sessions.sessions(w.gap, self.operators, None)
-            for n, w in windows if isinstance(w, Gap)
-        }  # fmt: skip
+            for n, w in windows
+            if isinstance(w, Gap)
+        }
         self.marks = {
             n: marked.marks(w, self.operators, None)
-            for n, w in windows if isinstance(w, Marked) and group.slicing != "stream"
-        }  # fmt: skip
+            for n, w in windows
+            if isinstance(w, Marked) and group.slicing != "stream"
+        }
         self.own = Owning(group, self.operators) if group.slicing == "stream" else None
         self.live: Collection[str] | None = None
         """The streams that may still bring events; None: all that did."""

@@ -152,9 +152,12 @@ class Shape:
     """What the results of a group look like."""
 
     def __init__(
-        self, group: Group, types: Mapping[str | None, pa.DataType | None],
-        key_types: Mapping[str, pa.DataType], updates: bool,
-    ) -> None:  # fmt: skip
+        self,
+        group: Group,
+        types: Mapping[str | None, pa.DataType | None],
+        key_types: Mapping[str, pa.DataType],
+        updates: bool,
+    ) -> None:
         self.group = group
         self.types = types
         self.key_types = key_types
@@ -226,9 +229,13 @@ class Results(Mapping[str, pa.Table]):
     """
 
     def __init__(
-        self, plan: Plan, shapes: Mapping[int, Shape], names: NamesOf,
-        limits: Mapping[str, Limit] | None = None, told: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        shapes: Mapping[int, Shape],
+        names: NamesOf,
+        limits: Mapping[str, Limit] | None = None,
+        told: bool = False,
+    ) -> None:
         self._limits = dict(limits or {})
         self._told = told
         """Whether results say of windows that may never end whether they have."""

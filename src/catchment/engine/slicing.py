@@ -164,9 +164,10 @@ class GroupSlicer:
         place = np.searchsorted(edges, ordered, side="right") - 1
         new = np.ones(len(times), np.bool_)
         new[1:] = (
-            (owner[1:] != owner[:-1]) | (place[1:] != place[:-1])
+            (owner[1:] != owner[:-1])
+            | (place[1:] != place[:-1])
             | (ordered[1:] - ordered[:-1] > self.gap)
-        )  # fmt: skip
+        )
         codes = np.empty(len(times), np.int64)
         codes[order] = np.cumsum(new) - 1
         heads = np.flatnonzero(new)
@@ -202,9 +203,15 @@ class GroupSlicer:
         return chosen, groups, start, start + window.length, owner
 
     def _rows(
-        self, batch: Batch, kept: Chosen, times: Ints, groups: Grouping,
-        start: Ints, end: Ints, key: Ints,
-    ) -> Rows:  # fmt: skip
+        self,
+        batch: Batch,
+        kept: Chosen,
+        times: Ints,
+        groups: Grouping,
+        start: Ints,
+        end: Ints,
+        key: Ints,
+    ) -> Rows:
         fields = flat(lift(batch, kept, lambda: times, groups, self.operators))
         present = None
         if groups.n > len(start):  # some groups of a dense grouping are empty
@@ -216,9 +223,14 @@ class GroupSlicer:
         return Rows(start, end, key, first, last, fields)
 
     def _ends(
-        self, times: Ints, groups: Grouping, present: Ints | None,
-        start: Ints, end: Ints, key: Ints,
-    ) -> tuple[Ints, Ints]:  # fmt: skip
+        self,
+        times: Ints,
+        groups: Grouping,
+        present: Ints | None,
+        start: Ints,
+        end: Ints,
+        key: Ints,
+    ) -> tuple[Ints, Ints]:
         """The first and last times, of those slices where a session may begin or end.
 
         Of two neighbours so close that no break fits between them, neither the last of the one
@@ -300,6 +312,9 @@ def _input(
         return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)
     valid = kept.of(column.valid)
     return Input(
-        values[valid], groups.select(valid), lambda: times()[valid],
-        lambda: kept.of(batch.arrivals)[valid], column.levels,
-    )  # fmt: skip
+        values[valid],
+        groups.select(valid),
+        lambda: times()[valid],
+        lambda: kept.of(batch.arrivals)[valid],
+        column.levels,
+    )

@@ -117,11 +117,12 @@ def _load_group(
     for n, mark in state.marks.items():
         unknown = codec.whole(tables[f"{prefix}marks {n} unknown"], "unknown")
         state.marks[n] = mark._replace(
-            open=rows(f"marks {n}"), since=since["marks"][str(n)],
+            open=rows(f"marks {n}"),
+            since=since["marks"][str(n)],
             unknown=unknown.to_numpy(zero_copy_only=False),
             seen=codec.ints(tables[f"{prefix}marks {n} seen"], "key"),
             events=codec.ints(tables[f"{prefix}marks {n} events"], "events"),
-        )  # fmt: skip
+        )
     _load_ranks(state, prefix, since["ranks"], tables)
     if state.ledger is not None:
         for *identity, revision, digest, end in meta["emitted"]:

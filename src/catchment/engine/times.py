@@ -61,9 +61,10 @@ def refuse_bad(table: pa.Table, column: str) -> None:
     if bad.any():
         row = table.slice(int(np.flatnonzero(bad)[0]), 1)
         raise DataError(
-            "a row has no usable time", given=row.to_string(preview_cols=8)[-200:],
+            "a row has no usable time",
+            given=row.to_string(preview_cols=8)[-200:],
             hint='bad="collect" sets such rows aside and goes on',
-        )  # fmt: skip
+        )
 
 
 def now() -> int:

@@ -88,9 +88,10 @@ class QuerySection(Section):
 
     def build(self, path: str) -> Query:
         options = {
-            "distinct_on": self.distinct_on, "distinct_within": self.distinct_within,
+            "distinct_on": self.distinct_on,
+            "distinct_within": self.distinct_within,
             "measure": self.measure,
-        }  # fmt: skip
+        }
         if self.sql is None:
             if self.select is None:
                 raise JobError(f"{path} has neither sql nor select", hint="add one of them")
@@ -100,9 +101,10 @@ class QuerySection(Section):
         for key in ("select", "by", "where", "window"):
             if key in self.model_fields_set:
                 raise JobError(
-                    f"{path} has both sql and {key}", given=f"{path}.{key}",
+                    f"{path} has both sql and {key}",
+                    given=f"{path}.{key}",
                     hint=f"the SQL says it all; leave out {key}",
-                )  # fmt: skip
+                )
         query = sql(self.sql, self.name)
         return Query(
             query.name,

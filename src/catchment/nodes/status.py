@@ -35,9 +35,12 @@ def status(
     """
     charter, machine = member.charter, member.machine
     found: dict[str, Any] = {
-        "node": member.id, "role": _role(member), "job": charter.job if charter else None,
-        "charter": charter.version if charter else None, "damage": member.disk.damage(),
-    }  # fmt: skip
+        "node": member.id,
+        "role": _role(member),
+        "job": charter.job if charter else None,
+        "charter": charter.version if charter else None,
+        "damage": member.disk.damage(),
+    }
     found["life"] = member.held.life if member.living else None
     troubles = [why for why in (member.refused, member.outdated) if why is not None]
     if troubles:
@@ -54,20 +57,27 @@ def status(
         ]
     if isinstance(machine, Root):
         found |= {
-            "frontier": _time(machine.frontier), "sure": _time(machine.last.get("sure", EARLIEST)),
-            "missing": machine.last.get("missing", []), "plan": machine.plan,
-            "counts": dict(machine.counts), "step": machine.number,
-        }  # fmt: skip
+            "frontier": _time(machine.frontier),
+            "sure": _time(machine.last.get("sure", EARLIEST)),
+            "missing": machine.last.get("missing", []),
+            "plan": machine.plan,
+            "counts": dict(machine.counts),
+            "step": machine.number,
+        }
         if machine.tally is not None:
             found["count windows"] = machine.tally.status()
     elif machine is not None:
         flow = machine.flow
         found |= {
-            "frontier": _time(flow.frontier), "sure": _time(flow.sure), "plan": flow.plan,
-            "missing": flow.note.get("missing", []), "sent": flow.outbox.sent,
-            "acknowledged": member.acked, "waiting bytes": flow.outbox.nbytes,
+            "frontier": _time(flow.frontier),
+            "sure": _time(flow.sure),
+            "plan": flow.plan,
+            "missing": flow.note.get("missing", []),
+            "sent": flow.outbox.sent,
+            "acknowledged": member.acked,
+            "waiting bytes": flow.outbox.nbytes,
             "link": flow.link.shown() | flow.easing.shown(),
-        }  # fmt: skip
+        }
     note = source or SourceNote()
     found["never read"] = [asdict(one) for one in note.never_read]
     found["never read by nodes"] = {
@@ -136,12 +146,15 @@ def _children(inbox: Inbox, links: set[str], carried: dict[str, dict[str, Any]])
         id: {
             "connected": id in links,
             "silent seconds": round((at - inbox.heard.get(id, at)) / 1e6, 1),
-            "frontier": _time(child.frontier), "received": inbox.received(id),
-            "taken": child.taken, "missing": list(child.missing), "link": carried.get(id),
+            "frontier": _time(child.frontier),
+            "received": inbox.received(id),
+            "taken": child.taken,
+            "missing": list(child.missing),
+            "link": carried.get(id),
             **({"set aside": _aside(inbox, id)} if inbox.aside.get(id) else {}),
         }
         for id, child in inbox.children.items()
-    }  # fmt: skip
+    }
 
 
 def _aside(inbox: Inbox, id: str) -> dict[str, str]:

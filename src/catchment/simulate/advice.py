@@ -28,9 +28,14 @@ from catchment.tree.easing import holds_back
 from catchment.tree.message import Head, encode
 
 POLICIES = (
-    "optimal", "auto", "hybrid(0.25)", "lazy(pessimistic)", "eager(uniform)", "batching",
+    "optimal",
+    "auto",
+    "hybrid(0.25)",
+    "lazy(pessimistic)",
+    "eager(uniform)",
+    "batching",
     "streaming",
-)  # fmt: skip
+)
 _PIECES = 200
 """Of a slice: an edge looks at what has come so often, and decides half as often."""
 _TICKS = 100
@@ -102,9 +107,15 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
 
 def _settings(time: str) -> dict[str, object]:
     return {
-        "time": time, "late": "drop", "keep": None, "rate": 1000.0, "lateness": 0, "idle": None,
-        "ahead": None, "timeout": None,
-    }  # fmt: skip
+        "time": time,
+        "late": "drop",
+        "keep": None,
+        "rate": 1000.0,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+    }
 
 
 def _shortest(groups: Iterable[Group]) -> int:

@@ -76,8 +76,10 @@ def outputs_of(home: Folder, job: Job) -> dict[str, str]:
             output = output_name(name, definition.version)
             log.warning(
                 "query %s has another definition: version %d, whose results are %s",
-                name, definition.version, output,
-            )  # fmt: skip
+                name,
+                definition.version,
+                output,
+            )
     home.write(DEFINITIONS, json.dumps(found).encode())
     return {name: output_name(name, found[name].version) for name in found}
 

@@ -150,8 +150,9 @@ def arrow_schema(schema: StructType, plan: Plan, time: str) -> pa.Schema:
             if field.name in needed:
                 raise SchemaError(
                     f"column {field.name!r} has a type that Arrow has not",
-                    given=field.dataType.simpleString(), hint="cast it before",
-                ) from error  # fmt: skip
+                    given=field.dataType.simpleString(),
+                    hint="cast it before",
+                ) from error
     return pa.schema(fields)
 
 

@@ -134,9 +134,10 @@ def _planned(home: str, version: int) -> Planned:
     data = Folder(home).sub("plans").read(f"{version:09d}")
     if data is None:
         raise StateError(
-            "a plan of this job is missing", given=f"{home}/plans/{version:09d}",
+            "a plan of this job is missing",
+            given=f"{home}/plans/{version:09d}",
             hint="the checkpoint must be on storage that driver and executors all reach",
-        )  # fmt: skip
+        )
     return Planned.from_bytes(data)
 
 
@@ -169,18 +170,32 @@ class Control:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
-            "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
-            "live": None if self.live is None else list(self.live), "behind": self.behind,
-            "uncounted": list(self.uncounted), "finished": self.finished,
-        }  # fmt: skip
+            "batch": self.batch,
+            "plan": self.plan,
+            "now": self.now,
+            "ended": self.ended,
+            "frontier": self.frontier.to_dict(),
+            "sure": self.sure,
+            "missing": list(self.missing),
+            "live": None if self.live is None else list(self.live),
+            "behind": self.behind,
+            "uncounted": list(self.uncounted),
+            "finished": self.finished,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Control:
         frontier, live = Frontier.from_dict(data["frontier"]), data.get("live")
         return cls(
-            data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
-            tuple(data.get("missing", ())), None if live is None else tuple(live),
-            data.get("behind", {}), tuple(data.get("uncounted", ())),
+            data["batch"],
+            data["plan"],
+            data["now"],
+            data["ended"],
+            frontier,
+            data.get("sure"),
+            tuple(data.get("missing", ())),
+            None if live is None else tuple(live),
+            data.get("behind", {}),
+            tuple(data.get("uncounted", ())),
             data.get("finished", False),
-        )  # fmt: skip
+        )

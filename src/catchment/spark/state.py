@@ -188,8 +188,14 @@ class Keeper:
         held.tag = uuid.uuid4().hex
         body = move.to_bytes()
         head = self.head or {
-            "first": 0, "next": 0, "bytes": 0, "chunks": 0, "size": 0, "plan": began, "base": "",
-        }  # fmt: skip
+            "first": 0,
+            "next": 0,
+            "bytes": 0,
+            "chunks": 0,
+            "size": 0,
+            "plan": began,
+            "base": "",
+        }
         older = held.plan - head["plan"] > PLANS_BEHIND
         if older or head["bytes"] + len(body) > max(_SHORTEST, head["size"]):
             head = self._compact(held, head)
@@ -217,9 +223,13 @@ class Keeper:
         for n in range(head["first"], head["next"]):
             self.log.entries.removeKey((n,))
         return head | {
-            "first": head["next"], "bytes": 0, "chunks": len(chunks), "size": len(blob),
-            "plan": held.plan, "base": held.tag,
-        }  # fmt: skip
+            "first": head["next"],
+            "bytes": 0,
+            "chunks": len(chunks),
+            "size": len(blob),
+            "plan": held.plan,
+            "base": held.tag,
+        }
 
 
 class Bucket(StatefulProcessor):
@@ -246,11 +256,18 @@ class Bucket(StatefulProcessor):
         control = Control.from_dict(slices[0][1]["control"])
         frontier, newest = self._frontier(control, [note for _, note in slices])
         move = Step(
-            joined([partials for partials, _ in slices]), control.plan, frontier.value,
-            newest, control.now, control.ended, control.sure, control.live,
+            joined([partials for partials, _ in slices]),
+            control.plan,
+            frontier.value,
+            newest,
+            control.now,
+            control.ended,
+            control.sure,
+            control.live,
             Asked.of(self.spec, control, bucket, frontier.value)
-            if self.spec.asked(control.plan) else None,
-        )  # fmt: skip
+            if self.spec.asked(control.plan)
+            else None,
+        )
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
         repeats, missed = held.assembler.counts["duplicates"], held.assembler.missed
@@ -260,7 +277,9 @@ class Bucket(StatefulProcessor):
         held.said = []
         keeper.save(held, move, control.plan)
         report = {
-            "bucket": bucket, "frontier": frontier.to_dict(), "results": results.rows(),
+            "bucket": bucket,
+            "frontier": frontier.to_dict(),
+            "results": results.rows(),
             "duplicates": held.assembler.counts["duplicates"] - repeats,
             "missed": held.assembler.missed - missed,
             "drained": held.assembler.drained(self.spec.asked(control.plan)),
@@ -269,7 +288,7 @@ class Bucket(StatefulProcessor):
             "open": [held.assembler.counts[name] for name in ("open_windows", "open_events")],
             "limits": [c.to_dict() for c in (*held.assembler.capacities(), keeper.capacity())],
             "control": control.to_dict(),
-        }  # fmt: skip
+        }
         yield row_of(bucket, "report", json.dumps(report).encode())
 
     def _frontier(self, control: Control, notes: list[dict[str, Any]]) -> tuple[Frontier, int]:

@@ -110,16 +110,28 @@ def _begun(
     home.write(SCHEMA, schema.serialize().to_pybytes())
     buckets = identity["buckets"]
     spec = Spec(
-        job=identity["job"], home=home, source=source, sinks=sinks, schema=schema, time=job.time,
-        late=job.late, keep=None if job.keep is None else micros(job.keep),
+        job=identity["job"],
+        home=home,
+        source=source,
+        sinks=sinks,
+        schema=schema,
+        time=job.time,
+        late=job.late,
+        keep=None if job.keep is None else micros(job.keep),
         lateness=micros(job.lateness),
         idle=None if job.idle_timeout is None else micros(job.idle_timeout),
         ahead=None if job.max_ahead is None else micros(job.max_ahead),
-        buckets=buckets, labels=labels(buckets), parallel=cores_of(spark), rate=job.rate,
-        count=job.counted if events is None else "central", incomplete=job.incomplete,
-        aside_bytes=job.aside_bytes, aside_disk_bytes=job.aside_disk_bytes,
-        state_bytes=job.state_bytes, key_bytes=job.key_bytes,
-    )  # fmt: skip
+        buckets=buckets,
+        labels=labels(buckets),
+        parallel=cores_of(spark),
+        rate=job.rate,
+        count=job.counted if events is None else "central",
+        incomplete=job.incomplete,
+        aside_bytes=job.aside_bytes,
+        aside_disk_bytes=job.aside_disk_bytes,
+        state_bytes=job.state_bytes,
+        key_bytes=job.key_bytes,
+    )
     said = take_up(spec, queries)
     handle = Handle(spec, spark, job, lock)
     _started(handle, job, spark, _absolute(checkpoint), events)
@@ -138,22 +150,30 @@ def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any
     held = home.read("job.json")
     if held is None:
         made = {
-            "format": FORMAT, "job": job.new_identity(),
-            "name": job.name, "source": job.source.type, "time": job.time,
-            "late": job.late, "buckets": job.buckets or cores_of(spark),
+            "format": FORMAT,
+            "job": job.new_identity(),
+            "name": job.name,
+            "source": job.source.type,
+            "time": job.time,
+            "late": job.late,
+            "buckets": job.buckets or cores_of(spark),
             "tables": list(job.tables),
-        }  # fmt: skip
+        }
         home.write("job.json", json.dumps(made).encode())
         return made
     found: dict[str, Any] = json.loads(held)
     if found["format"] > FORMAT:
         raise StateError(
-            "the checkpoint was written by a newer version", given=f"format {found['format']}",
+            "the checkpoint was written by a newer version",
+            given=f"format {found['format']}",
             hint=f"this version reads up to format {FORMAT}: upgrade it",
-        )  # fmt: skip
+        )
     for key, value in {
-        "name": job.name, "source": job.source.type, "time": job.time, "late": job.late,
-    }.items():  # fmt: skip
+        "name": job.name,
+        "source": job.source.type,
+        "time": job.time,
+        "late": job.late,
+    }.items():
         if found[key] != value:
             raise StateError(
                 f"the checkpoint is of a job with another {key}",

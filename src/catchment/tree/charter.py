@@ -229,10 +229,13 @@ class Charter:
         """The charter as bytes."""
         schema = None if self.schema is None else _text(self.schema.serialize().to_pybytes())
         data = {
-            "job": self.job, "version": self.version, "settings": dict(self.settings),
-            "schema": schema, "places": [vars(place) for place in self.places.values()],
+            "job": self.job,
+            "version": self.version,
+            "settings": dict(self.settings),
+            "schema": schema,
+            "places": [vars(place) for place in self.places.values()],
             "plans": {n: _text(planned.to_bytes()) for n, planned in self.plans.items()},
-        }  # fmt: skip
+        }
         return packed.pack(data, FORMAT)
 
     @classmethod

@@ -231,9 +231,13 @@ class Easing:
             if not many:
                 continue
             followed.past = Past.of(
-                part.first - begin / 1e6, part.last - begin / 1e6, part.count,
-                np.full(many, self.each or 1.0), length, self.link.rate / self._speed,
-            )  # fmt: skip
+                part.first - begin / 1e6,
+                part.last - begin / 1e6,
+                part.count,
+                np.full(many, self.each or 1.0),
+                length,
+                self.link.rate / self._speed,
+            )
             followed.memory.learn(part.keys, part.count)
             sent = part.sent + int(part.here.sum())
             seconds = length / self._speed
@@ -257,15 +261,24 @@ class Easing:
         return min(max(gap, 1e-3), _LONGEST_STEP)
 
     def _offers(
-        self, group: Group, plan: Plan, followed: _Followed, rows: Rows, frontier: int,
+        self,
+        group: Group,
+        plan: Plan,
+        followed: _Followed,
+        rows: Rows,
+        frontier: int,
         clock: float,
-    ) -> list[_Offer]:  # fmt: skip
+    ) -> list[_Offer]:
         if not len(rows):
             return []
         weight = max(
-            (self.flush.priorities.get(name, 1.0) for name, (id, _) in plan.names.items()
-             if id == group.id), default=1.0,
-        )  # fmt: skip
+            (
+                self.flush.priorities.get(name, 1.0)
+                for name, (id, _) in plan.names.items()
+                if id == group.id
+            ),
+            default=1.0,
+        )
         sizes = self._sizes(rows)
         made = []
         edges = [0, *(np.flatnonzero(np.diff(rows.start)) + 1).tolist(), len(rows)]
@@ -308,17 +321,20 @@ class Easing:
             return {}  # many small messages cost more than a few
         given = (
             shares(max(room, 0.0), wanted, [offer.weight for offer in offers])
-            if math.isfinite(room) else np.array(wanted)
-        )  # fmt: skip
+            if math.isfinite(room)
+            else np.array(wanted)
+        )
         chosen: dict[int, list[Ints]] = {}
         for offer, amount in zip(offers, given.tolist(), strict=True):
             part, at = offer.part, offer.places
             followed = self._groups[offer.group]
             held = Held(
-                part.last[at] - part.watch.begin, part.count[at],
-                followed.memory.recall(part.keys[at]), clock - part.watch.begin,
+                part.last[at] - part.watch.begin,
+                part.count[at],
+                followed.memory.recall(part.keys[at]),
+                clock - part.watch.begin,
                 part.watch.end - part.watch.begin,
-            )  # fmt: skip
+            )
             gone = first_out(self._order(held), offer.sizes, amount)
             part.here[at[gone]] = False
             part.sent += len(gone)

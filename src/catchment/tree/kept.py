@@ -139,8 +139,9 @@ class Kept:
         self.pending, ended = False, self.ended
         said = [
             (group, key, up.to_bytes())
-            for (group, key), (lane, _) in self.lanes.items() if (up := lane.step()) is not None
-        ]  # fmt: skip
+            for (group, key), (lane, _) in self.lanes.items()
+            if (up := lane.step()) is not None
+        ]
         if not said and ended == self._told_end:
             return None
         self._told_end = ended
@@ -152,10 +153,18 @@ class Kept:
             for (group, key), (lane, lift) in self.lanes.items()
         ]
         early = [(*lane, body) for lane, body in self.early.items()]
-        return wire.dump([
-            self.heard, self.over, self._told_end, self.frontier, self.pending, self.ended, lanes,
-            early,
-        ])  # fmt: skip
+        return wire.dump(
+            [
+                self.heard,
+                self.over,
+                self._told_end,
+                self.frontier,
+                self.pending,
+                self.ended,
+                lanes,
+                early,
+            ]
+        )
 
     def load(self, data: bytes) -> None:
         """Goes on from saved state."""

@@ -66,8 +66,9 @@ class Lift(Fold):
 
     def part(self, piece: Piece, low: int, high: int) -> Columns:
         found: dict[str, Any] = {
-            settled.TIME: pa.array(piece.times), settled.ARRIVAL: pa.array(piece.arrivals),
-        }  # fmt: skip
+            settled.TIME: pa.array(piece.times),
+            settled.ARRIVAL: pa.array(piece.arrivals),
+        }
         if self._events.names:
             table = columns.unpack(piece.data["events"], self._events)
             found |= dict(zip(self._events.names, table.columns, strict=True))

@@ -145,9 +145,12 @@ class Local:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = {
-            "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,
+            "at": self.at,
+            "partitions": self.frontier.to_dict(),
+            "ended": self.ended,
+            "idle": idle,
             "batch": batch,
-        }  # fmt: skip
+        }
         self.flow.step(View(None if idle else value, value, ()), place, now)
 
     @property
@@ -179,9 +182,10 @@ class Local:
             number = self.frontier.number(split.partition)
             if number >= PARTITIONS:
                 raise SourceError(
-                    "a node cannot read so many streams", given=f"{number + 1} partitions",
+                    "a node cannot read so many streams",
+                    given=f"{number + 1} partitions",
                     hint=f"share them out over nodes, at most {PARTITIONS} each",
-                )  # fmt: skip
+                )
             slicer.newest = EARLIEST
             arrival = split.arrival
             for piece in self.source.read(split, columns, None):

@@ -18,9 +18,11 @@ Lacking = list[tuple[str, ...]]
 
 
 def marked(
-    results: Mapping[str, pa.Table], sure: int, missing: list[str],
+    results: Mapping[str, pa.Table],
+    sure: int,
+    missing: list[str],
     short_of: Callable[[str, pa.Table], Lacking | None] | None = None,
-) -> dict[str, pa.Table]:  # fmt: skip
+) -> dict[str, pa.Table]:
     """Results with the columns `complete` and `missing`."""
     made: dict[int, pa.Table] = {}
     found: dict[str, pa.Table] = {}
@@ -36,9 +38,12 @@ def marked(
 
 
 def lacking_in(
-    behind: Mapping[str, Any], planned: Planned, uncounted: Sequence[Sequence[Any]], name: str,
+    behind: Mapping[str, Any],
+    planned: Planned,
+    uncounted: Sequence[Sequence[Any]],
+    name: str,
     table: pa.Table,
-) -> Lacking | None:  # fmt: skip
+) -> Lacking | None:
     """Who may have had events of windows that count as complete otherwise; None: nobody.
 
     Either their events were cut by a plan that is older than the query, or they were given up while

@@ -128,17 +128,27 @@ class Outflow:
             partials[COUNTS], self.notes = pa.concat_tables(self.notes), []
         newest = self.merger.newest
         told = (
-            view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier,
-            list(view.landed), sorted(self.ended),
-        )  # fmt: skip
+            view.frontier is None,
+            self.plan,
+            list(view.missing),
+            self.sure == self.frontier,
+            list(view.landed),
+            sorted(self.ended),
+        )
         messages: list[bytes] = []
         stood = {"last": self.note.get("last", NOWHERE)}
         if rows_in(partials) or told != self._told or self._edge_between(low, self.frontier):
             frontier = None if view.frontier is None else self.frontier
             word = Word(
-                frontier, self.sure, view.missing, newest, self.counts, view.landed,
-                dict(self.ended), self.behind,
-            )  # fmt: skip
+                frontier,
+                self.sure,
+                view.missing,
+                newest,
+                self.counts,
+                view.landed,
+                dict(self.ended),
+                self.behind,
+            )
             messages = self._messages(partials, word, before._replace(behind=self.behind))
             self.counts, self.behind, self._told = {}, {}, told
             stood = {
@@ -146,10 +156,17 @@ class Outflow:
                 "last": [frontier, self.sure, self.plan],
             }
         self.note = place | {
-            "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
-            "told": list(self._told), "counts": dict(self.counts), "ends": dict(self.ended),
-            "behind": self.behind, "flush": self.easing.to_dict(), **stood,
-        }  # fmt: skip
+            "frontier": self.frontier,
+            "sure": self.sure,
+            "plan": self.plan,
+            "newest": newest,
+            "told": list(self._told),
+            "counts": dict(self.counts),
+            "ends": dict(self.ended),
+            "behind": self.behind,
+            "flush": self.easing.to_dict(),
+            **stood,
+        }
         self._append(messages)
 
     def ease(self, now: int) -> bool:

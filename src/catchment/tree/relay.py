@@ -62,10 +62,14 @@ class Relay:
         if not choice.upto and decided == flow.note.get("decided"):
             return None
         return {
-            "step": 1 + flow.note.get("step", 0), "plan": choice.plan, "now": now,
-            "take": choice.upto, "decided": decided, "charter": flow.charter.version,
+            "step": 1 + flow.note.get("step", 0),
+            "plan": choice.plan,
+            "now": now,
+            "take": choice.upto,
+            "decided": decided,
+            "charter": flow.charter.version,
             "too_late": EARLIEST,
-        }  # fmt: skip
+        }
 
     def carried_out(
         self, note: dict[str, Any], partials: Partials, ends: dict[tuple[str, int], int]
@@ -101,8 +105,10 @@ class Relay:
         _, frontier, sure, missing, landed = note["decided"]
         place = {
             "children": {id: child.to_dict() for id, child in self.inbox.children.items()},
-            "missing": missing, "decided": note["decided"], "step": note["step"],
-        }  # fmt: skip
+            "missing": missing,
+            "decided": note["decided"],
+            "step": note["step"],
+        }
         view = View(frontier, sure, tuple(missing), tuple(landed))
         self.flow.step(view, place, note["now"])
         for id, child in self.inbox.children.items():

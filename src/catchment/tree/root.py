@@ -185,15 +185,24 @@ class Root:
         known = self.last.get("behind", {}).get("cut", {})
         lagging = recent(joined([known, *found]), oldest)
         note = {
-            "step": self.number + 1, "plan": plan, "now": now, "take": choice.upto,
+            "step": self.number + 1,
+            "plan": plan,
+            "now": now,
+            "take": choice.upto,
             "frontier": frontier,
-            "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
-            "newest": newest, "too_late": reached - self._keep(plan), "told": told,
-            "missing": list(view.missing), "charter": charter.version,
+            "reach": max(reach, reached),
+            "sure": sure,
+            "closing": sure >= LATEST,
+            "newest": newest,
+            "too_late": reached - self._keep(plan),
+            "told": told,
+            "missing": list(view.missing),
+            "charter": charter.version,
             "behind": noted(lagging, charter, plan),
-            "ended": ended, "live": self._live(plan, ended, max(reach, reached)),
+            "ended": ended,
+            "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
-        }  # fmt: skip
+        }
         if asked(charter, plan):
             note |= self._readers(view.missing)
         self.steps.append(self.number + 1, note, b"")

@@ -116,9 +116,8 @@ class Tally:
     def _full(self, group: str, key: Key, windows: list[Window]) -> pa.Table:
         id, lift = self.groups[group], self._lifts[group]
         self.uncounted += [
-            [id, w.number, list(key[1:]), list(w.missing)]
-            for w in windows if w.missing
-        ]  # fmt: skip
+            [id, w.number, list(key[1:]), list(w.missing)] for w in windows if w.missing
+        ]
         return full_of(lift, key, windows)
 
     def newly_late(self) -> int:
@@ -150,9 +149,13 @@ class Tally:
     def to_bytes(self) -> bytes:
         lanes = [(group, key, save(lane)) for (group, key), lane in self.lanes.items()]
         plain = [
-            self.orders.to_plain(), sorted(self.ended), self.nodes, sorted(self.away), self._late,
+            self.orders.to_plain(),
+            sorted(self.ended),
+            self.nodes,
+            sorted(self.away),
+            self._late,
             lanes,
-        ]  # fmt: skip
+        ]
         return wire.dump(plain)
 
     def _restore(self, saved: bytes) -> None:
