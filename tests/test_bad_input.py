@@ -14,7 +14,9 @@ import pytest
 
 import catchment as ct
 from catchment.engine import codec
+from catchment.engine.bound import BoundPlan
 from catchment.functions import make
+from catchment.model.rules import EventRules
 from small_tables import SECOND, table, values
 
 Way = Callable[[], Any]
@@ -462,7 +464,7 @@ def test_a_plan_remembers_the_time_column_until_it_is_bound() -> None:
     assert ct.Plan.from_bytes(made.to_bytes()) == made
     ways: list[Way] = [
         lambda: ct.slice(EVENTS, made),
-        lambda: ct.Engine([], plan=made),
+        lambda: BoundPlan(made, EventRules()),
     ]
     for way in ways:
         assert str(caught(way)).startswith("a query of the plan names the column 'other', but the")

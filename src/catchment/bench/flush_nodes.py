@@ -15,7 +15,7 @@ from statistics import mean
 import catchment as ct
 from catchment.bench.figure import Figure, below, plain
 from catchment.bench.tree_bed import LOCALHOST
-from catchment.bench.tree_latency import Watch, _end
+from catchment.bench.tree_latency import Watch, end_process
 from catchment.errors import CatchmentError
 from catchment.flush import read
 from catchment.nodes.founding import Given
@@ -119,7 +119,7 @@ def run(
             settings = ["large", windows, PER_WINDOW, n, LENGTH]
             command = [sys.executable, "-m", "catchment.bench.flush_site", id, str(home / id)]
             child = subprocess.Popen([*command, proxy.address, engine, *map(str, settings)])
-            stack.callback(_end, child)
+            stack.callback(end_process, child)
         thread.start()
         stack.callback(thread.join, 60)
         stack.callback(root.stop)
@@ -127,7 +127,7 @@ def run(
         machine = root.member.machine
         assert isinstance(machine, Root)
         counts, said = dict(machine.counts), dict(root.member.links)
-    late = [(at - end) / 1e6 for end, at in sorted(watch._seen.items())][_SETTLED : windows - 1]
+    late = [(at - end) / 1e6 for end, at in sorted(watch.seen.items())][_SETTLED : windows - 1]
     if len(late) < windows - _SETTLED - 2:
         raise CatchmentError("too few windows came", given=f"{len(late)} of {windows}")
     return Measured(late, sum(proxy.up for proxy in proxies), counts.get("events", 0), said)

@@ -48,6 +48,11 @@ class Watch(Sink):
     type: Literal["watch"] = "watch"
     _seen: dict[int, int] = PrivateAttr(default_factory=dict)
 
+    @property
+    def seen(self) -> dict[int, int]:
+        """When each window came, by its end."""
+        return self._seen
+
     def check(self) -> None:
         return
 
@@ -105,14 +110,14 @@ def climb(levels: int, windows: int, engine: str) -> list[float]:
             up = f"{LOCALHOST}:{ports[parent]}"
             command = [sys.executable, "-m", "catchment.bench.tree_clock", id, str(home / id)]
             child = subprocess.Popen([*command, up, at, str(events), engine])
-            stack.callback(_end, child)
+            stack.callback(end_process, child)
         thread.join(windows / 2 + _PATIENCE)
     if len(watch.delays) < windows // 2:
         raise CatchmentError("too few windows came", given=f"{len(watch.delays)} of {windows}")
     return watch.delays
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end_process(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.terminate()
         time.sleep(0.1)

@@ -148,6 +148,10 @@ class RootCounter:
 
     # -- words out -------------------------------------------------------------------------------
 
+    def say_again(self) -> None:
+        """Repeats the last order with the next step: it may not have arrived."""
+        self._changed = True
+
     def step(self, now: int = 0) -> Down | None:
         """Does what can be done; what is to be said to all nodes, if anything."""
         if self.timeout is not None:

@@ -73,5 +73,6 @@ def restore(
         None if order is None else kind(*order)
         for kind, order in zip((Ask, Zone, Forecast), orders, strict=True)
     )
-    root._changed |= repeat
+    if repeat:
+        root.say_again()
     return root

@@ -111,20 +111,20 @@ def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
     spans: list[list[int]] = []
     places: dict[int, int] = {}
     unended: set[int] = set()
-    for (group, window, selection), parts in results._parts.items():
+    for (group, window, selection), parts in results.parts.items():
         for block, low, high in parts:
             number = places.setdefault(id(block), len(places))
             spans.append([number, group, window, selection, low, high])
             if not block.complete:
                 unended.add(number)
-            shape = results._shapes[group]
-            for answer, _ in results._names.of((group, window, selection)):
+            shape = results.shapes[group]
+            for answer, _ in results.names.of((group, window, selection)):
                 form = shape.forms[answer]
                 name = f"{number} {form.number} {0 if form.common else low}"
                 if name not in tables:
                     bounds = (0, len(block)) if form.common else (low, high)
                     tables[name] = block.table(shape, answer, *bounds)
-    limits = {name: list(limit) for name, limit in results._limits.items()}
+    limits = {name: list(limit) for name, limit in results.limits.items()}
     meta = {"spans": spans, "limits": limits, "note": note or {}, "unended": sorted(unended)}
     return codec.pack(meta, tables, "lz4")
 

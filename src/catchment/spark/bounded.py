@@ -26,7 +26,7 @@ from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
 from catchment.spark.past import DONE, ended_batch, home_of
 from catchment.spark.session import cores_of
-from catchment.spark.stream import _identity, held
+from catchment.spark.stream import held, job_identity
 
 log = logging.getLogger("catchment.queries")
 
@@ -51,7 +51,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell, lock: Lock | None = N
 
 
 def _run(job: Job, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) -> Status:
-    identity = _identity(home, job, spark)
+    identity = job_identity(home, job, spark)
     before = ended_batch(home)
     batch = 0 if before is None else before.batch + 1
     kept = home.sub("bounded")

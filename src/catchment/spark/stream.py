@@ -105,7 +105,7 @@ def _begun(
 ) -> Handle:
     home, source = Folder(_absolute(checkpoint)).sub("catchment"), job.source
     assert source is not None
-    identity = _identity(home, job, spark)
+    identity = job_identity(home, job, spark)
     # For commands that check a query against the events while the job runs.
     home.write(SCHEMA, schema.serialize().to_pybytes())
     buckets = identity["buckets"]
@@ -144,7 +144,7 @@ def _absolute(path: str) -> str:
     return path if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
-def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any]:
+def job_identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any]:
     """Who this job is, as its folder says; a new folder is given to this job."""
     assert job.source is not None
     held = home.read("job.json")
