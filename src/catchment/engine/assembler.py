@@ -86,11 +86,12 @@ class Assembler:
                 state.newest = max(state.newest, sliced.events_of(state.bound).span[1])
             for id, part in sliced.parts.items():
                 self.states[id].add(part, sliced.stream)
-            self._add_events(sliced.events_of, len(sliced.batch))
+            self._add_events(sliced.events_of)
+        self._memory.came(len(sliced.batch))
         self._memory.bound_keys(self.states.values())
-        self._memory.weigh(self._come, lambda: self.held_bytes)
+        self._memory.weigh(lambda: self.held_bytes)
 
-    def _add_events(self, events_of: Callable[[BoundGroup], Batch], count: int) -> None:
+    def _add_events(self, events_of: Callable[[BoundGroup], Batch]) -> None:
         """Gives events to the groups that drop duplicates.
 
         A duplicate is an event that every group dropped.
@@ -113,6 +114,7 @@ class Assembler:
             if state.group.measure == "event":
                 state.newest = max(state.newest, newest)
         for id, table in partials.items():
+            self._memory.came(table.num_rows)
             if id == EVENTS:
                 self._absorb_events(table)
             elif table.num_rows:
@@ -126,10 +128,21 @@ class Assembler:
         batch = Batch(table, codec.ints(table, settled.TIME), 0, self._memory.encoder)
         batch.arrivals = codec.ints(table, settled.ARRIVAL)
         self.newest = max(self.newest, batch.span[1])
+        at_clock = batch.at(self.wall())
+
+        def events_of(bound: BoundGroup) -> Batch:
+            return at_clock if bound.group.measure == "processing" else batch
+
         for state in self.states.values():
             if state.group.distinct_on:
-                state.newest = max(state.newest, batch.span[1])
-        self._add_events(lambda bound: batch, len(batch))
+                state.newest = max(state.newest, events_of(state.bound).span[1])
+        self._add_events(events_of)
+
+    def wall(self) -> int:
+        """The time of events by the clock: never before what is complete by it already."""
+        states = self.states.values()
+        by_clock = (state.frontier for state in states if state.group.measure == "processing")
+        return max(self.clock(), EARLIEST, *by_clock)
 
     # -- windows out -----------------------------------------------------------------------------
 
@@ -153,8 +166,11 @@ class Assembler:
         emit = one_of(told, INCOMPLETE, "incomplete") == "emit"
         results = self._advance(LATEST, LATEST, LATEST, emit)
         self.counts["open_windows"] = self.counts["open_events"] = 0
+        left = self._left()
         for id, state in self.states.items():
             for windows, events in unended(state):
+                if len(windows) and (id, int(windows.kind[0])) in left:
+                    continue
                 self.counts["open_windows"] += len(windows)
                 self.counts["open_events"] += events
                 if emit and len(windows):
@@ -163,6 +179,15 @@ class Assembler:
                     block.complete = False
                     results.add(id, block, spans)
         return results
+
+    def _left(self) -> set[tuple[int, int]]:
+        """Groups and window types of which nobody wants a window any more: all queries left."""
+        drained = set(self.drained())
+        wanted: dict[tuple[int, int], bool] = {}
+        for name, (id, number) in self.plan.names.items() if drained else ():
+            place = id, self.plan.groups[id].answers[number].window
+            wanted[place] = wanted.get(place, False) or name not in drained
+        return {place for place, by_some in wanted.items() if not by_some}
 
     def _advance(self, frontier: int, wall: int, sure: int, emit: bool | None = None) -> Results:
         results = self.bound.no_results(self.limits, emit)
@@ -178,7 +203,7 @@ class Assembler:
                 results.add(id, *to_block(windows, state.keys, state.operators))
             state.collect_keys()
         self._memory.forget_texts(self.states.values())
-        self._memory.weigh(self._come, lambda: self.held_bytes)
+        self._memory.weigh(lambda: self.held_bytes)
         return results
 
     # -- plans -----------------------------------------------------------------------------------
@@ -233,10 +258,6 @@ class Assembler:
         ]
 
     # -- state -----------------------------------------------------------------------------------
-
-    @property
-    def _come(self) -> int:
-        return sum(state.partials for state in self.states.values())
 
     @property
     def held_bytes(self) -> int:

@@ -18,7 +18,7 @@ from catchment.engine.set_aside import Spill
 from catchment.engine.stats import Stats
 from catchment.engine.times import now
 from catchment.errors import QueryError, did_you_mean
-from catchment.model.capacity import ASIDE_BYTES, Capacity, MemoryLimits
+from catchment.model.capacity import ASIDE_BYTES, Capacity, MemoryLimits, machine_memory
 from catchment.model.duration import Duration, Instant, instant
 from catchment.model.plan import Plan
 from catchment.model.query import Query
@@ -78,14 +78,8 @@ class Engine:
     def _start(self, bound: BoundPlan, spill: Spill | None = None) -> None:
         self.bound = bound
         self.assembler = bound.assembler(clock=self.clock)
-        encoder = self.assembler.encoder
-        self.slicer = bound.slicer(encoder=encoder, clock=self._wall, spill=spill)
-
-    def _wall(self) -> int:
-        """The time of events by the clock: never before what is complete by it already."""
-        states = self.assembler.states.values()
-        by_clock = (state.frontier for state in states if state.group.measure == "processing")
-        return max(self.clock(), *by_clock, EARLIEST)
+        parts = self.assembler
+        self.slicer = bound.slicer(encoder=parts.encoder, clock=parts.wall, spill=spill)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -221,7 +215,7 @@ class Engine:
             "plan": base64.b64encode(self.plan.to_bytes()).decode(),
             "queries": [query.to_dict() for query in self.queries.values()],
             "rules": asdict(self.bound.rules),
-            "limits of memory": asdict(self.bound.limits),
+            "limits of memory": asdict(self.bound.limits) | self._own_limit(),
             "rate": self.rate,
             "sliced": {"counts": self.slicer.counts, "newest": self.slicer.newest},
             "aside": {"spilled": aside.spilled, "dropped": aside.dropped},
@@ -232,6 +226,11 @@ class Engine:
             tables |= {f"aside {kind} {number}": table for number, table in enumerate(held)}
         return codec.pack(meta, tables)
 
+    def _own_limit(self) -> dict[str, int | None]:
+        """The limit of state, unless it is the machine's: another machine has another."""
+        given = self.bound.limits.state_bytes
+        return {"state_bytes": None if given == machine_memory() else given}
+
     @classmethod
     def restore(cls, blob: bytes, *, clock: Callable[[], int] = now) -> Engine:
         """An engine in the state that `snapshot` wrote."""
@@ -240,7 +239,7 @@ class Engine:
         engine.queries = {q["name"]: Query.from_dict(q) for q in meta["queries"]}
         plan = Plan.from_bytes(base64.b64decode(meta["plan"]))
         schema = tables["schema"].schema if "schema" in tables else None
-        limits = MemoryLimits(**meta["limits of memory"])
+        limits = MemoryLimits.of(**meta["limits of memory"])
         engine._start(BoundPlan(plan, EventRules(**meta["rules"]), schema, limits=limits))
         engine.slicer.counts |= meta["sliced"]["counts"]
         engine.slicer.newest = meta["sliced"]["newest"]

@@ -124,7 +124,7 @@ class GroupState:
         """Notes how far time has come, and which windows said already may have changed."""
         if len(last):
             self.newest = max(self.newest, int(last.max()))
-        if self.ledger is not None:
+        if self.ledger is not None and len(self.series):
             self.late.append(first[first < self.frontier])
 
     def absorb(self, rows: Rows) -> None:
@@ -342,6 +342,7 @@ class GroupState:
         found = [self.store.keys, *(rows.key for rows in self._tables())]
         found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
         found += [m.seen for m in self.marks.values()] + [tally.keys for _, tally in self.ranks]
+        found += [windows.key for windows in self.ready]
         if self.ledger is not None:
             found.append(np.array(self.ledger.keys, np.int64))
         return found
@@ -357,6 +358,8 @@ class GroupState:
         self.store.recode(place)
         for rows in {id(rows): rows for rows in self._tables()}.values():
             rows.key = place[rows.key]
+        for windows in self.ready:
+            windows.key = place[windows.key]
         self.waiting = [settled.recode(table, place) for table in self.waiting]
         self.marks = {n: m._replace(seen=np.sort(place[m.seen])) for n, m in self.marks.items()}
         self.ranks = [(kinds, counted.recode(tally, place)) for kinds, tally in self.ranks]

@@ -29,7 +29,8 @@ class MemoryWatch:
         self.limits = limits
         self.encoder = Encoder()
         """Remembers texts for the slicer beside it, if there is one: they count with the keys."""
-        self._weighed = 0
+        self._come = 0
+        """Rows that came since the state was looked at."""
 
     def bound_keys(self, groups: Iterable[Keyed]) -> None:
         """Keeps what keys take within their limit: first what only saves time is forgotten."""
@@ -59,11 +60,15 @@ class MemoryWatch:
         """Forgets texts that are many more than the keys in use."""
         self.encoder.forget(sum(len(group.keys) for group in groups))
 
-    def weigh(self, come: int, held: Callable[[], int]) -> None:
+    def came(self, rows: int) -> None:
+        """Notes that so many events or partials have come."""
+        self._come += rows
+
+    def weigh(self, held: Callable[[], int]) -> None:
         """Refuses to go on with more state than allowed; looks only when much has come."""
-        if come - self._weighed < _MANY:
+        if self._come < _MANY:
             return
-        self._weighed = come
+        self._come = 0
         size = held()
         if size > self.limits.state_bytes:
             raise StateError(

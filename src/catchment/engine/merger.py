@@ -69,8 +69,6 @@ class GroupMerger:
         self.owned: list[Owned] = []
         """Slices that know the windows of their stream."""
         self.newest = EARLIEST
-        self.taken = 0
-        """Rows that have come."""
         self.touched: list[Touch] = []
         self._piled = 0
 
@@ -95,7 +93,6 @@ class GroupMerger:
 
     def add_rows(self, rows: Rows, watched: bool) -> None:
         self.rows.append(rows)
-        self.taken += len(rows)
         self._piled += len(rows)
         if watched:
             self.touched.append((rows.start, rows.end, rows.key))
@@ -181,7 +178,7 @@ class GroupMerger:
     def continue_from(self, old: GroupMerger, newest: int) -> None:
         """Goes on from what a group of an older plan holds, as this plan would have cut it."""
         operators = self.bound.operators
-        self.keys, self.taken = old.keys, old.taken
+        self.keys = old.keys
         self.newest = max(old.newest, newest) if old.own is not None else old.newest
         self.waiting = [with_columns(table, self.bound) for table in old.waiting]
         if self.bound.group.slicing == "arrival":
@@ -262,7 +259,9 @@ class Merger:
                 self._events.append(_with_stamps(sliced.batch))
         for id, part in sliced.parts.items():
             self.groups[id].add(part, sliced.stream, self.watched)
-        self._bound()
+        self._memory.came(len(sliced.batch))
+        self._memory.bound_keys(self.groups.values())
+        self._memory.weigh(lambda: self.held_bytes)
 
     def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
         """Takes in what others sliced by the same plan, or what `held` gave.
@@ -279,7 +278,7 @@ class Merger:
                 self._resume(id, table)
             else:
                 self.groups[id].absorb(table, self.stream, self.watched)
-        self._bound()
+        self._memory.bound_keys(self.groups.values())
 
     def _resume(self, id: int, table: pa.Table) -> None:
         """Takes back what `held` gave besides slices."""
@@ -288,11 +287,6 @@ class Merger:
                 merger.waiting.append(events_of(merger, table))
             elif id == courses_id(group):
                 load_courses(merger, table)
-
-    def _bound(self) -> None:
-        self._memory.bound_keys(self.groups.values())
-        come = sum(group.taken for group in self.groups.values())
-        self._memory.weigh(come, lambda: self.held_bytes)
 
     # -- partials out ----------------------------------------------------------------------------
 

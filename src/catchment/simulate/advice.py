@@ -19,6 +19,7 @@ from catchment.flush.line import Line
 from catchment.model.plan import Group
 from catchment.model.query import Query
 from catchment.model.window import Periodic
+from catchment.planner.edges import EARLIEST
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import Edge
 from catchment.simulate.outcome import optimal, streaming
@@ -80,7 +81,7 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
     if len(stamps) < 2 or stamps[0] == stamps[-1]:
         raise DataError("the sample is too short to tell anything", given=f"{len(stamps)} events")
     bound = charter.bound(charter.plan)
-    merger = bound.merger()
+    merger = bound.merger(stream="advice")
     slicer = bound.slicer(encoder=merger.encoder)
     merger.watched = True
     seen: dict[int, list[tuple[float, Touch]]] = {}
@@ -90,7 +91,7 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
             merger.add(sliced)
         for id, touches in merger.touched().items():
             seen.setdefault(id, []).extend((float(stamps[high - 1]), touch) for touch in touches)
-        for id, table in merger.release(int(stamps[high - 1])).items():
+        for id, table in merger.release(int(stamps[high - 1]), settles=EARLIEST).items():
             if id in packed and table.num_rows:
                 head = Head("advice", 0, charter.plan, 0, 0)
                 packed[id][0] += len(encode(head, {id: table}, charter))
