@@ -90,3 +90,32 @@ def test_a_query_added_before_the_first_event_has_missed_none() -> None:
     fresh = ct.Engine([old, new])
     fresh.push(stream)
     assert engine.close()["new"] == fresh.close()["new"]
+
+
+def test_duplicates_are_dropped_by_the_clock_where_windows_go_by_it() -> None:
+    """Events that came as partials were at their own times, in windows of 1970."""
+    query = ct.Query(
+        "q",
+        ct.count().alias("n"),
+        window=ct.tumbling("1h"),
+        measure="processing",
+        distinct_on="v",
+        distinct_within="10s",
+    )
+    plan = ct.plan([query])
+    given = events((1_000_000, 1.0), (2_000_000, 1.0), (700_000_000, 2.0))
+    found = ct.assemble(ct.slice(given, plan), None, plan)["q"]
+    assert sum(found.column("n").to_pylist()) == 2
+    assert min(found.column("window_start").cast(pa.int64()).to_pylist()) > 10**15
+
+
+def test_open_windows_of_a_query_that_left_are_not_counted() -> None:
+    """The fourth and fifth event begin a window that nobody asks for any more."""
+    query = ct.Query("q", ct.sum("v"), window=ct.count_tumbling(3))
+    other = ct.Query("other", ct.sum("v"), window=ct.tumbling("1s"))
+    engine = ct.Engine([query, other])
+    engine.push(events((1, 1.0), (2, 1.0), (3, 1.0)))
+    engine.remove("q")
+    engine.push(events((4, 1.0), (5, 1.0)))
+    assert engine.close(incomplete="emit")["other"].num_rows == 1
+    assert engine.stats.open_windows == engine.stats.open_events == 0
