@@ -8,6 +8,7 @@ import pyarrow as pa
 import catchment as ct
 from catchment.engine.rows import identity_fields
 from catchment.operators import OperatorRef, operator_class
+from catchment.planner import replan
 
 
 def events(*rows: tuple[int, float | None], **more: list[object]) -> pa.Table:
@@ -119,3 +120,26 @@ def test_open_windows_of_a_query_that_left_are_not_counted() -> None:
     engine.push(events((4, 1.0), (5, 1.0)))
     assert engine.close(incomplete="emit")["other"].num_rows == 1
     assert engine.stats.open_windows == engine.stats.open_events == 0
+
+
+def test_events_read_by_an_older_plan_lack_what_a_newer_one_needs() -> None:
+    """A node held events of a query without duplicates back while a query came for other values."""
+    options = {"window": ct.tumbling("10us"), "distinct_on": "id", "distinct_within": "5us"}
+    first = ct.Query("first", ct.sum("v").alias("n"), **options)
+    later = ct.Query("later", ct.sum("w").alias("n"), **options)
+    given = events((1, 1.0), (2, 2.0), (12, 4.0), id=[1, 1, 2], w=[1, 2, 4])
+    bound = ct.Engine([first], schema=given.schema).bound
+    slicer, merger, assembler = bound.slicer(), bound.merger(), bound.assembler()
+    for sliced in slicer.slice(given):
+        merger.add(sliced)
+    assembler.absorb({}, merger.newest)
+    plan, lineage = replan(bound.plan, [first, later], 1000.0)
+    for part in (merger, assembler):
+        part.follow(bound.follow(plan), lineage)
+    slicer.follow(assembler.bound)
+    for sliced in slicer.slice(events((21, 8.0), id=[3], w=[8]), arrival=3):
+        merger.add(sliced)
+    assembler.absorb(merger.take())
+    found = assembler.close()
+    assert found["first"].column("n").to_pylist() == [1.0, 4.0, 8.0]
+    assert found["later"].column("n").to_pylist() == [8]

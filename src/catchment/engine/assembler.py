@@ -124,7 +124,7 @@ class Assembler:
 
     def _absorb_events(self, table: pa.Table) -> None:
         order = np.argsort(codec.ints(table, settled.ARRIVAL), kind="stable")
-        table = table.take(order)
+        table = self._with_columns(table.take(order))
         batch = Batch(table, codec.ints(table, settled.TIME), 0, self._memory.encoder)
         batch.arrivals = codec.ints(table, settled.ARRIVAL)
         self.newest = max(self.newest, batch.span[1])
@@ -137,6 +137,16 @@ class Assembler:
             if state.group.distinct_on:
                 state.newest = max(state.newest, events_of(state.bound).span[1])
         self._add_events(events_of)
+
+    def _with_columns(self, events: pa.Table) -> pa.Table:
+        """Events that were read by an older plan, with the columns that it did not need.
+
+        Windows that need these begin later, so their values do not matter.
+        """
+        for field in self.bound.schema or ():
+            if field.name in self.bound.columns and field.name not in events.schema.names:
+                events = events.append_column(field, pa.nulls(events.num_rows, field.type))
+        return events
 
     def wall(self) -> int:
         """The time of events by the clock: never before what is complete by it already."""
