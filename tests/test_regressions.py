@@ -136,6 +136,7 @@ def test_events_read_by_an_older_plan_lack_what_a_newer_one_needs() -> None:
     plan, lineage = replan(bound.plan, [first, later], 1000.0)
     for part in (merger, assembler):
         part.follow(bound.follow(plan), lineage)
+    assembler.absorb(merger.take())
     slicer.follow(assembler.bound)
     for sliced in slicer.slice(events((21, 8.0), id=[3], w=[8]), arrival=3):
         merger.add(sliced)
