@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,6 +11,7 @@ import catchment as ct
 from catchment.engine.rows import identity_fields
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner import replan
+from catchment.tree.marking import marked
 
 
 def events(*rows: tuple[int, float | None], **more: list[object]) -> pa.Table:
@@ -144,3 +147,23 @@ def test_events_read_by_an_older_plan_lack_what_a_newer_one_needs() -> None:
     found = assembler.close()
     assert found["first"].column("n").to_pylist() == [1.0, 4.0, 8.0]
     assert found["later"].column("n").to_pylist() == [8]
+
+
+class Fleeting(Mapping[str, pa.Table]):
+    """Results whose tables are made when they are asked for, and forgotten at once."""
+
+    def __getitem__(self, name: str) -> pa.Table:
+        return pa.table({"window_end": pa.array([int(name)], pa.timestamp("us", "UTC"))})
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(1000))
+
+    def __len__(self) -> int:
+        return 1000
+
+
+def test_no_query_gets_the_table_of_another() -> None:
+    """A root told tables apart by their addresses, which those that are gone leave to others."""
+    found = marked(Fleeting(), 5000, [])
+    for name, table in found.items():
+        assert table.column("window_end").cast(pa.int64()).to_pylist() == [int(name)]

@@ -24,7 +24,8 @@ def marked(
     short_of: Callable[[str, pa.Table], Lacking | None] | None = None,
 ) -> dict[str, pa.Table]:
     """Results with the columns `complete` and `missing`."""
-    made: dict[int, pa.Table] = {}
+    made: dict[int, tuple[pa.Table, pa.Table]] = {}
+    """By the address of a table: the table, so that no other takes its place, and it marked."""
     found: dict[str, pa.Table] = {}
     for name, table in results.items():
         short = None if short_of is None else short_of(name, table)
@@ -32,8 +33,8 @@ def marked(
             found[name] = _marked(table, sure, missing, short)
             continue
         if id(table) not in made:  # queries that differ only in name have one table
-            made[id(table)] = _marked(table, sure, missing, None)
-        found[name] = made[id(table)]
+            made[id(table)] = table, _marked(table, sure, missing, None)
+        found[name] = made[id(table)][1]
     return found
 
 
