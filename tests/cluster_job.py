@@ -35,10 +35,13 @@ def main(tmp_path: Path) -> None:
         from_files = ct.run(tmp_path / "in", QUERIES, spark=spark)
         from_memory = ct.run(EVENTS, QUERIES, spark=spark)
         job = ct.Job(
-            name="cluster", queries=QUERIES, trigger="available-now",
+            name="cluster",
+            queries=QUERIES,
+            trigger="available-now",
             source=Parquet(path=str(tmp_path / "in"), max_files_per_batch=2),
-            sinks=[ParquetSink(path=str(tmp_path / "out"))], checkpoint=str(tmp_path / "state"),
-        )  # fmt: skip
+            sinks=[ParquetSink(path=str(tmp_path / "out"))],
+            checkpoint=str(tmp_path / "state"),
+        )
         status = job.start(spark).wait()
     assert status.accepted == EVENTS.num_rows
     for query in QUERIES:

@@ -23,9 +23,15 @@ class Ids(Fold):
 
 
 def stream(
-    dice: np.random.Generator, node: int, events: int, span: int, *, disorder: int = 0,
-    ties: int = 1, start: int = 0,
-) -> Stream:  # fmt: skip
+    dice: np.random.Generator,
+    node: int,
+    events: int,
+    span: int,
+    *,
+    disorder: int = 0,
+    ties: int = 1,
+    start: int = 0,
+) -> Stream:
     """Events at random times; with `ties` many share one."""
     times = start + np.sort(dice.integers(0, max(span, 1), events)) // ties * ties
     late = dice.integers(0, disorder + 1, events) if disorder else None

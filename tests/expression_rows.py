@@ -26,10 +26,15 @@ ints = st.one_of(st.integers(-5, 5), st.sampled_from([2**63 - 1, -(2**63), 2**53
 floats = st.sampled_from([0.0, -0.0, 1.0, -1.5, 2.0, 3.25, 1e300, math.inf, -math.inf, math.nan])
 texts = st.sampled_from(["", "a", "b", "A", "ab", "ü", "a%", "it's", "x\\y", "a\nb"])
 COLUMNS = {
-    "i": st.none() | ints, "j": st.none() | ints, "f": st.none() | floats,
-    "g": st.none() | floats, "s": st.none() | texts, "t": st.none() | texts,
-    "b": st.none() | st.booleans(), "c": st.none() | st.booleans(),
-}  # fmt: skip
+    "i": st.none() | ints,
+    "j": st.none() | ints,
+    "f": st.none() | floats,
+    "g": st.none() | floats,
+    "s": st.none() | texts,
+    "t": st.none() | texts,
+    "b": st.none() | st.booleans(),
+    "c": st.none() | st.booleans(),
+}
 rows = st.lists(st.fixed_dictionaries(COLUMNS), min_size=1, max_size=6)
 
 
@@ -84,9 +89,13 @@ def _order(a: Any, b: Any) -> int:
 
 _ARITHMETIC = {"+": _plus, "-": _minus, "*": _times, "/": _over, "%": _modulo}
 _COMPARE = {
-    "=": lambda o: o == 0, "<>": lambda o: o != 0, "<": lambda o: o < 0,
-    "<=": lambda o: o <= 0, ">": lambda o: o > 0, ">=": lambda o: o >= 0,
-}  # fmt: skip
+    "=": lambda o: o == 0,
+    "<>": lambda o: o != 0,
+    "<": lambda o: o < 0,
+    "<=": lambda o: o <= 0,
+    ">": lambda o: o > 0,
+    ">=": lambda o: o >= 0,
+}
 
 
 def _binary(op: str, left: Made, right: Made) -> Made:
@@ -237,9 +246,14 @@ facts = st.recursive(
     max_leaves=3,
 )
 few_rows = st.lists(
-    st.fixed_dictionaries({
-        "i": st.none() | st.integers(-1, 4), "f": st.none() | st.sampled_from([0.0, 1.5, math.nan]),
-        "s": st.sampled_from([None, "a", "b", "c"]), "b": st.none() | st.booleans(),
-    }),
-    min_size=10, max_size=30,
-)  # fmt: skip
+    st.fixed_dictionaries(
+        {
+            "i": st.none() | st.integers(-1, 4),
+            "f": st.none() | st.sampled_from([0.0, 1.5, math.nan]),
+            "s": st.sampled_from([None, "a", "b", "c"]),
+            "b": st.none() | st.booleans(),
+        }
+    ),
+    min_size=10,
+    max_size=30,
+)

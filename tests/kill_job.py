@@ -23,18 +23,21 @@ QUERIES = [
 def source(batches: int) -> Generated:
     """So many full batches of events."""
     events = batches * PER_BATCH
-    return Generated(
-        seed=7, keys=20, rate=2000, events=events, partitions=2, per_batch=PER_BATCH
-    )  # fmt: skip
+    return Generated(seed=7, keys=20, rate=2000, events=events, partitions=2, per_batch=PER_BATCH)
 
 
 def main(folder: str, master: str, batches: str) -> None:
     read = source(int(batches))
     spark = session(**{"spark.master": master, "spark.executor.memory": "512m"})
     job = ct.Job(
-        name="killed", queries=QUERIES, source=read, sinks=[ParquetSink(path=f"{folder}/out")],
-        checkpoint=f"{folder}/state", lateness="30s", buckets=2,
-    )  # fmt: skip
+        name="killed",
+        queries=QUERIES,
+        source=read,
+        sinks=[ParquetSink(path=f"{folder}/out")],
+        checkpoint=f"{folder}/state",
+        lateness="30s",
+        buckets=2,
+    )
     status = job.start(spark).wait()
     assert status.state == "ended", status
     assert status.events == read.events

@@ -61,9 +61,13 @@ class Draw:
     """
 
     def __init__(
-        self, seed: int, kinds: Sequence[str] = KINDS, readings: Sequence[str] = READINGS,
-        repeats: bool = True, unit: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        seed: int,
+        kinds: Sequence[str] = KINDS,
+        readings: Sequence[str] = READINGS,
+        repeats: bool = True,
+        unit: int | None = None,
+    ) -> None:
         self.dice = random.Random(seed)
         self.kinds, self.readings, self.repeats = kinds, readings, repeats
         self.unit = unit or self.dice.choice(UNITS)
@@ -77,10 +81,13 @@ class Draw:
             "by": dice.choice([(), (), ("k",), ("j",), ("k", "j")]),
             "where": dice.choice([None, None, None, *CONDITIONS]),
             "aggregates": [self._aggregate() for _ in range(dice.randint(1, 2))],
-            "distinct": {"distinct_on": dice.choice([("id",), ("k", "n")]),
-                         "distinct_within": within}
-            if self.repeats and not dice.randrange(6) else {},
-        }  # fmt: skip
+            "distinct": {
+                "distinct_on": dice.choice([("id",), ("k", "n")]),
+                "distinct_within": within,
+            }
+            if self.repeats and not dice.randrange(6)
+            else {},
+        }
 
     def _aggregate(self) -> Aggregate:
         dice = self.dice
@@ -128,9 +135,13 @@ class Draw:
         by_stream = isinstance(window, Marked) and window.reading != "global"
         plain = by_stream or isinstance(window, Counted)
         return ct.Query(
-            name, *(a.alias(f"a{n}") for n, a in enumerate(aggregates)), window=window,
-            by=family["by"], where=family["where"], **({} if plain else family["distinct"]),
-        )  # fmt: skip
+            name,
+            *(a.alias(f"a{n}") for n, a in enumerate(aggregates)),
+            window=window,
+            by=family["by"],
+            where=family["where"],
+            **({} if plain else family["distinct"]),
+        )
 
     def events(self, size: int) -> list[Row]:
         """In order of arrival: mostly in order of time, with ties and stragglers."""
@@ -142,15 +153,18 @@ class Draw:
     def _event(self, at: int) -> Row:
         dice = self.dice
         return {
-            "ts": at, "k": dice.choice(["a", "b", None]), "j": dice.choice([0, 1, None]),
+            "ts": at,
+            "k": dice.choice(["a", "b", None]),
+            "j": dice.choice([0, 1, None]),
             "v": dice.choice([None, *(n / 4 for n in range(-12, 13))]),
             "n": dice.choice([None, -2, -1, 0, 1, 2, 4]),
             "d": dice.choice([None, *(Decimal(25 * n).scaleb(-2) for n in range(-12, 13))]),
             "w": dice.choice([None, Decimal("0.250"), Decimal("-12345678901234567.125")]),
             "u": dice.choice([None, Decimal(0), Decimal(3), Decimal(2**64 - 1)]),
             "s": dice.choice(["x", "xy", "", "z", None]),
-            "m": dice.choice([True, False, False, None]), "id": dice.randint(0, 5),
-        }  # fmt: skip
+            "m": dice.choice([True, False, False, None]),
+            "id": dice.randint(0, 5),
+        }
 
     def steps(self, rows: list[Row], late: bool) -> list[Step]:
         """The events in batches, frontiers around the newest event between them, and the end."""
@@ -187,19 +201,23 @@ def judge(life: Life, lives: Sequence[Life], steps: Sequence[Step], timed: bool 
     if isinstance(query.window, Marked) and life.newest > NEVER:
         return  # whether a window is open is known only after an event that tells
     missed = [
-        row for number, row in left
-        if number >= life.added and (life.newest == NEVER or row["window_start"] > reach)
+        row
+        for number, row in left
+        if number >= life.added
+        and (life.newest == NEVER or row["window_start"] > reach)
         and (
-            life.removed is None or number < life.removed
+            life.removed is None
+            or number < life.removed
             or (life.drain and row["window_start"] <= life.until)
         )
-    ]  # fmt: skip
+    ]
     assert not missed, f"missed: {missed}\nof {life}"
     if life.removed is not None:
         more = [
-            row for number, row in found
+            row
+            for number, row in found
             if number >= life.removed and not (life.drain and row["window_start"] <= life.until)
-        ]  # fmt: skip
+        ]
         assert not more, f"after it was removed: {more}\nof {life}"
 
 
@@ -223,11 +241,15 @@ def _views(
     numbers = [number for number, step in enumerate(steps) if step[0] != "push"]
     for time in sorted(times):
         for arrival in sorted(arrivals):
-            yield [
-                (step[0], [row for row in step[1] if number >= arrival and row["ts"] > time])
-                if step[0] == "push" else step
-                for number, step in enumerate(steps)
-            ], numbers  # fmt: skip
+            yield (
+                [
+                    (step[0], [row for row in step[1] if number >= arrival and row["ts"] > time])
+                    if step[0] == "push"
+                    else step
+                    for number, step in enumerate(steps)
+                ],
+                numbers,
+            )
 
 
 def _rest(

@@ -160,20 +160,33 @@ class Pipeline:
     """A job from its first batch to its end; `crashes` is how likely each point is its last."""
 
     def __init__(
-        self, folder: str, batches: list[Batch], queries: list[Query], seed: int = 0,
-        crashes: float = 0.0, buckets: int = 2, **settings: Any,
-    ) -> None:  # fmt: skip
+        self,
+        folder: str,
+        batches: list[Batch],
+        queries: list[Query],
+        seed: int = 0,
+        crashes: float = 0.0,
+        buckets: int = 2,
+        **settings: Any,
+    ) -> None:
         self.data = uuid.uuid4().hex
         DATA[self.data], WRITTEN[self.data] = batches, {}
         self.random = random.Random(seed)
         self.crashes = crashes
         values = {"time": "ts", "late": "drop", "keep": None, "lateness": 0, "idle": None}
         self.spec = Spec(
-            job=f"test-{self.data}", home=Folder(folder), source=Given(data=self.data),
-            sinks=(Recorder(data=self.data),), schema=batches[0][0][1].schema, ahead=None,
-            buckets=buckets, labels=tuple(range(buckets)), parallel=2, rate=1000.0,
+            job=f"test-{self.data}",
+            home=Folder(folder),
+            source=Given(data=self.data),
+            sinks=(Recorder(data=self.data),),
+            schema=batches[0][0][1].schema,
+            ahead=None,
+            buckets=buckets,
+            labels=tuple(range(buckets)),
+            parallel=2,
+            rate=1000.0,
             **(values | settings),
-        )  # fmt: skip
+        )
         forget_plans()
         QueryFolder(self.spec.home).write_all(queries)
         first_plan(self.spec, queries)
@@ -207,7 +220,7 @@ class Pipeline:
     def _restart(self) -> Planner:
         if self.random.random() < 0.5:  # another worker may still have what it had
             state._HELD.clear()
-            reader._CUTTERS.clear()
+            reader._BOUND.clear()
         forget_plans()
         return Planner(self.spec)
 

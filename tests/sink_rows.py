@@ -32,9 +32,12 @@ def at(seconds: int) -> datetime:
 
 
 def rows(
-    keys: Sequence[object], values: Sequence[object], second: int = 0, revision: int | None = None,
+    keys: Sequence[object],
+    values: Sequence[object],
+    second: int = 0,
+    revision: int | None = None,
     retracted: bool = False,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """A key column `user`, one window, and an aggregate."""
     count = len(keys)
     columns: dict[str, Any] = {
@@ -50,9 +53,12 @@ def rows(
 
 
 def delivery(
-    results: Mapping[str, pa.Table], batch: int = 0, part: int = 0, job: str = "job-abc",
+    results: Mapping[str, pa.Table],
+    batch: int = 0,
+    part: int = 0,
+    job: str = "job-abc",
     keys: tuple[str, ...] = ("user",),
-) -> Delivery:  # fmt: skip
+) -> Delivery:
     return Delivery(job, batch, part, results, dict.fromkeys(results, keys))
 
 

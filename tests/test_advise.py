@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import catchment as ct
 from catchment.simulate.advice import POLICIES, samples
 from test_cli import catchment
 
@@ -28,11 +29,13 @@ def sample(tmp_path: Path) -> Path:
     folder.mkdir()
     for part in range(2):
         stamps = np.sort(dice.integers(0, 20_000_000, 3000)) + part * 20_000_000
-        table = pa.table({
-            "ts": pa.array(stamps, pa.timestamp("us", "UTC")),
-            "k": pa.array([f"k{n}" for n in dice.zipf(1.5, 3000) % 500]),
-            "v": dice.integers(0, 9, 3000),
-        })  # fmt: skip
+        table = pa.table(
+            {
+                "ts": pa.array(stamps, pa.timestamp("us", "UTC")),
+                "k": pa.array([f"k{n}" for n in dice.zipf(1.5, 3000) % 500]),
+                "v": dice.integers(0, 9, 3000),
+            }
+        )
         pq.write_table(table, folder / f"{part}.parquet")
     (tmp_path / "job.yaml").write_text(JOB)
     return folder
@@ -78,3 +81,15 @@ def test_advice_for_programs(sample: Path) -> None:
 def test_what_cannot_be_advised_on(sample: Path) -> None:
     assert "more than nothing" in told(sample, "--bandwidth", "0 B/s", code=2).stderr
     assert "cannot be read" in told(sample.parent / "none", code=1).stderr
+
+
+def test_windows_that_are_cut_on_nodes_do_not_disturb_the_others() -> None:
+    """Their events stay on the node until they settle, and nothing of them is sent early."""
+    times = pa.array([n * 100_000 for n in range(200)], pa.timestamp("us", "UTC"))
+    codes = pa.array([n % 7 for n in range(200)])
+    events = pa.table({"ts": times, "v": codes, "k": codes})
+    queries = [
+        ct.Query("each", ct.count(), by="k", window=ct.tumbling("2s")),
+        ct.Query("marked", ct.count(), window=ct.cut("v = 0", reading="local")),
+    ]
+    assert [made.queries for made in samples(queries, events, "ts")] == [("each",)]

@@ -14,14 +14,21 @@ import pytest
 
 import catchment as ct
 from catchment.engine import codec
+from catchment.engine.bound import BoundPlan
 from catchment.functions import make
+from catchment.model.rules import EventRules
 from small_tables import SECOND, table, values
 
 Way = Callable[[], Any]
 OK = ct.Query("q", ct.avg("v"), window=ct.tumbling("10s"))
-SCHEMA = pa.schema({
-    "ts": pa.timestamp("us"), "v": pa.float64(), "name": pa.string(), "id": pa.int64(),
-})  # fmt: skip
+SCHEMA = pa.schema(
+    {
+        "ts": pa.timestamp("us"),
+        "v": pa.float64(),
+        "name": pa.string(),
+        "id": pa.int64(),
+    }
+)
 NAMES = {name: getattr(ct, name) for name in ct.__all__}
 UNIT = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
 POSITIVE = 'try "10s" or longer than zero'
@@ -50,118 +57,177 @@ def caught(way: Way) -> ct.CatchmentError:
 
 def window_mistake(builder: str, in_sql: str, in_job: str | None = None) -> list[Way]:
     return [
-        python("avg('v')", builder), sql("avg(v)", in_sql),
+        python("avg('v')", builder),
+        sql("avg(v)", in_sql),
         job("avg(v)", in_job or builder.replace("'", "")),
-    ]  # fmt: skip
+    ]
 
 
 def function_mistake(builder: str, in_sql: str) -> list[Way]:
     return [
-        python(builder, "tumbling('10s')"), sql(in_sql, "window(ts, '10 seconds')"),
+        python(builder, "tumbling('10s')"),
+        sql(in_sql, "window(ts, '10 seconds')"),
         job(in_sql, "tumbling(10s)"),
-    ]  # fmt: skip
+    ]
 
 
 MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
     "zero length": (
         window_mistake("tumbling('0s')", "window(ts, '0s')"),
-        "the window length must be positive", "'0s'", POSITIVE,
+        "the window length must be positive",
+        "'0s'",
+        POSITIVE,
     ),
     "negative length": (
         window_mistake("sliding('-10s', '5s')", "window(ts, '-10s', '5s')"),
-        "the window length must be positive", "'-10s'", POSITIVE,
+        "the window length must be positive",
+        "'-10s'",
+        POSITIVE,
     ),
     "no unit": (
         window_mistake("tumbling(10)", "window(ts, 10)"),
-        "the window length needs a unit", "10", UNIT,
+        "the window length needs a unit",
+        "10",
+        UNIT,
     ),
     "no such unit": (
         window_mistake("tumbling('10 lightyears')", "window(ts, '10 lightyears')"),
-        "the window length is not a duration", "'10 lightyears'", UNIT,
+        "the window length is not a duration",
+        "'10 lightyears'",
+        UNIT,
     ),
     "slide 0": (
         window_mistake("sliding('10s', '0s')", "window(ts, '10s', '0s')"),
-        "the window slide must be positive", "'0s'", POSITIVE,
+        "the window slide must be positive",
+        "'0s'",
+        POSITIVE,
     ),
     "gap 0": (
         window_mistake("session('0s')", "session_window(ts, '0s')"),
-        "the session gap must be positive", "'0s'", POSITIVE,
+        "the session gap must be positive",
+        "'0s'",
+        POSITIVE,
     ),
     "negative gap": (
         window_mistake("session('-5m')", "session_window(ts, '-5m')"),
-        "the session gap must be positive", "'-5m'", POSITIVE,
+        "the session gap must be positive",
+        "'-5m'",
+        POSITIVE,
     ),
     "count 0": (
         window_mistake("count_tumbling(0)", "count_window(0)"),
-        "the count window must be a positive whole number of events", "0", "try 1000",
+        "the count window must be a positive whole number of events",
+        "0",
+        "try 1000",
     ),
     "count step -1": (
         window_mistake("count_sliding(5, -1)", "count_window(5, -1)"),
-        "the count window's step must be a positive whole number of events", "-1", "try 1000",
+        "the count window's step must be a positive whole number of events",
+        "-1",
+        "try 1000",
     ),
     "count 1.5": (
         window_mistake("count_tumbling(1.5)", "count_window(1.5)"),
-        "the count window must be a positive whole number of events", "1.5", "try 1000",
+        "the count window must be a positive whole number of events",
+        "1.5",
+        "try 1000",
     ),
     "quantile 2": (
         function_mistake("quantile('v', 2)", "quantile(v, 2)"),
-        "quantile takes one number from 0 to 1", "2", 'try ct.quantile("v", 0.95)',
+        "quantile takes one number from 0 to 1",
+        "2",
+        'try ct.quantile("v", 0.95)',
     ),
     "quantile -0.1": (
         function_mistake("approx_quantile('v', -0.1)", "approx_quantile(v, -0.1)"),
-        "approx_quantile takes one number from 0 to 1", "-0.1", 'try ct.approx_quantile("v", 0.95)',
+        "approx_quantile takes one number from 0 to 1",
+        "-0.1",
+        'try ct.approx_quantile("v", 0.95)',
     ),
     "quantile of nothing": (
         function_mistake("quantile('v')", "quantile(v)"),
-        "quantile takes one number from 0 to 1", "None", 'try ct.quantile("v", 0.95)',
+        "quantile takes one number from 0 to 1",
+        "None",
+        'try ct.quantile("v", 0.95)',
     ),
     "a number too many": (
         function_mistake("avg('v', 1)", "avg(v, 1)"),
-        "avg takes a column and nothing else", "avg(v, 1)", 'try ct.avg("v")',
+        "avg takes a column and nothing else",
+        "avg(v, 1)",
+        'try ct.avg("v")',
     ),
     "a condition that aggregates": (
-        [python("avg('v')", "cut('sum(v) > 1')"),
-         sql("avg(v)", "event_window(at => sum(v) > 1)"),
-         job("avg(v)", {"cut": {"at": "sum(v) > 1"}})],
-        "the cut condition uses an aggregate", "SUM(v)", "",
+        [
+            python("avg('v')", "cut('sum(v) > 1')"),
+            sql("avg(v)", "event_window(at => sum(v) > 1)"),
+            job("avg(v)", {"cut": {"at": "sum(v) > 1"}}),
+        ],
+        "the cut condition uses an aggregate",
+        "SUM(v)",
+        "",
     ),
     "two results of one name": (
-        [lambda: ct.Query("q", ct.avg("v").alias("a"), ct.sum("v").alias("a"),
-                          window=ct.tumbling("1s")),
-         sql("avg(v) AS a, sum(v) AS a", "window(ts, '1s')"),
-         job(["avg(v) AS a", "sum(v) AS a"], "tumbling(1s)")],
-        "query 'q' has two result columns of one name", "a",
+        [
+            lambda: ct.Query(
+                "q", ct.avg("v").alias("a"), ct.sum("v").alias("a"), window=ct.tumbling("1s")
+            ),
+            sql("avg(v) AS a, sum(v) AS a", "window(ts, '1s')"),
+            job(["avg(v) AS a", "sum(v) AS a"], "tumbling(1s)"),
+        ],
+        "query 'q' has two result columns of one name",
+        "a",
         'give one another name with .alias("...")',
     ),
     "a key under a reserved name": (
-        [python("avg('v')", "tumbling('1s')", by="window_end"),
-         sql("avg(v)", "window_end, window(ts, '1s')"),
-         job("avg(v)", "tumbling(1s)", by="window_end")],
-        "query 'q': a key column may not be called 'window_end'", "None", "",
+        [
+            python("avg('v')", "tumbling('1s')", by="window_end"),
+            sql("avg(v)", "window_end, window(ts, '1s')"),
+            job("avg(v)", "tumbling(1s)", by="window_end"),
+        ],
+        "query 'q': a key column may not be called 'window_end'",
+        "None",
+        "",
     ),
     "a key under a name that a tree takes": (
-        [python("avg('v')", "tumbling('1s')", by="complete"),
-         sql("avg(v)", "complete, window(ts, '1s')"),
-         job("avg(v)", "tumbling(1s)", by="complete")],
-        "query 'q': a key column may not be called 'complete'", "None", "",
+        [
+            python("avg('v')", "tumbling('1s')", by="complete"),
+            sql("avg(v)", "complete, window(ts, '1s')"),
+            job("avg(v)", "tumbling(1s)", by="complete"),
+        ],
+        "query 'q': a key column may not be called 'complete'",
+        "None",
+        "",
     ),
     "a result under a name that a tree takes": (
-        [lambda: ct.Query("q", ct.avg("v").alias("missing"), window=ct.tumbling("1s")),
-         sql("avg(v) AS missing", "window(ts, '1s')"), job("avg(v) AS missing", "tumbling(1s)")],
-        "query 'q' has two result columns of one name", "missing",
+        [
+            lambda: ct.Query("q", ct.avg("v").alias("missing"), window=ct.tumbling("1s")),
+            sql("avg(v) AS missing", "window(ts, '1s')"),
+            job("avg(v) AS missing", "tumbling(1s)"),
+        ],
+        "query 'q' has two result columns of one name",
+        "missing",
         'give one another name with .alias("...")',
     ),
     "half of a surrogate pair in a name": (
-        [lambda: ct.Query("q", ct.avg("v").alias("\ud800"), window=ct.tumbling("1s")),
-         lambda: ct.Query("\ud800", ct.avg("v"), window=ct.tumbling("1s"))],
-        "a name is not Unicode text", "'\\ud800'", "",
+        [
+            lambda: ct.Query("q", ct.avg("v").alias("\ud800"), window=ct.tumbling("1s")),
+            lambda: ct.Query("\ud800", ct.avg("v"), window=ct.tumbling("1s")),
+        ],
+        "a name is not Unicode text",
+        "'\\ud800'",
+        "",
     ),
     "no such function": (
-        [lambda: make("avgg", "v"), sql("avgg(v)", "window(ts, '1s')"),
-         job("avgg(v)", "tumbling(1s)")],
-        "no such function", "avgg", "did you mean 'avg'?",
+        [
+            lambda: make("avgg", "v"),
+            sql("avgg(v)", "window(ts, '1s')"),
+            job("avgg(v)", "tumbling(1s)"),
+        ],
+        "no such function",
+        "avgg",
+        "did you mean 'avg'?",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(MISTAKES))
@@ -187,18 +253,36 @@ def three(select: str, **parts: Any) -> list[ct.Query]:
     return [made, ct.sql(text, "q"), *ct.load_job({"queries": [in_job]}).build()]
 
 
-@pytest.mark.parametrize(("parts", "text"), [
-    ({"select": "avg(vv)"}, "query 'q': no such column (given: vv); did you mean 'v'?"),
-    ({"select": "avg(v)", "by": "nam"},
-     "query 'q': no such column (given: nam); did you mean 'name'?"),
-    ({"select": "avg(v)", "where": "idd > 1"},
-     "query 'q': no such column (given: idd); did you mean 'id'?"),
-    ({"select": "avg(name)"}, "query 'q': avg needs a number (given: name is string); count, fir"),
-    ({"select": "stddev(name)"}, "query 'q': stddev needs a number (given: name is string); cou"),
-    ({"select": "avg(v)", "where": "v"},
-     "query 'q': the where is not a condition (given: v is double); compare it with something"),
-    ({"select": "avg(v)", "where": "name + 1 > 2"}, "+ needs numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"select": "avg(vv)"}, "query 'q': no such column (given: vv); did you mean 'v'?"),
+        (
+            {"select": "avg(v)", "by": "nam"},
+            "query 'q': no such column (given: nam); did you mean 'name'?",
+        ),
+        (
+            {"select": "avg(v)", "where": "idd > 1"},
+            "query 'q': no such column (given: idd); did you mean 'id'?",
+        ),
+        (
+            {"select": "avg(name)"},
+            "query 'q': avg needs a number (given: name is string); count, fir",
+        ),
+        (
+            {"select": "stddev(name)"},
+            "query 'q': stddev needs a number (given: name is string); cou",
+        ),
+        (
+            {"select": "avg(v)", "where": "v"},
+            (
+                "query 'q': the where is not a condition (given: v is double); compare "
+                "it with something"
+            ),
+        ),
+        ({"select": "avg(v)", "where": "name + 1 > 2"}, "+ needs numbers"),
+    ],
+)
 def test_events_that_do_not_fit_the_query(parts: dict[str, str], text: str) -> None:
     """Before any event, when a schema is told; with the first batch otherwise."""
     select, parts = parts["select"], {k: v for k, v in parts.items() if k != "select"}
@@ -211,14 +295,21 @@ def test_events_that_do_not_fit_the_query(parts: dict[str, str], text: str) -> N
         assert early.hint
 
 
-@pytest.mark.parametrize(("time", "text"), [
-    ("id", "the time column 'id' is not a time (given: int64); cast it to a timestamp first"),
-    ("name", "the time column 'name' is not a time (given: string); cast it to a timestamp first"),
-    ("tss", "the events have no such time column (given: tss); did you mean 'ts'?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        ("id", "the time column 'id' is not a time (given: int64); cast it to a timestamp first"),
+        (
+            "name",
+            "the time column 'name' is not a time (given: string); cast it to a timestamp first",
+        ),
+        ("tss", "the events have no such time column (given: tss); did you mean 'ts'?"),
+    ],
+)
 def test_the_time_column(time: str, text: str) -> None:
-    told = ct.load_job({"time": time, "queries": [{
-        "name": "q", "select": ["avg(v)"], "window": "tumbling(10s)"}]})  # fmt: skip
+    told = ct.load_job(
+        {"time": time, "queries": [{"name": "q", "select": ["avg(v)"], "window": "tumbling(10s)"}]}
+    )
     ways: list[Way] = [
         lambda: ct.Engine([OK], time, schema=SCHEMA),
         lambda: ct.Engine([OK], time=time).push(SCHEMA.empty_table()),
@@ -233,9 +324,10 @@ def test_the_time_column(time: str, text: str) -> None:
 def test_two_queries_of_one_name() -> None:
     query = {"name": "q", "select": ["avg(v)"], "window": "tumbling(10s)"}
     ways: list[Way] = [
-        lambda: ct.Engine([OK, OK]), lambda: ct.plan([OK, OK]),
+        lambda: ct.Engine([OK, OK]),
+        lambda: ct.plan([OK, OK]),
         lambda: ct.load_job({"queries": [query, query]}),
-    ]  # fmt: skip
+    ]
     for way in ways:
         error = caught(way)
         assert type(error) is ct.QueryError
@@ -244,19 +336,31 @@ def test_two_queries_of_one_name() -> None:
     assert str(error) == "two queries have one name (given: q); remove one first"
 
 
-@pytest.mark.parametrize(("text", "what"), [
-    ("SELECT avg(v) FROM a JOIN b ON a.x = b.x GROUP BY window(ts, '1s')", "JOIN is not supported"),
-    ("SELECT avg(v) FROM a, b GROUP BY window(ts, '1s')", "JOIN is not supported"),
-    ("SELECT avg(v) FROM (SELECT * FROM e) GROUP BY window(ts, '1s')", "a subquery is not"),
-    ("SELECT avg(v) FROM e WHERE v > (SELECT 1) GROUP BY window(ts, '1s')", "a subquery is not"),
-    ("SELECT avg(v) FROM e GROUP BY window(ts, '1s') HAVING avg(v) > 1", "HAVING is not supported"),
-    ("SELECT avg(v) FROM e GROUP BY window(ts, '1s') UNION SELECT 1", "UNION is not supported"),
-    ("DELETE FROM e", "only SELECT is supported in SQL"),
-    ("SELECT avg(v FROM e", "the SQL does not parse"),
-    ("SELECT avg(v) FROM e", "the SQL has no window"),
-    ("SELECT k FROM e GROUP BY k, window(ts, '1s')", "query 'q' computes nothing"),
-    ("", "the SQL is empty"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "SELECT avg(v) FROM a JOIN b ON a.x = b.x GROUP BY window(ts, '1s')",
+            "JOIN is not supported",
+        ),
+        ("SELECT avg(v) FROM a, b GROUP BY window(ts, '1s')", "JOIN is not supported"),
+        ("SELECT avg(v) FROM (SELECT * FROM e) GROUP BY window(ts, '1s')", "a subquery is not"),
+        (
+            "SELECT avg(v) FROM e WHERE v > (SELECT 1) GROUP BY window(ts, '1s')",
+            "a subquery is not",
+        ),
+        (
+            "SELECT avg(v) FROM e GROUP BY window(ts, '1s') HAVING avg(v) > 1",
+            "HAVING is not supported",
+        ),
+        ("SELECT avg(v) FROM e GROUP BY window(ts, '1s') UNION SELECT 1", "UNION is not supported"),
+        ("DELETE FROM e", "only SELECT is supported in SQL"),
+        ("SELECT avg(v FROM e", "the SQL does not parse"),
+        ("SELECT avg(v) FROM e", "the SQL has no window"),
+        ("SELECT k FROM e GROUP BY k, window(ts, '1s')", "query 'q' computes nothing"),
+        ("", "the SQL is empty"),
+    ],
+)
 def test_sql_that_we_do_not_do(text: str, what: str) -> None:
     direct = caught(lambda: ct.sql(text, "q"))
     in_job = caught(lambda: ct.load_job({"queries": [{"name": "q", "sql": text}]}))
@@ -265,17 +369,33 @@ def test_sql_that_we_do_not_do(text: str, what: str) -> None:
     assert direct.what.startswith(what) and direct.hint
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("queries: [{name: q, select: [avg(v)], windw: x}]",
-     "no such key in the job file (given: queries[0].windw); did you mean 'window'?"),
-    ("queries: [{name: q, select: [avg(v)], window: tumblig(1s)}]",
-     "no such window (given: tumblig); did you mean 'tumbling'?"),
-    ("latenes: 2s\nqueries: []", "no such key in the job file (given: latenes); did you mean 'la"),
-    ("late: nonsense\nqueries: []", "no such choice for late (given: 'nonsense'); one of: drop, "),
-    ("lateness: -2s\nqueries: []", "the lateness must not be negative (given: -2s); "),
-    ("lateness: soon\nqueries: []", "the lateness is not a duration (given: 'soon'); write a"),
-    ("keep: soon\nlate: update\nqueries: []", "the keep is not a duration (given: 'soon'); write"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "queries: [{name: q, select: [avg(v)], windw: x}]",
+            "no such key in the job file (given: queries[0].windw); did you mean 'window'?",
+        ),
+        (
+            "queries: [{name: q, select: [avg(v)], window: tumblig(1s)}]",
+            "no such window (given: tumblig); did you mean 'tumbling'?",
+        ),
+        (
+            "latenes: 2s\nqueries: []",
+            "no such key in the job file (given: latenes); did you mean 'la",
+        ),
+        (
+            "late: nonsense\nqueries: []",
+            "no such choice for late (given: 'nonsense'); one of: drop, ",
+        ),
+        ("lateness: -2s\nqueries: []", "the lateness must not be negative (given: -2s); "),
+        ("lateness: soon\nqueries: []", "the lateness is not a duration (given: 'soon'); write a"),
+        (
+            "keep: soon\nlate: update\nqueries: []",
+            "the keep is not a duration (given: 'soon'); write",
+        ),
+    ],
+)
 def test_a_job_file_with_a_typo(text: str, message: str, tmp_path: Path) -> None:
     """Said when the file is read, before any event."""
     path = tmp_path / "job.yaml"
@@ -343,17 +463,22 @@ def test_a_plan_remembers_the_time_column_until_it_is_bound() -> None:
     made = ct.plan([OK, ct.sql("SELECT sum(v) FROM events GROUP BY window(other, '1s')", "r")])
     assert ct.Plan.from_bytes(made.to_bytes()) == made
     ways: list[Way] = [
-        lambda: ct.slice(EVENTS, made), lambda: ct.Engine([], plan=made),
-    ]  # fmt: skip
+        lambda: ct.slice(EVENTS, made),
+        lambda: BoundPlan(made, EventRules()),
+    ]
     for way in ways:
         assert str(caught(way)).startswith("a query of the plan names the column 'other', but the")
     parts = ct.slice(EVENTS, made, time="other")
     found = ct.assemble(ct.merge([parts], made), 10 * SECOND, made)
     assert found["r"].column("window_start").cast(pa.int64()).to_pylist() == [0]
     error = caught(
-        lambda: ct.plan([ct.sql(f"SELECT sum(v) FROM events GROUP BY window({c}, '1s')", c)
-                         for c in ("ts", "other")])
-    )  # fmt: skip
+        lambda: ct.plan(
+            [
+                ct.sql(f"SELECT sum(v) FROM events GROUP BY window({c}, '1s')", c)
+                for c in ("ts", "other")
+            ]
+        )
+    )
     assert str(error).startswith("the queries name several time columns (given: ts in ts, other in")
     error = caught(lambda: ct.plan([ct.sql("SELECT sum(v) FROM e GROUP BY count_window(3)", "q")]))
     assert (
@@ -365,19 +490,24 @@ def test_the_job_and_its_source_give_names_to_the_events(tmp_path: Path) -> None
     def text(table: str) -> str:
         return f"SELECT sum(v) FROM {table} GROUP BY window(ts, '1s')"
 
-    job = ct.load_job({
-        "name": "soccer", "source": {"type": "parquet", "path": "data/plays.parquet"},
-        "queries": [{"name": t, "sql": text(t)} for t in ("events", "soccer", "Plays")],
-    })  # fmt: skip
+    job = ct.load_job(
+        {
+            "name": "soccer",
+            "source": {"type": "parquet", "path": "data/plays.parquet"},
+            "queries": [{"name": t, "sql": text(t)} for t in ("events", "soccer", "Plays")],
+        }
+    )
     assert all(query.table is query.time is None for query in job.build())
-    error = caught(lambda: ct.load_job({"name": "soccer", "queries": [
-        {"name": "q", "sql": text("socer")}]}))  # fmt: skip
+    error = caught(
+        lambda: ct.load_job({"name": "soccer", "queries": [{"name": "q", "sql": text("socer")}]})
+    )
     assert str(error).endswith("(given: FROM socer); did you mean 'soccer'?")
     assert getattr(error, "__notes__", []) == ["in the job file: queries[0]"]
 
 
-@pytest.mark.parametrize(("sites", "fits"), [(("a/rides", "b/rides"), True),
-                                             (("a/rides", "b/walks"), False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sites", "fits"), [(("a/rides", "b/rides"), True), (("a/rides", "b/walks"), False)]
+)
 def test_a_source_names_the_events_of_a_tree_where_all_nodes_read_such(
     sites: tuple[str, ...], fits: bool
 ) -> None:
@@ -401,16 +531,19 @@ def test_a_source_names_the_events_of_a_tree_where_all_nodes_read_such(
 # The engine.
 
 
-@pytest.mark.parametrize(("settings", "text"), [
-    ({"late": "nonsense"}, "no such choice for late (given: 'nonsense'); one of: drop, update"),
-    ({"bad": "ignore"}, "no such choice for bad (given: 'ignore'); one of: collect, fail"),
-    ({"lateness": "-1s"}, "the lateness must not be negative (given: -1s); "),
-    ({"lateness": 5}, "the lateness needs a unit (given: 5); write a number and a unit"),
-    ({"keep": "-1s", "late": "update"}, "the keep must not be negative (given: -1s)"),
-    ({"rate": 0}, "the rate must be positive (given: 0)"),
-    ({"rate": "fast"}, "the rate must be "),
-    ({"time": None}, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"late": "nonsense"}, "no such choice for late (given: 'nonsense'); one of: drop, update"),
+        ({"bad": "ignore"}, "no such choice for bad (given: 'ignore'); one of: collect, fail"),
+        ({"lateness": "-1s"}, "the lateness must not be negative (given: -1s); "),
+        ({"lateness": 5}, "the lateness needs a unit (given: 5); write a number and a unit"),
+        ({"keep": "-1s", "late": "update"}, "the keep must not be negative (given: -1s)"),
+        ({"rate": 0}, "the rate must be positive (given: 0)"),
+        ({"rate": "fast"}, "the rate must be "),
+        ({"time": None}, ""),
+    ],
+)
 def test_settings_that_mean_nothing(settings: dict[str, Any], text: str) -> None:
     error = caught(lambda: ct.Engine([OK], **settings))
     assert type(error) is ct.QueryError and str(error).startswith(text) and error.hint

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.counting.edges import Edges
-from catchment.engine.asking import found_by_asking, windows_of
+from catchment.engine.asking import counts_of, found_by_asking
 from catchment.engine.parcels import unpack_results
+from catchment.engine.slicer import rank
+from catchment.model.rules import EventRules
 from catchment.planner.planned import NOTHING
 from catchment.spark import batch_counts
 from catchment.spark.batch_counts import CutApart, Meeting, Sample, Sampled, doubts_of, spans
@@ -37,9 +39,11 @@ def parcels_of(work: Work, splits: list[pa.Table]) -> list[pa.RecordBatch]:
     """What tasks have cut, each a split."""
     found = []
     for number, table in enumerate(splits):
-        cutter = work.cutter(number)
-        cutter.cut(table, 0)
-        found.append(parcel(by_bucket(work, cutter, number, {})))
+        bound = work.bound()
+        slicer, merger = bound.slicer(), bound.merger(number)
+        for sliced in slicer.slice(table, arrival=rank(number, 0)):
+            merger.add(sliced)
+        found.append(parcel(by_bucket(work, slicer, merger, number, {})))
     return found
 
 
@@ -51,14 +55,17 @@ def assembled(
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     found: dict[str, list[dict[str, object]]] = {}
     for _, body in bodies(assemble(iter([parcel(rows)]))):
-        results, _ = unpack_results(body, work.engine())
+        results, _ = unpack_results(body, work.bound())
         for name, table in results.items():
             found.setdefault(name, []).extend(rows_of(table))
     return found
 
 
-@given(st.lists(events, min_size=1, max_size=4), st.lists(window, min_size=1, max_size=3),
-       st.integers(1, 40))  # fmt: skip
+@given(
+    st.lists(events, min_size=1, max_size=4),
+    st.lists(window, min_size=1, max_size=3),
+    st.integers(1, 40),
+)
 def test_as_if_all_events_had_met(
     parts: list[list[tuple[int, str | None, int]]], windows: list[ct.Window], samples: int
 ) -> None:
@@ -72,15 +79,14 @@ def test_as_if_all_events_had_met(
         queries.append(ct.Query(f"all {n}", *chosen, window=made))
         queries.append(ct.Query(f"by {n}", *chosen, by="k", where="v > -5", window=made))
     planned = NOTHING.next(0, {query.name: query for query in queries}, 1000.0, apart=True)
-    work = Work(planned.plan.to_bytes(), SCHEMA, {"time": "ts"}, BUCKETS)
-    engine = work.engine()
-    keys = {group.id: engine.key_types(group.id) for group in planned.plan.groups}
+    work = Work(planned.plan.to_bytes(), SCHEMA, EventRules(), BUCKETS)
+    keys = {id: group.key_types for id, group in work.bound().groups.items()}
     groups = frozenset(found_by_asking(planned, keys, "monitor"))
     assert groups
     parcels = parcels_of(work, splits)
     with patch.object(batch_counts, "_SAMPLES", samples):
         told = [body for _, body in bodies(Sample(work, groups)(iter(parcels)))]
-    edges = {id: Edges(windows_of(engine.states[id])) for id in groups}
+    edges = {id: Edges(counts_of(planned.plan.groups[id])) for id in groups}
     cut = list(CutApart(work, groups, doubts_of(iter(told), edges))(iter(parcels)))
     wanted, got = assembled(work, parcels, frozenset()), assembled(work, cut, groups)
     assert wanted.keys() == got.keys()
@@ -90,8 +96,11 @@ def test_as_if_all_events_had_met(
             assert_same(wanted[query.name], table, query.name, keys=query.keys)
 
 
-@given(st.lists(st.lists(st.integers(0, 200), min_size=1), min_size=1, max_size=4),
-       window, st.integers(1, 9))  # fmt: skip
+@given(
+    st.lists(st.lists(st.integers(0, 200), min_size=1), min_size=1, max_size=4),
+    window,
+    st.integers(1, 9),
+)
 def test_every_edge_is_in_doubt_where_it_is(
     parts: list[list[int]], made: ct.Window, step: int
 ) -> None:

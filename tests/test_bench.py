@@ -21,10 +21,14 @@ from catchment.testing import oracle
 
 BASELINES = (CeBuffer, DeBucket, DeSW)
 AGGREGATES = (
-    ct.avg("v").alias("x"), ct.sum("v").alias("x"), ct.count("v").alias("x"),
-    ct.min("v").alias("x"), ct.max("v").alias("x"),
-    ct.median("v").alias("x"), ct.quantile("v", 0.9).alias("x"),
-)  # fmt: skip
+    ct.avg("v").alias("x"),
+    ct.sum("v").alias("x"),
+    ct.count("v").alias("x"),
+    ct.min("v").alias("x"),
+    ct.max("v").alias("x"),
+    ct.median("v").alias("x"),
+    ct.quantile("v", 0.9).alias("x"),
+)
 
 Found = dict[tuple[str, int, int], float]
 """Query, window start and key to the result."""

@@ -61,17 +61,17 @@ def test_a_local_machine_reads_all_and_passes_up_every_slice() -> None:
     load = workload(400, 100, batch=100, keys=3)
     queries = by_key(1)
     ruled = charter({"root": None, "e1": "root"}, queries, load.steps[0].table.schema)
-    engine = ruled.engine(ruled.plan)
+    assembler = ruled.bound(ruled.plan).assembler()
     events = 0
     for body in messages(local(load, queries)):
         head, partials = decode(heard(body)[1], ruled)
-        engine.absorb(partials, head.newest)
+        assembler.absorb(partials, head.newest)
         events += head.counts.get("events", 0)
     alone = ct.Engine(queries)
     for step in load.steps:
         alone.push(step.table)
     assert events == load.events
-    assert_same(rows_of(alone.close()["q0"]), engine.close()["q0"], "q0", keys=("k",))
+    assert_same(rows_of(alone.close()["q0"]), assembler.close()["q0"], "q0", keys=("k",))
 
 
 @pytest.mark.parametrize("windows", [1, 20])

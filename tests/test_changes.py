@@ -150,9 +150,14 @@ def test_the_same_query_added_again(data: st.DataObject) -> None:
     like = data.draw(st.sampled_from(scenario.queries))
     at = data.draw(st.integers(0, len(scenario.steps) - 1))
     copy = ct.Query(
-        "new", *like.aggregates, window=like.window, by=like.by, where=like.where,
-        distinct_on=like.distinct_on, distinct_within=f"{like.distinct_within or 1}us",
-    )  # fmt: skip
+        "new",
+        *like.aggregates,
+        window=like.window,
+        by=like.by,
+        where=like.where,
+        distinct_on=like.distinct_on,
+        distinct_within=f"{like.distinct_within or 1}us",
+    )
     run = Run(scenario, copy, from_start=False)
     for number, step in enumerate(scenario.steps):
         if number == at:
@@ -313,9 +318,10 @@ def test_what_a_sort_contains_takes_over_again(drain: bool) -> None:
 @pytest.mark.parametrize("new", ["column", "condition", "count", "session", "tumbling"])
 def test_events_that_wait_lack_what_a_new_query_reads(count: str, new: str) -> None:
     window = {
-        "count_tumbling": ct.count_tumbling(1), "cut": ct.cut("v > 0"),
+        "count_tumbling": ct.count_tumbling(1),
+        "cut": ct.cut("v > 0"),
         "between": ct.between("v > 0", "v > 0"),
-    }[count]  # fmt: skip
+    }[count]
     engine = running(ct.Query("old", ct.sum("v").alias("x"), window=window))
     added_query = {
         "column": ct.Query("new", ct.max("n"), window=window),

@@ -43,11 +43,24 @@ queries:
   - {name: total, select: [count(*) AS n], window: tumbling(1s)}
 """
 RUNNING = Status(
-    "running", "live-1", batch=3, events=100, accepted=90, late=6, bad=3, duplicates=1, updates=2,
-    results=40, frontier=1_767_225_641_500_000, lag=2.0, rate=5_000.0, queries=2,
-    partitions={"a": 1_767_225_643_500_000, "b": None}, rejected={"x.yaml": "why"},
+    "running",
+    "live-1",
+    batch=3,
+    events=100,
+    accepted=90,
+    late=6,
+    bad=3,
+    duplicates=1,
+    updates=2,
+    results=40,
+    frontier=1_767_225_641_500_000,
+    lag=2.0,
+    rate=5_000.0,
+    queries=2,
+    partitions={"a": 1_767_225_643_500_000, "b": None},
+    rejected={"x.yaml": "why"},
     waiting={"y.parquet": "not whole"},
-)  # fmt: skip
+)
 
 
 def catchment(*words: str, code: int = 0) -> Any:
@@ -482,9 +495,18 @@ def test_queries_of_no_job() -> None:
 
 def test_a_query_file_is_held_to_the_job_too(home: Any) -> None:
     """A file that somebody puts into the job's folder, without any command."""
-    home.write("job.json", json.dumps(
-        {"job": "live-1", "name": "live", "time": "ts", "late": "drop", "tables": ["live", "plays"]}
-    ).encode())  # fmt: skip
+    home.write(
+        "job.json",
+        json.dumps(
+            {
+                "job": "live-1",
+                "name": "live",
+                "time": "ts",
+                "late": "drop",
+                "tables": ["live", "plays"],
+            }
+        ).encode(),
+    )
     for table, column in (("live", "ts"), ("PLAYS", "ts"), ("plas", "ts"), ("live", "at")):
         text = f"SELECT count(*) AS n FROM {table} GROUP BY window({column}, '1s')"
         query = {"name": f"{table} {column}", "sql": text}
@@ -503,17 +525,28 @@ def test_a_query_file_is_held_to_the_job_too(home: Any) -> None:
         (("--sql", "SELECT 1"), "add --name"),
         (("--sql", "SELEC", "--name", "q"), "SQL"),
         (("none.yaml",), "none.yaml"),
-        (("--sql", "SELECT count(*) FROM events GROUP BY window(at, '1s')", "--name", "q"),
-         "its window names the column 'at', but the time column of the events is 'ts'"),
-        (("--sql", "SELECT count(*) FROM events GROUP BY session_window(at, '1s')", "--name", "q"),
-         "its window names the column 'at', but the time column of the events is 'ts'"),
-        (("--sql", "SELECT count(*) FROM evnts GROUP BY count_window(3)", "--name", "q"),
-         "FROM takes the events of the job (given: FROM evnts); did you mean 'events'?"),
+        (
+            ("--sql", "SELECT count(*) FROM events GROUP BY window(at, '1s')", "--name", "q"),
+            "its window names the column 'at', but the time column of the events is 'ts'",
+        ),
+        (
+            (
+                "--sql",
+                "SELECT count(*) FROM events GROUP BY session_window(at, '1s')",
+                "--name",
+                "q",
+            ),
+            "its window names the column 'at', but the time column of the events is 'ts'",
+        ),
+        (
+            ("--sql", "SELECT count(*) FROM evnts GROUP BY count_window(3)", "--name", "q"),
+            "FROM takes the events of the job (given: FROM evnts); did you mean 'events'?",
+        ),
         (("at.yaml",), "its window names the column 'at'"),
         (("local.yaml",), "windows cut on each node cannot be corrected by late events"),
         (("lost.yaml",), "query 'q': no such column (given: playr); did you mean 'player'?"),
     ],
-)  # fmt: skip
+)
 def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str, home: Any) -> None:
     """A job that corrects results with late events, and whose columns are known."""
     home.write("job.json", json.dumps({"job": "live-1", "time": "ts", "late": "update"}).encode())
@@ -586,10 +619,13 @@ def test_metrics(metrics: Metrics) -> None:
 
 
 COUNTED = replace(
-    RUNNING, open_windows=4, open_events=30, aside_dropped=2,
+    RUNNING,
+    open_windows=4,
+    open_events=30,
+    aside_dropped=2,
     never_read=(NeverRead("a.csv", "8 bytes came after the file was read", 8, 5),),
     limits=(Capacity("outbox", 7, 9, "bytes", "nothing is read"),),
-)  # fmt: skip
+)
 
 
 def test_metrics_of_what_is_counted_and_bounded(metrics: Metrics) -> None:
@@ -611,9 +647,11 @@ def test_the_summary_tells_what_is_in_no_result(capsys: pytest.CaptureFixture[st
     live.Plain().end(live.Ending(COUNTED, [], "state", 1.0))
     out = capsys.readouterr().out
     for what, count in (
-        ("windows that never ended", 4), ("  accepted events in them", 30),
-        ("late and bad rows that were not kept", 2), ("rows that were never read", 5),
-    ):  # fmt: skip
+        ("windows that never ended", 4),
+        ("  accepted events in them", 30),
+        ("late and bad rows that were not kept", 2),
+        ("rows that were never read", 5),
+    ):
         assert re.search(rf"{what}\s*│\s*{count}\b", out), what
     assert "never read: a.csv: 8 bytes came after the file was read (5 rows)" in out
     assert "never read 5  not kept 2" in live.line(COUNTED)
@@ -656,9 +694,14 @@ def test_the_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_summary_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
     live.Plain().end(live.Ending(RUNNING, ["parquet: path results"], "state", 1.0))
     out = capsys.readouterr().out
-    for expected in ("live-1: running", "90", "results: parquet: path results",
-                     "bad rows: state/catchment/aside", "query file rejected: x.yaml: why",
-                     "file waiting: y.parquet: not whole"):  # fmt: skip
+    for expected in (
+        "live-1: running",
+        "90",
+        "results: parquet: path results",
+        "bad rows: state/catchment/aside",
+        "query file rejected: x.yaml: why",
+        "file waiting: y.parquet: not whole",
+    ):
         assert expected in out
 
 

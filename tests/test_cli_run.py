@@ -35,8 +35,12 @@ BRIEF = os.environ | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 def catchment(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "catchment.cli.main", *words],
-        cwd=folder, env=BRIEF, capture_output=True, text=True, timeout=400,
-    )  # fmt: skip
+        cwd=folder,
+        env=BRIEF,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -48,8 +52,12 @@ def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
     with said.open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", "catchment.cli.main", *words],
-            cwd=folder, env=BRIEF, stdout=subprocess.PIPE, stderr=errors, text=True,
-        )  # fmt: skip
+            cwd=folder,
+            env=BRIEF,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
         try:
             yield process, said
         finally:
@@ -93,8 +101,11 @@ def test_a_job_of_init_runs_as_it_is(tmp_path: Path) -> None:
     expected = engine.close()
     sink = ParquetSink(path=str(tmp_path / "results"))
     for query in job.build():
-        exact = [name for name in ("player", "window_start", "window_end", "steps", "events", "top")
-                 if name in expected[query.name].column_names]  # fmt: skip
+        exact = [
+            name
+            for name in ("player", "window_start", "window_end", "steps", "events", "top")
+            if name in expected[query.name].column_names
+        ]
         found = sorted_rows(sink.read(query.name), *exact)
         assert found == sorted_rows(expected[query.name], *exact), query.name
     assert last["results"] == sum(table.num_rows for table in expected.values())
@@ -106,9 +117,7 @@ def test_a_job_of_init_runs_as_it_is(tmp_path: Path) -> None:
     assert f"{EVENTS_OF_INIT:,}" in again.stdout
 
     # Another job may not write where this one did: that is found out in an executor.
-    failed = catchment(
-        tmp_path, "run", "job.yaml", "--checkpoint", "other", "--json", code=1
-    )  # fmt: skip
+    failed = catchment(tmp_path, "run", "job.yaml", "--checkpoint", "other", "--json", code=1)
     (sentence,) = (line for line in failed.stderr.splitlines() if "the job failed" in line)
     assert "the folder holds results of another job" in sentence
     assert "Spark's log" in sentence
@@ -157,13 +166,28 @@ def test_a_stream_is_watched_changed_and_stopped(tmp_path: Path) -> None:
         assert metric(page, "batch_seconds_count") >= 1
 
         catchment(
-            tmp_path, "queries", "add", "--job", "job.yaml", "--name", "top",
-            "--sql", "SELECT max(v) AS top FROM events GROUP BY window(ts, '1 second')",
-        )  # fmt: skip
+            tmp_path,
+            "queries",
+            "add",
+            "--job",
+            "job.yaml",
+            "--name",
+            "top",
+            "--sql",
+            "SELECT max(v) AS top FROM events GROUP BY window(ts, '1 second')",
+        )
         refused = catchment(
-            tmp_path, "queries", "add", "--checkpoint", "state", "--name", "bad", "--sql",
-            "SELECT max(w) FROM events GROUP BY window(ts, '1 second')", code=2,
-        )  # fmt: skip
+            tmp_path,
+            "queries",
+            "add",
+            "--checkpoint",
+            "state",
+            "--name",
+            "bad",
+            "--sql",
+            "SELECT max(w) FROM events GROUP BY window(ts, '1 second')",
+            code=2,
+        )
         assert "w" in refused.stderr
         wait(lambda: results.read("top").num_rows)
         catchment(tmp_path, "queries", "rm", "total", "--checkpoint", "state")

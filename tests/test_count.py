@@ -98,18 +98,27 @@ def test_random_schedules(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(0, 250), min_size=1, max_size=4))
     streams = {
         node: stream(
-            dice, node, events, data.draw(st.sampled_from([1, 5_000, 100_000])),
-            disorder=disorder, ties=ties, start=data.draw(st.sampled_from([0, 40_000])),
+            dice,
+            node,
+            events,
+            data.draw(st.sampled_from([1, 5_000, 100_000])),
+            disorder=disorder,
+            ties=ties,
+            start=data.draw(st.sampled_from([0, 40_000])),
         )
         for node, events in enumerate(sizes)
-    }  # fmt: skip
+    }
     windows = data.draw(st.lists(window, min_size=1, max_size=3))
     check(
-        windows, streams, data.draw(st.sampled_from(EXACT)), lateness=disorder,
+        windows,
+        streams,
+        data.draw(st.sampled_from(EXACT)),
+        lateness=disorder,
         predictor=data.draw(st.sampled_from(["pace", "last"])),
-        troubles=data.draw(st.none() | troubles), seed=data.draw(st.integers(0, 99)),
+        troubles=data.draw(st.none() | troubles),
+        seed=data.draw(st.integers(0, 99)),
         delay=data.draw(st.sampled_from([1, 1_000, 20_000])),
-    )  # fmt: skip
+    )
 
 
 def test_what_got_lost_is_said_again_though_there_is_much_to_say() -> None:

@@ -95,10 +95,18 @@ def test_the_types_of_the_others() -> None:
 
 
 KINDS = [
-    pa.decimal32(7, 2), pa.decimal64(12, 3), pa.decimal128(18, 0), pa.decimal128(18, 18),
-    pa.decimal128(19, 2), pa.decimal128(38, 0), pa.decimal128(38, 10), pa.decimal128(38, 38),
-    pa.decimal256(30, 4), pa.decimal256(76, 5), pa.uint64(),
-]  # fmt: skip
+    pa.decimal32(7, 2),
+    pa.decimal64(12, 3),
+    pa.decimal128(18, 0),
+    pa.decimal128(18, 18),
+    pa.decimal128(19, 2),
+    pa.decimal128(38, 0),
+    pa.decimal128(38, 10),
+    pa.decimal128(38, 38),
+    pa.decimal256(30, 4),
+    pa.decimal256(76, 5),
+    pa.uint64(),
+]
 
 
 @st.composite
@@ -181,16 +189,35 @@ def test_every_function_of_decimals_and_unsigned_integers(kind: pa.DataType) -> 
     large = 10**9 if kind == pa.decimal128(12, 2) else 10**19 - 1
     scale = decimals.digits_of(kind)[1]
     functions = (
-        "sum", "avg", "range", "product", "geometric_mean", "variance", "variance_pop", "stddev",
-        "stddev_pop", "median", "min", "max", "mode", "first", "last", "count", "count_distinct",
-        "approx_median", "approx_count_distinct",
-    )  # fmt: skip
+        "sum",
+        "avg",
+        "range",
+        "product",
+        "geometric_mean",
+        "variance",
+        "variance_pop",
+        "stddev",
+        "stddev_pop",
+        "median",
+        "min",
+        "max",
+        "mode",
+        "first",
+        "last",
+        "count",
+        "count_distinct",
+        "approx_median",
+        "approx_count_distinct",
+    )
     low = 0 if kind == pa.uint64() else -3
     rows = [
-        {"ts": i * SECOND // 2, "k": dice.choice("ab"),
-         "v": dice.choice([None, number(dice.randint(low, 3), scale), number(large, scale)])}
+        {
+            "ts": i * SECOND // 2,
+            "k": dice.choice("ab"),
+            "v": dice.choice([None, number(dice.randint(low, 3), scale), number(large, scale)]),
+        }
         for i in range(60)
-    ]  # fmt: skip
+    ]
     wanted = [*(make(f, "v") for f in functions), make("quantile", "v", (0.3,))]
     queries = [
         ct.Query(f"q{n}", *wanted, by="k", window=window)
@@ -218,27 +245,51 @@ def test_a_function_of_ones_own_gets_decimals() -> None:
 def test_decimals_climb_a_tree() -> None:
     """Slices of decimals over two levels: exact at the root, in the type that one engine gives."""
     schema = pa.schema(
-        {"ts": pa.timestamp("us", "UTC"), "k": pa.string(), "d": pa.decimal128(12, 2),
-         "w": pa.decimal128(38, 2), "u": pa.uint64()}
-    )  # fmt: skip
+        {
+            "ts": pa.timestamp("us", "UTC"),
+            "k": pa.string(),
+            "d": pa.decimal128(12, 2),
+            "w": pa.decimal128(38, 2),
+            "u": pa.uint64(),
+        }
+    )
     queries = [
-        ct.Query("sums", *(make(f, c) for f in ("sum", "avg", "min", "range") for c in "dwu"),
-                 by="k", window=ct.sliding("4s", "2s")),
-        ct.Query("sorted", ct.median("d"), ct.mode("w"), ct.count_distinct("u"), ct.last("d"),
-                 window=ct.tumbling("3s")),
+        ct.Query(
+            "sums",
+            *(make(f, c) for f in ("sum", "avg", "min", "range") for c in "dwu"),
+            by="k",
+            window=ct.sliding("4s", "2s"),
+        ),
+        ct.Query(
+            "sorted",
+            ct.median("d"),
+            ct.mode("w"),
+            ct.count_distinct("u"),
+            ct.last("d"),
+            window=ct.tumbling("3s"),
+        ),
         ct.Query("counted", ct.sum("w"), ct.avg("u"), window=ct.count_tumbling(5)),
-    ]  # fmt: skip
+    ]
     dice = random.Random(3)
     events = {
         id: [
             pa.Table.from_pylist(
-                [{"ts": (10 * step + i) * SECOND // 4, "k": dice.choice("ab"),
-                  "d": number(dice.randrange(-10**12, 10**12), 2), "w": Decimal(LARGE),
-                  "u": dice.choice([2**64 - 1, None])} for i in range(10)], schema)
+                [
+                    {
+                        "ts": (10 * step + i) * SECOND // 4,
+                        "k": dice.choice("ab"),
+                        "d": number(dice.randrange(-(10**12), 10**12), 2),
+                        "w": Decimal(LARGE),
+                        "u": dice.choice([2**64 - 1, None]),
+                    }
+                    for i in range(10)
+                ],
+                schema,
+            )
             for step in range(4)
         ]
         for id in ("a", "b")
-    }  # fmt: skip
+    }
     made = charter({"root": None, "mid": "root", "a": "mid", "b": "mid"}, queries)
     world = World(made.with_schema(schema), events, until=0)
     world.run()
@@ -262,13 +313,21 @@ def test_decimals_climb_a_tree() -> None:
 # Expressions.
 
 TYPED = {
-    "a": pa.decimal128(12, 2), "b": pa.decimal128(5, 4), "c": pa.decimal128(38, 10),
-    "i": pa.int32(), "n": pa.int64(), "f": pa.float64(),
-}  # fmt: skip
+    "a": pa.decimal128(12, 2),
+    "b": pa.decimal128(5, 4),
+    "c": pa.decimal128(38, 10),
+    "i": pa.int32(),
+    "n": pa.int64(),
+    "f": pa.float64(),
+}
 ROW: dict[str, Any] = {
-    "a": Decimal("-123.45"), "b": Decimal("2.5000"), "c": number(10**37 + 7, 10),
-    "i": 7, "n": -3, "f": 0.5,
-}  # fmt: skip
+    "a": Decimal("-123.45"),
+    "b": Decimal("2.5000"),
+    "c": number(10**37 + 7, 10),
+    "i": 7,
+    "n": -3,
+    "f": 0.5,
+}
 EXPRESSIONS: dict[str, tuple[pa.DataType, Any]] = {
     "a + b": (pa.decimal128(15, 4), Decimal("-120.9500")),
     "a - i": (pa.decimal128(13, 2), Decimal("-130.45")),
@@ -308,7 +367,7 @@ EXPRESSIONS: dict[str, tuple[pa.DataType, Any]] = {
     "a = -123.45": (pa.bool_(), True),
     "a IN (1, -123.45)": (pa.bool_(), True),
     "c > CAST('1000000000000000000000000000.0' AS DECIMAL(29, 1))": (pa.bool_(), True),
-}  # fmt: skip
+}
 """Expressions of one row, and what Spark 4.3 says of them."""
 
 

@@ -40,9 +40,25 @@ SPEED = ct.Query("speed", ct.sum("v").alias("x"), window=ct.tumbling("10us"))
 OTHER = ct.Query("other", ct.count(), window=ct.tumbling("10us"))
 PEAK = ct.Query("speed", ct.max("v").alias("x"), window=ct.tumbling("10us"))
 NAMES = (
-    "job", "_job", ".hidden", "..", "../../victim", "a/b", "A", "a", "ä", "a\u0308", "x" * 300,
-    "x" * 301, "nul", "", "a.query", "leaving", "speed@2", "\U0001f30a",
-)  # fmt: skip
+    "job",
+    "_job",
+    ".hidden",
+    "..",
+    "../../victim",
+    "a/b",
+    "A",
+    "a",
+    "ä",
+    "a\u0308",
+    "x" * 300,
+    "x" * 301,
+    "nul",
+    "",
+    "a.query",
+    "leaving",
+    "speed@2",
+    "\U0001f30a",
+)
 
 
 def named(name: str) -> ct.Query:
@@ -89,9 +105,10 @@ def test_a_file_put_in_by_hand_is_not_overwritten(tmp_path: Path) -> None:
 @given(
     st.lists(
         st.tuples(st.text("a@12", min_size=1, max_size=4), st.integers(1, 12)),
-        unique=True, max_size=20,
+        unique=True,
+        max_size=20,
     )
-)  # fmt: skip
+)
 def test_no_two_definitions_have_one_output(pairs: list[tuple[str, int]]) -> None:
     assert len({output_name(*pair) for pair in pairs}) == len(pairs)
 
@@ -152,8 +169,10 @@ def test_only_what_a_job_file_says_anew_counts() -> None:
     third = named("third")
     assert file_changes([SPEED, OTHER], [OTHER, SPEED]) == {}
     assert file_changes([SPEED, OTHER], [PEAK, third]) == {
-        "speed": PEAK, "other": None, "third": third,
-    }  # fmt: skip
+        "speed": PEAK,
+        "other": None,
+        "third": third,
+    }
 
 
 def test_a_removed_query_stays_removed_until_its_own_lines_change(tmp_path: Path) -> None:
@@ -173,8 +192,9 @@ def test_a_removed_query_stays_removed_until_its_own_lines_change(tmp_path: Path
     assert said == ["query third is new in the job file: it is added", stays]
     assert folder.read()[0].keys() == {"other", "third", "by hand"}
     assert take_up(spec, [SPEED, third]) == [
-        "query other is no longer in the job file: it is removed", stays,
-    ]  # fmt: skip
+        "query other is no longer in the job file: it is removed",
+        stays,
+    ]
     assert take_up(spec, [PEAK, third]) == ["query speed is new in the job file: it is added"]
     assert folder.read()[0] == {"speed": PEAK, "third": third, "by hand": named("by hand")}
     changed = (
@@ -311,8 +331,13 @@ def test_commands_show_versions_and_let_queries_leave(tmp_path: Path) -> None:
 
     assert run("rm", "--drain", "other") == "leaves after its open windows: other\n"
     assert run("rm", "speed") == "removed speed\n"
-    out = run("add", "--sql", "SELECT max(v) FROM events GROUP BY window(ts, '5 seconds')",
-              "--name", "speed")  # fmt: skip
+    out = run(
+        "add",
+        "--sql",
+        "SELECT max(v) FROM events GROUP BY window(ts, '5 seconds')",
+        "--name",
+        "speed",
+    )
     assert out == "added speed, version 2: its results are speed@2\n"
     shown = run("ls", "--json")
     assert '"version": 2, "leaving": false' in shown and '"version": 1, "leaving": true' in shown

@@ -24,18 +24,28 @@ def test_a_site_is_killed_and_nothing_is_lost(
     assert found["events"] == found["counted"] == 3 * 6 * 1000
     assert found["incomplete"] == 0 and found["away"] > 0
     assert [link["name"] for link in found["links"]] == [
-        "hub to root", "north to hub", "south to hub", "east to root",
-    ]  # fmt: skip
+        "hub to root",
+        "north to hub",
+        "south to hub",
+        "east to root",
+    ]
     assert all(link["up"] and link["down"] for link in found["links"])
     assert not [*tmp_path.iterdir()]
 
 
 def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
     links = [demo_tree.LinkCost("north to hub", 900, 100, 100_000.0)]
-    demo_tree.show(demo_tree.Outcome(
-        seconds=61.0, away=10.0, events=1200, counted=1200, results={"speed": 40}, revised=5,
-        links=links,
-    ))  # fmt: skip
+    demo_tree.show(
+        demo_tree.Outcome(
+            seconds=61.0,
+            away=10.0,
+            events=1200,
+            counted=1200,
+            results={"speed": 40},
+            revised=5,
+            links=links,
+        )
+    )
     said = capsys.readouterr().out
     assert "1.00%" in said and "each counted once" in said
     assert "away for 10 s: 5 results came without it in time" in said

@@ -16,9 +16,15 @@ from catchment.expression import canonical, columns, disjoint, evaluate, infer, 
 from expression_rows import Made, Row, choices, conditions, facts, few_rows, numbers, rows
 
 TYPES = {
-    "i": pa.int64(), "j": pa.int64(), "f": pa.float64(), "g": pa.float64(),
-    "s": pa.string(), "t": pa.string(), "b": pa.bool_(), "c": pa.bool_(),
-}  # fmt: skip
+    "i": pa.int64(),
+    "j": pa.int64(),
+    "f": pa.float64(),
+    "g": pa.float64(),
+    "s": pa.string(),
+    "t": pa.string(),
+    "b": pa.bool_(),
+    "c": pa.bool_(),
+}
 
 
 def table(data: list[Row]) -> dict[str, pa.Array]:
@@ -155,7 +161,7 @@ def test_columns_come_once_in_order_of_use() -> None:
         ("9223372036854775808", "the where condition uses a number that is too large"),
         ("1e999", "the where condition uses a number that is too large (given: 1e999)"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(QueryError) as caught:
         canonical(text, "where condition")
@@ -218,7 +224,7 @@ NAN = math.nan
         ("NULL", [1], [None]),
         ("TRUE", [1, 2], [True, True]),
     ],
-)  # fmt: skip
+)
 def test_functions(text: str, values: list[Any], wanted: list[Any]) -> None:
     assert run(text, v=values) == wanted
 
@@ -318,10 +324,15 @@ def test_an_empty_batch() -> None:
     ],
 )
 def test_types_that_do_not_fit(text: str, message: str) -> None:
-    schema = pa.schema({
-        "v": pa.int64(), "s": pa.string(), "b": pa.bool_(), "ts": pa.timestamp("us"),
-        "many": pa.list_(pa.int64()),
-    })  # fmt: skip
+    schema = pa.schema(
+        {
+            "v": pa.int64(),
+            "s": pa.string(),
+            "b": pa.bool_(),
+            "ts": pa.timestamp("us"),
+            "many": pa.list_(pa.int64()),
+        }
+    )
     with pytest.raises(SchemaError) as caught:
         infer(text, schema)
     assert str(caught.value).startswith(message)

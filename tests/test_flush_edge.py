@@ -22,9 +22,18 @@ from catchment.simulate.wire import Wire
 from catchment.simulate.workload import LARGE, SHAPES, arrivals, look
 
 POLICIES = [
-    "streaming", "batching", "uniform", "nonuniform", "eager(empirical)", "pessimistic",
-    "optimistic", "lazy(empirical)", "lazy(bounded)", "hybrid(0.25)", "auto",
-]  # fmt: skip
+    "streaming",
+    "batching",
+    "uniform",
+    "nonuniform",
+    "eager(empirical)",
+    "pessimistic",
+    "optimistic",
+    "lazy(empirical)",
+    "lazy(bounded)",
+    "hybrid(0.25)",
+    "auto",
+]
 
 
 @st.composite
@@ -45,8 +54,14 @@ def lines(draw: Any) -> Line:
 
 
 @settings(max_examples=max(settings.default.max_examples // 2, 1))
-@given(few(), lines(), st.sampled_from(POLICIES), st.sampled_from(sorted(EVICTIONS)),
-       st.booleans(), st.sampled_from([0.01, 1.0, 100.0, None]))  # fmt: skip
+@given(
+    few(),
+    lines(),
+    st.sampled_from(POLICIES),
+    st.sampled_from(sorted(EVICTIONS)),
+    st.booleans(),
+    st.sampled_from([0.01, 1.0, 100.0, None]),
+)
 def test_nothing_is_lost_whatever_is_believed(
     given: Arrivals, line: Line, policy: str, eviction: str, paced: bool, wrong: float | None
 ) -> None:
@@ -77,18 +92,23 @@ def by_hand(given: Arrivals, line: Line, name: str, eviction: str) -> tuple[floa
         cache: dict[int, float] = {}
         seen: dict[int, list[float]] = {}
         departed: list[float] = []
-        for at, key in zip(given.times[given.of == window], given.keys[given.of == window],
-                           strict=True):  # fmt: skip
+        for at, key in zip(
+            given.times[given.of == window], given.keys[given.of == window], strict=True
+        ):
             watch.arrived(1, int(key not in cache))
             cache[int(key)] = at
             seen.setdefault(int(key), []).append(at)
             room = size(parse(name), watch.moment(at, float(line.rates[0]), 1.0))
             while len(cache) > room:
-                order = EVICTIONS[eviction](Held(
-                    np.array([cache[k] for k in cache]) - begin,
-                    np.array([float(len(seen[k])) for k in cache]),
-                    np.zeros(len(cache)), at - begin, given.length,
-                ))  # fmt: skip
+                order = EVICTIONS[eviction](
+                    Held(
+                        np.array([cache[k] for k in cache]) - begin,
+                        np.array([float(len(seen[k])) for k in cache]),
+                        np.zeros(len(cache)),
+                        at - begin,
+                        given.length,
+                    )
+                )
                 del cache[list(cache)[int(order.argmin())]]
                 departed.append(at)
         departed += [end] * len(cache)
@@ -96,10 +116,13 @@ def by_hand(given: Arrivals, line: Line, name: str, eviction: str) -> tuple[floa
         last_departed += departed
         times = [np.array(t) for t in seen.values()]
         past = Past.of(
-            np.array([t[0] for t in times]) - begin, np.array([t[-1] for t in times]) - begin,
-            np.array([float(len(t)) for t in times]), np.ones(len(times)), given.length,
+            np.array([t[0] for t in times]) - begin,
+            np.array([t[-1] for t in times]) - begin,
+            np.array([float(len(t)) for t in times]),
+            np.ones(len(times)),
+            given.length,
             float(line.rates[0]),
-        )  # fmt: skip
+        )
     finish = line.finish(np.array(last_departed), np.ones(len(last_departed)))
     return sent, max(0.0, float(finish[-1]) - given.windows * given.length) / given.length
 
@@ -165,8 +188,9 @@ def test_groups_share_a_wire() -> None:
     short = given.hopping(4)
     wire = Wire(Line.steady(3 * given.rate), Estimate())
     edges = [
-        Edge(given, wire, parse("auto"), share=0.5), Edge(short, wire, parse("auto"), share=0.5),
-    ]  # fmt: skip
+        Edge(given, wire, parse("auto"), share=0.5),
+        Edge(short, wire, parse("auto"), share=0.5),
+    ]
     made: list[Outcome] = together(edges)
     for one, alone in zip(made, (given, short), strict=True):
         assert one.traffic.sum() >= alone.distinct().sum()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
+from catchment.engine.partials import Partials
 from catchment.errors import JobError
 from catchment.flush import read
 from catchment.flush.compressing import Compressing
@@ -21,6 +22,7 @@ from catchment.nodes.founding import founded
 from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import Events, MemoryDisk
+from catchment.tree.charter import Charter
 from catchment.tree.easing import holds_back
 from catchment.tree.local import Local
 from catchment.tree.member import Member
@@ -31,10 +33,13 @@ from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
 SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
 EAGER = [
-    "streaming", "eager(uniform)", "eager(empirical)",
-    {"policy": "hybrid(0.25)", "bandwidth": "60 B/s"}, {"bandwidth": "40 B/s", "weight": 100},
+    "streaming",
+    "eager(uniform)",
+    "eager(empirical)",
+    {"policy": "hybrid(0.25)", "bandwidth": "60 B/s"},
+    {"bandwidth": "40 B/s", "weight": 100},
     {"policy": "lazy(pessimistic)", "bandwidth": "30 B/s"},
-]  # fmt: skip
+]
 
 
 def early(world: World) -> int:
@@ -52,9 +57,13 @@ def test_what_leaves_early_changes_no_result(flush: object) -> None:
         made = charter(TREE, QUERIES[:3], **late, flush=read(flush).to_dict())
         events = {id: batches(seed * 10 + n, 60, 12, 4) for n, id in enumerate("abc")}
         trouble = Faults(
-            delay=0.05, lost=0.1, twice=0.1, crash=dice.choice([0, 0.1]), cut=0.1,
+            delay=0.05,
+            lost=0.1,
+            twice=0.1,
+            crash=dice.choice([0, 0.1]),
+            cut=0.1,
             narrow=dice.choice([0, 1000]),
-        )  # fmt: skip
+        )
         world = World(made, events, seed, trouble, until=8)
         world.run()
         assert world.done
@@ -126,11 +135,18 @@ def test_an_outbox_gives_back_all_messages_of_a_step() -> None:
     assert list(Outbox(disk).after(1)) == [(2, b""), (3, b"three"), (4, b"four")]
 
 
+def partials_of(made: Charter, events: pa.Table) -> Partials:
+    """What a node would send of events, all of it."""
+    bound = made.bound(made.plan)
+    slicer, merger = bound.slicer(), bound.merger()
+    for sliced in slicer.slice(events):
+        merger.add(sliced)
+    return merger.take()
+
+
 def test_what_does_not_shrink_travels_as_it_is() -> None:
     made = charter(TREE, QUERIES[:1]).with_schema(SCHEMA)
-    cutter = made.cutter(made.plan)
-    cutter.cut(many(3000)[0], 0)
-    partials = cutter.take()
+    partials = partials_of(made, many(3000)[0])
     head = Head("a", 1, made.plan, 0, 0)
     small, plain = encode(head, partials, made), encode(head, partials, made, compress=False)
     assert len(small) < len(plain)
@@ -224,7 +240,7 @@ JOB: dict[str, Any] = {
         {"id": "root", "listen": "127.0.0.1:7401"},
         {"id": "a", "parent": "root", "source": {"type": "parquet", "path": "events"}},
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -254,8 +270,11 @@ def test_the_charter_and_the_status_have_the_policy() -> None:
     assert root is not None and site is not None
     assert status(root, set())["flush"] == "hybrid(0.25)"
     assert status(site, set())["link"] == {
-        "bandwidth": None, "error": None, "early rows": 0, "alpha": 0.25,
-    }  # fmt: skip
+        "bandwidth": None,
+        "error": None,
+        "early rows": 0,
+        "alpha": 0.25,
+    }
     said = {"life": 1, "charter": made.version, "link": {"bandwidth": 9, "error": 0.5}}
     root.on_beat("a", said, 0)
     assert status(root, set())["children"]["a"]["link"] == {"bandwidth": 9, "error": 0.5}
@@ -267,9 +286,7 @@ def test_sketches_stay_small_while_sets_are() -> None:
     made = charter(TREE, [query]).with_schema(SCHEMA)
     sizes = {}
     for count in (5, 100, 20_000):
-        cutter = made.cutter(made.plan)
-        cutter.cut(many(count)[0], 0)
-        (table,) = cutter.take().values()
+        (table,) = partials_of(made, many(count)[0]).values()
         sizes[count] = sum(len(s) for s in table.column("hll(v).sketch").to_pylist())
     assert sizes[5] < 60 < sizes[100] < 4200
 

@@ -79,8 +79,10 @@ def test_nobody_does_better_than_the_optimum_in_either(arrivals: Tiny, rate: flo
 
 def _lemma_2(arrivals: Tiny, updates: list[tuple[int, int]], soonest: float, rate: float) -> None:
     for t in range(END):
-        sent = {key: max([at for at, k in updates if k == key and at < t], default=-1)
-                for _, key in arrivals}  # fmt: skip
+        sent = {
+            key: max([at for at, k in updates if k == key and at < t], default=-1)
+            for _, key in arrivals
+        }
         outstanding = {key for at, key in arrivals if at < t and at > sent[key]}
         coming = {key for at, key in arrivals if at >= t}
         assert len(outstanding | coming) <= rate * (END + soonest - t) + 1e-9

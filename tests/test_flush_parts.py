@@ -20,14 +20,25 @@ from catchment.flush.watch import Watch
 
 COUNTS = np.array([1.0, 1.0, 2.0, 5.0])
 PAST = Past.of(
-    first=np.array([10.0, 20.0, 5.0, 0.0]), last=np.array([10.0, 20.0, 70.0, 90.0]), count=COUNTS,
-    sizes=np.ones(4), length=100.0, bandwidth=0.5,
-)  # fmt: skip
+    first=np.array([10.0, 20.0, 5.0, 0.0]),
+    last=np.array([10.0, 20.0, 70.0, 90.0]),
+    count=COUNTS,
+    sizes=np.ones(4),
+    length=100.0,
+    bandwidth=0.5,
+)
 
 
 def moment(**changes: Any) -> Moment:
-    plain = {"done": 0.3, "left": 70.0, "rate": 0.2, "misses": 0.25, "bandwidth": 0.5, "each": 1.0,
-             "past": PAST}  # fmt: skip
+    plain = {
+        "done": 0.3,
+        "left": 70.0,
+        "rate": 0.2,
+        "misses": 0.25,
+        "bandwidth": 0.5,
+        "each": 1.0,
+        "past": PAST,
+    }
     return Moment(**(plain | changes))
 
 
@@ -97,9 +108,12 @@ def test_an_eager_size_is_never_more_than_all_keys(done: float, counts: list[int
 
 def test_who_goes_first() -> None:
     held = Held(
-        last=np.array([9.0, 1.0, 5.0, 9.9]), count=np.array([1.0, 9.0, 1.0, 1.0]),
-        before=np.array([0.0, 0.0, 0.0, 0.0]), now=10.0, length=100.0,
-    )  # fmt: skip
+        last=np.array([9.0, 1.0, 5.0, 9.9]),
+        count=np.array([1.0, 9.0, 1.0, 1.0]),
+        before=np.array([0.0, 0.0, 0.0, 0.0]),
+        now=10.0,
+        length=100.0,
+    )
     assert EVICTIONS["lru"](held).argmin() == 1
     assert EVICTIONS["lfu"](held).argmin() == 2
     assert EVICTIONS["likely"](held).argmin() == 2

@@ -85,9 +85,11 @@ def test_what_is_no_section(section: Any, what: str) -> None:
 
 def test_a_section_survives_a_charter() -> None:
     for section in (
-        None, "hybrid(0.25)", {"staleness": "2s", "eviction": "lru", "compress": False},
+        None,
+        "hybrid(0.25)",
+        {"staleness": "2s", "eviction": "lru", "compress": False},
         {"budget": "1 MB/h", "meter": "20 MB/day", "priorities": {"alarms": 5}},
-    ):  # fmt: skip
+    ):
         made = read(section)
         assert Flush.from_dict(made.to_dict()) == made
         assert read(made) is made

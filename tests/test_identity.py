@@ -47,7 +47,7 @@ def test_windows_carry_an_index_where_bounds_repeat(name: str) -> None:
     engine.push(to_table([row(5, m=True), row(5, m=True), row(5, m=True), row(6, m=True)]))
     indexed = name not in ("tumbling", "session", "gaps")
     assert WINDOWS[name].bounds_repeat == indexed
-    table, nothing = engine.close()["q"], engine.no_results()["q"]
+    table, nothing = engine.close()["q"], engine.bound.no_results()["q"]
     assert table.num_rows
     for found in (table, nothing):
         assert ("window_index" in found.column_names) == indexed
@@ -149,7 +149,7 @@ def test_no_two_results_have_one_identity(kind: str, data: st.DataObject) -> Non
             engine.push(to_table(step[1]))
             continue
         results = engine.advance(step[1]) if step[0] == "advance" else engine.close()
-        again, _ = unpack_results(pack_results(results), engine)
+        again, _ = unpack_results(pack_results(results), engine.bound)
         for query in scenario.queries:
             columns = [c for c in (*query.keys, *IDENTITY) if c in again[query.name].column_names]
             assert results[query.name].select(columns).equals(again[query.name].select(columns))

@@ -40,10 +40,16 @@ queries:
     sql: SELECT sum(v) FROM events GROUP BY window(at, '1 minute')
 """
 SPEED = Query(
-    "speed", f.avg("v").alias("mean"), f.quantile("v", 0.95).alias("p95"),
-    by="player", where="v > 0", window=w.sliding("10s", "5s"),
-    distinct_on="id", distinct_within="5m", measure="processing",
-)  # fmt: skip
+    "speed",
+    f.avg("v").alias("mean"),
+    f.quantile("v", 0.95).alias("p95"),
+    by="player",
+    where="v > 0",
+    window=w.sliding("10s", "5s"),
+    distinct_on="id",
+    distinct_within="5m",
+    measure="processing",
+)
 TOTAL = Query("total", f.sum("v"), window=w.tumbling("1m"))
 
 
@@ -97,18 +103,30 @@ def test_windows(written: str, window: Window) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("queries:\n  - {name: q, windw: x}",
-         "no such key in the job file (given: queries[0].windw); did you mean 'window'?"),
+        (
+            "queries:\n  - {name: q, windw: x}",
+            "no such key in the job file (given: queries[0].windw); did you mean 'window'?",
+        ),
         ("quries: []", "no such key in the job file (given: quries); did you mean 'queries'?"),
         ("queries: []\nxyz: 1", "no such key in the job file (given: xyz); known: name, time, lat"),
-        ("queries: [{name: q, select: [{functon: avg}]}]",
-         "no such key in the job file (given: queries[0].select[0].functon); did you mean 'functi"),
+        (
+            "queries: [{name: q, select: [{functon: avg}]}]",
+            (
+                "no such key in the job file (given: queries[0].select[0].functon); "
+                "did you mean 'functi"
+            ),
+        ),
         ("name: x", "a key is missing in the job file (given: queries); add it"),
         ("queries: [{select: [sum(v)]}]", "a key is missing in the job file (given: queries[0].n"),
         ("queries: 5", "a wrong value in the job file (given: queries is 5); it should be a list"),
         ("queries: [5]", "a wrong value in the job file (given: queries[0] is 5); it should be a"),
-        ("queries: [{name: q, select: sum(v)}]",
-         "a wrong value in the job file (given: queries[0].select is 'sum(v)'); it should be a l"),
+        (
+            "queries: [{name: q, select: sum(v)}]",
+            (
+                "a wrong value in the job file (given: queries[0].select is 'sum(v)'); "
+                "it should be a l"
+            ),
+        ),
         ("queries: [{name: q}]", "queries[0] has neither sql nor select"),
         ("queries:\n  - name: q\n   foo: b", "the job file is not YAML (given: line 3, column 4);"),
         ("queries: [1", "the job file is not YAML (given: line 1, column 12)"),
@@ -117,7 +135,7 @@ def test_windows(written: str, window: Window) -> None:
         ("", "the job file must be a mapping (given: nothing)"),
         ("nowhere.yaml", "the job file cannot be read (given: nowhere.yaml); no such file or dir"),
     ],
-)  # fmt: skip
+)
 def test_a_job_file_that_is_not_well_formed(text: str, message: str) -> None:
     with pytest.raises(JobError) as caught:
         load_job(text)
@@ -131,12 +149,17 @@ def test_a_job_file_that_is_not_well_formed(text: str, message: str) -> None:
         ("tumbling", "not a window in the job file (given: queries[0].window: tumbling); try slid"),
         ("sliding(10s)", "the window sliding has the wrong arguments (given: queries[0].window: l"),
         ("session(1s, 2s)", "the window session has the wrong arguments"),
-        ({"sliding": {"lenght": "10s"}},
-         "no such key in the job file (given: queries[0].window.sliding.lenght); did you mean 'l"),
+        (
+            {"sliding": {"lenght": "10s"}},
+            (
+                "no such key in the job file (given: "
+                "queries[0].window.sliding.lenght); did you mean 'l"
+            ),
+        ),
         ({"sliding": {"length": "10s"}}, "the window sliding has the wrong arguments"),
         ({"cut": "a", "session": "1s"}, "a window in the job file has one name"),
     ],
-)  # fmt: skip
+)
 def test_a_window_that_is_not_well_formed(window: Any, message: str) -> None:
     with pytest.raises(JobError) as caught:
         job(window=window)
@@ -161,17 +184,23 @@ def test_sql_says_it_all() -> None:
         ({"window": None}, lambda: Query("q", f.sum("v"), window=None)),  # type: ignore[arg-type]
         ({"select": []}, lambda: Query("q", window=w.tumbling("10s"))),
         ({"select": ["quantile(v, 2)"]}, lambda: f.quantile("v", 2)),
-        ({"select": [{"function": "quantile", "column": "v", "params": [2]}]},
-         lambda: f.quantile("v", 2)),
+        (
+            {"select": [{"function": "quantile", "column": "v", "params": [2]}]},
+            lambda: f.quantile("v", 2),
+        ),
         ({"select": ["sums(v)"]}, lambda: f.make("sums", "v")),
         ({"where": "v >"}, lambda: Query("q", f.sum("v"), window=w.tumbling("1s"), where="v >")),
-        ({"by": ["k", "k"]}, lambda: Query(
-            "q", f.sum("v"), window=w.tumbling("1s"), by=["k", "k"])),
+        (
+            {"by": ["k", "k"]},
+            lambda: Query("q", f.sum("v"), window=w.tumbling("1s"), by=["k", "k"]),
+        ),
         ({"name": ""}, lambda: Query("", f.sum("v"), window=w.tumbling("1s"))),
-        ({"measure": "procesing"}, lambda: Query(
-            "q", f.sum("v"), window=w.tumbling("1s"), measure="procesing")),  # type: ignore[arg-type]
+        (
+            {"measure": "procesing"},
+            lambda: Query("q", f.sum("v"), window=w.tumbling("1s"), measure="procesing"),
+        ),  # type: ignore[arg-type]
     ],
-)  # fmt: skip
+)
 def test_the_same_mistake_gives_the_same_error(parts: dict[str, Any], python: Any) -> None:
     with pytest.raises(QueryError) as from_job:
         job(**parts)
@@ -236,9 +265,16 @@ queries:
     assert found[12].endswith("[in the job file: queries[2]]")
 
 
-@pytest.mark.parametrize("text", [
-    "queries: [1", "- a", "", "nowhere.yaml", "queries: []\nname: a\nname: b",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "queries: [1",
+        "- a",
+        "",
+        "nowhere.yaml",
+        "queries: []\nname: a\nname: b",
+    ],
+)
 def test_a_file_that_holds_no_job_is_one_mistake(text: str) -> None:
     found = examine(text)
     assert found.job is None and [type(m.error) for m in found.mistakes] == [JobError]
@@ -248,10 +284,15 @@ def test_a_file_that_holds_no_job_is_one_mistake(text: str) -> None:
     ("section", "place"),
     [
         ("source: {type: mqtt, host: h, topic: t}", "source"),
-        (("nodes:\n  - {id: r, listen: '127.0.0.1:1'}\n"
-         "  - {id: a, parent: r, source: {type: mqtt, host: h, topic: t}}"), "nodes[1]"),
+        (
+            (
+                "nodes:\n  - {id: r, listen: '127.0.0.1:1'}\n"
+                "  - {id: a, parent: r, source: {type: mqtt, host: h, topic: t}}"
+            ),
+            "nodes[1]",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_error_that_does_not_tell_its_place_is_located(section: str, place: str) -> None:
     found = examine(f"{section}\nlate: never\nqueries: [{{name: q, select: [count(*)]}}]")
     assert [mistake.place for mistake in found.mistakes] == [place, "queries[0]", "late"]
@@ -268,10 +309,20 @@ def test_what_is_wrong_in_the_job_is_not_told_of_its_queries_too() -> None:
 
 
 MISTAKEN = {
-    "lateness": "-1s", "late": "never", "keep": "soon", "trigger": "sometimes", "buckets": 0,
-    "rate": -1, "time": "", "sinks": [{"type": "memry"}], "flush": "sometimes", "metrics": -1,
-    "idle_timeout": 5, "source": {"type": "parket"}, "xyz": 1,
-}  # fmt: skip
+    "lateness": "-1s",
+    "late": "never",
+    "keep": "soon",
+    "trigger": "sometimes",
+    "buckets": 0,
+    "rate": -1,
+    "time": "",
+    "sinks": [{"type": "memry"}],
+    "flush": "sometimes",
+    "metrics": -1,
+    "idle_timeout": 5,
+    "source": {"type": "parket"},
+    "xyz": 1,
+}
 BAD_QUERIES = [
     {"name": "x", "select": ["avgg(v)"], "window": "tumbling(1s)"},
     {"name": "x", "select": ["avg(v)"], "window": "tumbling(0s)"},
@@ -347,11 +398,32 @@ def test_select_takes_aggregates_only() -> None:
 def test_the_schema_names_every_key() -> None:
     schema = job_schema()
     assert set(schema["properties"]) == {
-        "name", "time", "lateness", "late", "keep", "queries", "source", "sinks", "checkpoint",
-        "trigger", "idle_timeout", "max_ahead", "buckets", "rate", "metrics", "nodes", "flush",
-        "timeout", "count", "security", "incomplete", "aside_bytes", "aside_disk_bytes",
-        "state_bytes", "key_bytes",
-    }  # fmt: skip
+        "name",
+        "time",
+        "lateness",
+        "late",
+        "keep",
+        "queries",
+        "source",
+        "sinks",
+        "checkpoint",
+        "trigger",
+        "idle_timeout",
+        "max_ahead",
+        "buckets",
+        "rate",
+        "metrics",
+        "nodes",
+        "flush",
+        "timeout",
+        "count",
+        "security",
+        "incomplete",
+        "aside_bytes",
+        "aside_disk_bytes",
+        "state_bytes",
+        "key_bytes",
+    }
     kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]
     assert {"parquet", "csv", "jsonl", "arrow", "kafka", "mqtt", "generator"} == set(kinds)
     assert schema["additionalProperties"] is False

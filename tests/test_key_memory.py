@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
-from catchment.engine.cutter import Cutter
+from catchment.engine.bound import BoundPlan
 from catchment.engine.keys import Encoder
+from catchment.model.rules import EventRules
 from catchment.testing.compare import assert_same
 from catchment.testing.oracle import oracle_run
 from small_tables import SECOND, table
@@ -158,12 +159,16 @@ def test_a_limit_that_is_none(wrong: Any) -> None:
 def test_a_node_that_only_slices_forgets_too(small: None) -> None:
     plan = ct.plan([ct.Query("q", ct.count(), by="k", window=ct.tumbling("10s"))])
     schema = table([0], k=["a"]).schema
-    cutter = Cutter(plan, schema)
+    bound = BoundPlan(plan, EventRules(), schema)
+    merger = bound.merger()
+    slicer = bound.slicer(encoder=merger.encoder)
     seen = []
     for step in range(200):
-        cutter.cut(table([step * STEP] * 10, k=[f"{step} {n}" for n in range(10)]), 10 * step)
-        assert cutter.release((step + 1) * STEP)[0].num_rows == 10
-        seen.append(cutter.stats.state_bytes)
+        events = table([step * STEP] * 10, k=[f"{step} {n}" for n in range(10)])
+        for sliced in slicer.slice(events, arrival=10 * step):
+            merger.add(sliced)
+        assert merger.release((step + 1) * STEP)[0].num_rows == 10
+        seen.append(merger.held_bytes)
     flat(seen)
 
 

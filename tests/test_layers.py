@@ -158,3 +158,40 @@ def test_an_import_downward_is_allowed(source: str, layer: str) -> None:
 def test_pyspark_out_of_place_is_found() -> None:
     assert spark("from pyspark.sql import functions", "engine") == ["line 1: pyspark.sql.functions"]
     assert spark("import pyspark", "spark") == []
+
+
+FOREIGN = ("_replace", "_asdict", "_fields", "_make", "_jvm", "_topic", "_exit")
+"""Private by their names, yet offered by Python and by libraries."""
+
+
+def reached_for(source: str) -> list[str]:
+    """Private names of other modules that a module touches."""
+    tree = ast.parse(source)
+    own: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            own |= {node.attr} if node.value.id in ("self", "cls") else set()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = node.attr
+            if re.match("_[a-z]", name) and name not in own and name not in FOREIGN:
+                found.append(f"line {node.lineno}: .{name}")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("catchment"):
+            found += [f"line {node.lineno}: {a.name}" for a in node.names if a.name[0] == "_"]
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_private_name_of_another_module_is_touched(path: Path) -> None:
+    assert not reached_for(path.read_text())
+
+
+def test_the_check_of_private_names_finds_them() -> None:
+    assert reached_for("from catchment.engine.keys import _Recent") == ["line 1: _Recent"]
+    assert reached_for("def f(x):\n    return x._parts") == ["line 2: ._parts"]
+    assert not reached_for("def f(x):\n    return x._replace(a=1), x._PURGE")

@@ -13,6 +13,8 @@ import pytest
 
 import catchment as ct
 from catchment.durable.folder import Folder
+from catchment.engine.assembler import Assembler
+from catchment.engine.merger import Merger
 from catchment.engine.partials import Partials
 from catchment.errors import SourceError, StateError
 from catchment.model.capacity import Capacity, machine_memory
@@ -34,6 +36,7 @@ from catchment.tree.charter import PLANS, Charter
 from catchment.tree.local import PARTITIONS
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from small_tables import table
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +105,56 @@ def test_state_is_refused_at_its_limit() -> None:
     (state,) = (one for one in engine.capacities() if one.name == "state of windows")
     assert state.used > state.limit == 1 << 20
     assert ct.Engine([query]).capacities()[1].limit == machine_memory()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        ct.Query("q", ct.median("v"), window=ct.tumbling("1h")),
+        ct.Query("q", ct.count(), window=ct.count_tumbling(100)),
+        ct.Query("q", ct.count(), window=ct.cut("v < 0")),
+        ct.Query("q", ct.count(), window=ct.cut("v < 0", reading="local")),
+        ct.Query("q", ct.count(), window=ct.tumbling("1h"), distinct_on="v", distinct_within="1h"),
+    ],
+    ids=["sorted values", "count", "marks", "marks of a stream", "duplicates"],
+)
+def test_state_of_every_kind_is_bounded(query: ct.Query) -> None:
+    """Whatever is kept counts: slices, events that wait, and times of events seen before."""
+    bound = ct.Engine([query], schema=valued(0).schema, state_bytes=1 << 20).bound
+    slicer, merger, assembler = bound.slicer(), bound.merger(), bound.assembler()
+
+    def feed(part: Merger | Assembler) -> None:
+        for number in range(60):
+            for sliced in slicer.slice(valued(number)):
+                part.add(sliced)
+
+    for part in (merger, assembler):
+        with pytest.raises(StateError, match="the state takes more memory than it may"):
+            feed(part)
+
+
+def valued(number: int) -> pa.Table:
+    """Ten thousand events of different values."""
+    every = range(number * 10_000, (number + 1) * 10_000)
+    return table(list(every), v=pa.array([float(n) for n in every]))
+
+
+def test_a_query_that_goes_takes_no_room_with_it() -> None:
+    """How much has come is not reckoned by what is there."""
+    queries = [
+        ct.Query(name, ct.count(), by="k", window=ct.tumbling("1h"), where=f"v >= {least}")
+        for name, least in (("a", 0), ("b", -1))
+    ]
+    engine = ct.Engine(queries, state_bytes=8 << 20)
+    engine.push(keyed_by_number(0, 20_000))
+    engine.remove("a", drain=False)
+    with pytest.raises(StateError):
+        engine.push(keyed_by_number(20_000, 1_000_000))
+
+
+def keyed_by_number(first: int, count: int) -> pa.Table:
+    every = range(first, first + count)
+    return table([1] * count, k=pa.array(every), v=pa.array([1.0] * count))
 
 
 def test_state_of_windows_that_ended_is_let_go() -> None:
@@ -370,9 +423,10 @@ def keeper(log: FakeLog, bucket: int = 0) -> Any:
 
     query = ct.Query("n", ct.count(), by="k", window=ct.tumbling("1h"))
     spec = SimpleNamespace(
-        job="limits", engine=lambda _: ct.Engine([query], schema=keyed(1).schema),
+        job="limits",
+        bound=lambda _: ct.Engine([query], schema=keyed(1).schema).bound,
         asked=lambda _: {},
-    )  # fmt: skip
+    )
     return Keeper(cast(Any, spec), bucket, cast(Any, log))
 
 
@@ -391,7 +445,9 @@ def test_the_log_of_a_bucket_gives_way_to_a_snapshot(monkeypatch: pytest.MonkeyP
     for number in range(60):
         one = keeper(log)
         held = one.load(0)
-        held.engine.push(keyed(10, number * 10))
+        bound = held.assembler.bound
+        for sliced in bound.slicer().slice(keyed(10, number * 10)):
+            held.assembler.add(sliced)
         one.save(held, move({}), 0)
         assert one.capacity().used <= one.capacity().limit
         snapshots += not log.entries.held

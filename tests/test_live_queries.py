@@ -47,7 +47,7 @@ class Changing:
     def change(self, number: int) -> None:
         """Adds a query, removes one, or goes on from a snapshot."""
         engine = self.engine
-        leaving = [n for n, limit in engine.limits.items() if limit.until is not None]
+        leaving = [n for n, limit in engine.assembler.limits.items() if limit.until is not None]
         there = [name for name in engine.queries if name not in leaving]
         what = self.dice.choice(["add", "add", "add", "remove", "restore"])
         if what == "restore":
@@ -107,10 +107,14 @@ class Batches:
         self.lives = [Life(query) for query in queries]
         frontier, newest = Frontier().knowing(["0"], 0), NEVER
         self.pipeline = Pipeline(
-            folder, [[("0", to_table(batch))] for batch in self.batches], queries,
-            seed=self.dice.randrange(1 << 32), crashes=0.05, buckets=self.dice.randint(1, 2),
+            folder,
+            [[("0", to_table(batch))] for batch in self.batches],
+            queries,
+            seed=self.dice.randrange(1 << 32),
+            crashes=0.05,
+            buckets=self.dice.randint(1, 2),
             lateness=lateness,
-        )  # fmt: skip
+        )
         self.completes: list[int] = []
         """For each batch, the step that gives its results."""
         for number, batch in enumerate(self.batches):

@@ -357,20 +357,33 @@ class Tree:
         self.home, self.address = home, f"127.0.0.1:{free_port()}"
         self.sources = {
             f"e{n}": {
-                "type": "generator", "seed": n, "rate": 500, "keys": 4, "events": 8000,
-                "per_batch": 50, "pace": 500,
-            } for n in (1, 2)
-        }  # fmt: skip
+                "type": "generator",
+                "seed": n,
+                "rate": 500,
+                "keys": 4,
+                "events": 8000,
+                "per_batch": 50,
+                "pace": 500,
+            }
+            for n in (1, 2)
+        }
         nodes: list[dict[str, Any]] = [{"id": "root", "listen": self.address, "engine": "embedded"}]
         nodes += [
             {"id": id, "parent": "root", "engine": "embedded", "source": source}
             for id, source in self.sources.items()
         ]
         self.job = home / "job.yaml"
-        self.job.write_text(json.dumps({
-            "name": "lives", "queries": JOB_QUERIES, "checkpoint": str(home / "state"),
-            "nodes": nodes, "sinks": [{"type": "parquet", "path": str(home / "out")}],
-        }))  # fmt: skip
+        self.job.write_text(
+            json.dumps(
+                {
+                    "name": "lives",
+                    "queries": JOB_QUERIES,
+                    "checkpoint": str(home / "state"),
+                    "nodes": nodes,
+                    "sinks": [{"type": "parquet", "path": str(home / "out")}],
+                }
+            )
+        )
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, id: str) -> None:
@@ -439,8 +452,9 @@ def test_a_real_site_with_an_old_folder_is_refused_and_the_right_one_is_exact(
             tree.kill(id)
     query = ct.load_job({"queries": JOB_QUERIES}).build()[0]
     engine = ct.Engine([query])
-    plain = [{n: v for n, v in s.items() if n not in ("type", "pace")} for s in
-             tree.sources.values()]  # fmt: skip
+    plain = [
+        {n: v for n, v in s.items() if n not in ("type", "pace")} for s in tree.sources.values()
+    ]
     engine.push(pa.concat_tables([Generated(**s).generator(0).table(8000) for s in plain]))
     wanted = engine.close()["mean"]
     found = ds.dataset(tmp_path / "out" / "mean", format="parquet").to_table()

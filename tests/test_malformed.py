@@ -158,8 +158,9 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
     root = a_root(made, MemoryDisk())
     root.on_hello({"node": "a"}, 5)
     words: list[dict[str, Any]] = [
-        plain(Hello("a", 1, True, 3, 1, "job", 2, moved=None)), plain(Beat(1, 2)),
-    ]  # fmt: skip
+        plain(Hello("a", 1, True, 3, 1, "job", 2, moved=None)),
+        plain(Beat(1, 2)),
+    ]
     word = dice.choice(words)
     names = [*Hello.__struct_fields__, *Beat.__struct_fields__, "strange"]
     for _ in range(dice.randint(1, 4)):
@@ -203,8 +204,10 @@ def test_what_cannot_be_read_later_is_set_aside_and_the_rest_goes_on(tmp_path: P
         root = a_root(made, disk)
         assert root.inbox is not None and root.inbox.received("a") == 4
         shown = status(root, set())["children"]["a"]["set aside"]
-        assert shown == {"3": "these bytes are not a message (given: 8 bytes); the peer is not a "
-                              "node of a tree, or speaks another version"}  # fmt: skip
+        assert shown == {
+            "3": "these bytes are not a message (given: 8 bytes); the peer is not a "
+            "node of a tree, or speaks another version"
+        }
         disk.close()
     disk = FileDisk(tmp_path)
     told: list[Any] = []
@@ -262,9 +265,22 @@ def encode_as(made: Charter, head: Any, **changes: Any) -> bytes:
 # -- ids ------------------------------------------------------------------------------------------
 
 NO_IDS = [
-    "", ".", "..", ".hidden", "-rf", "_x", "a/b", "a\\b", "x/../../victim", "a b", "a\n", "a\0b",
-    "ä", "a" * (LONGEST + 1), "admin",
-]  # fmt: skip
+    "",
+    ".",
+    "..",
+    ".hidden",
+    "-rf",
+    "_x",
+    "a/b",
+    "a\\b",
+    "x/../../victim",
+    "a b",
+    "a\n",
+    "a\0b",
+    "ä",
+    "a" * (LONGEST + 1),
+    "admin",
+]
 
 
 @pytest.mark.parametrize("id", NO_IDS)
@@ -291,9 +307,11 @@ def test_ids_that_differ_by_capitals_only() -> None:
     assert alike("Site", ["site"]) == "site" and alike("site", ["site", "other"]) is None
     sections: list[Any] = [
         {"id": "root", "listen": "h:1"},
-        *({"id": id, "parent": "root", "source": {"type": "generator", "events": 1}}
-          for id in ("Site", "site")),
-    ]  # fmt: skip
+        *(
+            {"id": id, "parent": "root", "source": {"type": "generator", "events": 1}}
+            for id in ("Site", "site")
+        ),
+    ]
     with pytest.raises(JobError, match="two ids differ by nothing but capitals"):
         check_nodes([NodeSection(**section) for section in sections])
 

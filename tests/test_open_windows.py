@@ -61,12 +61,16 @@ def by_key(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 events = st.lists(
-    st.fixed_dictionaries({
-        "ts": st.integers(0, 60), "k": st.sampled_from("ab"), "v": st.integers(-9, 9),
-        "m": st.sampled_from(["on", "off", None]),
-    }),
+    st.fixed_dictionaries(
+        {
+            "ts": st.integers(0, 60),
+            "k": st.sampled_from("ab"),
+            "v": st.integers(-9, 9),
+            "m": st.sampled_from(["on", "off", None]),
+        }
+    ),
     max_size=40,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=settings.default.max_examples)
@@ -144,7 +148,7 @@ def test_asked_for_at_the_end() -> None:
 
 def test_what_is_open_is_marked_on_its_way_between_processes() -> None:
     engine = pushed(incomplete="emit")
-    again, _ = unpack_results(pack_results(engine.close()), engine)
+    again, _ = unpack_results(pack_results(engine.close()), engine.bound)
     assert [row["complete"] for row in rows_of(again["tens"])] == [True, False]
 
 

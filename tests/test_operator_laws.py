@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.engine.batch import Batch, Chosen
-from catchment.engine.cutter import Cutter
+from catchment.engine.bound import BoundPlan
+from catchment.engine.merger import Merger
 from catchment.engine.rows import Operators, empty_names, flat, identity_fields, merge_fields
+from catchment.engine.slicer import rank
 from catchment.engine.slicing import lift
 from catchment.functions import make
+from catchment.model.rules import EventRules
 from catchment.operators import Grouping, OperatorRef, Ragged, operator_class
 from catchment.operators.base import _OPERATORS
 from catchment.operators.ragged import Field, concat, take
@@ -50,14 +53,29 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 NUMBERS, ANY = ("int64", "float64", "decimal", "wide", "uint64"), tuple(COLUMNS)
 TAKES: dict[str, Sequence[str]] = {
-    "count": ANY, "sum": NUMBERS, "min": ANY, "max": ANY, "product": NUMBERS, "squares": NUMBERS,
-    "first": ANY, "last": ANY, "sort": ANY, "distinct": ANY, "kll": NUMBERS, "hll": ANY,
-    "user": ("int64", "string", "float64"), "digest": ("int64",),
-}  # fmt: skip
+    "count": ANY,
+    "sum": NUMBERS,
+    "min": ANY,
+    "max": ANY,
+    "product": NUMBERS,
+    "squares": NUMBERS,
+    "first": ANY,
+    "last": ANY,
+    "sort": ANY,
+    "distinct": ANY,
+    "kll": NUMBERS,
+    "hll": ANY,
+    "user": ("int64", "string", "float64"),
+    "digest": ("int64",),
+}
 CASES = [(kind, column) for kind, columns in TAKES.items() for column in columns]
 
-ct.function("laws_pair", lift=lambda v: (1, [str(v)]), lower=lambda s: float(s[0]),
-            combine=lambda a, b: (a[0] + b[0], sorted(a[1] + b[1])))  # fmt: skip
+ct.function(
+    "laws_pair",
+    lift=lambda v: (1, [str(v)]),
+    lower=lambda s: float(s[0]),
+    combine=lambda a, b: (a[0] + b[0], sorted(a[1] + b[1])),
+)
 
 
 def test_no_operator_is_forgotten() -> None:
@@ -185,11 +203,13 @@ def test_many_groups_at_once_are_each_alone(kind: str, column: str) -> None:
     operators = bound(kind, type)
     source = random.Random(kind + column)
     some: dict[str, Callable[[], Any]] = {
-        "string": lambda: source.choice("abc"), "binary": lambda: source.choice([b"a", b""]),
-        "bool": lambda: source.random() < 0.5, "float64": lambda: source.randrange(9) / 4,
+        "string": lambda: source.choice("abc"),
+        "binary": lambda: source.choice([b"a", b""]),
+        "bool": lambda: source.random() < 0.5,
+        "float64": lambda: source.randrange(9) / 4,
         "uint64": lambda: source.randrange(9),
         **dict.fromkeys(("decimal", "wide"), lambda: Decimal(source.randrange(-9, 9))),
-    }  # fmt: skip
+    }
     make_value = some.get(column, lambda: source.randrange(-9, 9))
     parts = [
         [(source.randrange(5), 10 * p + i, make_value()) for i in range(source.randrange(4))]
@@ -213,38 +233,58 @@ def test_many_groups_at_once_are_each_alone(kind: str, column: str) -> None:
         assert alike(plain(pick), alone)
 
 
-# What runs: cutters that slice and merge, and an engine that assembles.
+# What runs: slicers, mergers and an assembler.
 
 VERB = [
     ct.Query(
-        "all", *(make(f, "v") for f in ("sum", "avg", "product", "variance", "min", "max", "last")),
-        ct.count(), by="k", window=ct.tumbling("4us"),
+        "all",
+        *(make(f, "v") for f in ("sum", "avg", "product", "variance", "min", "max", "last")),
+        ct.count(),
+        by="k",
+        window=ct.tumbling("4us"),
     ),
     ct.Query("sorted", ct.median("v"), ct.mode("s"), by="k", window=ct.sliding("8us", "4us")),
-    ct.Query("sets", ct.count_distinct("s"), ct.approx_count_distinct("s"), ct.approx_median("v"),
-             window=ct.tumbling("2us")),
+    ct.Query(
+        "sets",
+        ct.count_distinct("s"),
+        ct.approx_count_distinct("s"),
+        ct.approx_median("v"),
+        window=ct.tumbling("2us"),
+    ),
     ct.Query("sessions", ct.count(), ct.first("s"), by="k", window=ct.session("2us")),
     ct.Query("ranks", ct.sum("v"), by="k", window=ct.count_sliding(3, 2)),
-    ct.Query("exact", ct.sum("d"), ct.avg("d"), ct.min("d"), ct.median("d"), by="k",
-             window=ct.sliding("6us", "2us")),
-]  # fmt: skip
+    ct.Query(
+        "exact",
+        ct.sum("d"),
+        ct.avg("d"),
+        ct.min("d"),
+        ct.median("d"),
+        by="k",
+        window=ct.sliding("6us", "2us"),
+    ),
+]
 EVENTS = st.lists(
     st.tuples(
-        st.integers(-8, 8), st.sampled_from(["a", "b", None]),
-        st.none() | st.integers(-8, 8).map(lambda i: i / 4), st.sampled_from(["x", "y", None]),
+        st.integers(-8, 8),
+        st.sampled_from(["a", "b", None]),
+        st.none() | st.integers(-8, 8).map(lambda i: i / 4),
+        st.sampled_from(["x", "y", None]),
         st.none() | st.sampled_from([Decimal("12345678901234567.11"), Decimal("-0.01")]),
     ),
     max_size=20,
-)  # fmt: skip
+)
 Partials = dict[int, pa.Table]
 
 
 def events_of(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
     return table(
-        columns[0], k=pa.array(columns[1], pa.string()), v=pa.array(columns[2], pa.float64()),
-        s=pa.array(columns[3], pa.string()), d=pa.array(columns[4], pa.decimal128(20, 2)),
-    )  # fmt: skip
+        columns[0],
+        k=pa.array(columns[1], pa.string()),
+        v=pa.array(columns[2], pa.float64()),
+        s=pa.array(columns[3], pa.string()),
+        d=pa.array(columns[4], pa.decimal128(20, 2)),
+    )
 
 
 def sliced(data: st.DataObject, plan: ct.Plan) -> list[Partials]:
@@ -254,15 +294,15 @@ def sliced(data: st.DataObject, plan: ct.Plan) -> list[Partials]:
     ]
 
 
-def let_go(cutter: Cutter, data: st.DataObject, seq: int) -> list[Partials]:
+def let_go(merger: Merger, data: st.DataObject, seq: int) -> list[Partials]:
     """What a node passes on at some moment: some rows early, then what a frontier has passed."""
     out: list[Partials] = []
-    for id, state in cutter.states.items():
-        rows = cutter.shelf(id) if state.group.slicing == "arrival" else []
+    for id, held in merger.groups.items():
+        rows = merger.shelf(id) if held.bound.group.slicing == "arrival" else []
         if len(rows) and data.draw(st.booleans()):
             chosen = data.draw(st.sets(st.integers(0, len(rows) - 1)))
-            out.append({id: cutter.part(id, np.array(sorted(chosen), np.int64), seq)})
-    out.append(cutter.release(data.draw(st.integers(-10, 12)), seq))
+            out.append({id: merger.part(id, np.array(sorted(chosen), np.int64), seq)})
+    out.append(merger.release(data.draw(st.integers(-10, 12)), seq))
     return out
 
 
@@ -273,24 +313,25 @@ def test_slices_may_be_cut_finer_and_merged_anywhere(data: st.DataObject) -> Non
     comes and let go of it likewise; the root takes all of it in any order."""
     plan = ct.plan(VERB)
     nodes = [data.draw(EVENTS) for _ in range(data.draw(st.integers(1, 3)))]
-    schema = events_of([]).schema
+    bound = BoundPlan(plan, EventRules(), events_of([]).schema)
     climbing: list[Partials] = []
     for node, rows in enumerate(nodes):
-        cutter = Cutter(plan, schema, node=node)
+        slicer, merger = bound.slicer(str(node)), bound.merger(node)
         cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
         for seq, (low, high) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True)):
-            cutter.cut(events_of(rows[low:high]), low)
-            climbing += let_go(cutter, data, seq)
-        climbing.append(cutter.take(9))
+            for sliced in slicer.slice(events_of(rows[low:high]), arrival=rank(node, low)):
+                merger.add(sliced)
+            climbing += let_go(merger, data, seq)
+        climbing.append(merger.take(9))
     for _ in range(data.draw(st.integers(0, 2))):
-        relays = [Cutter(plan, schema) for _ in range(data.draw(st.integers(1, 3)))]
+        relays = [bound.merger() for _ in range(data.draw(st.integers(1, 3)))]
         above: list[Partials] = []
         for partials in data.draw(st.permutations(climbing)):
             relay = data.draw(st.sampled_from(relays))
             relay.absorb(partials)
             above += let_go(relay, data, 0) if data.draw(st.booleans()) else []
         climbing = above + [relay.take() for relay in relays]
-    root = ct.Engine([], plan=plan, schema=schema)
+    root = bound.assembler()
     for partials in data.draw(st.permutations(climbing)):
         root.absorb(partials)
     found = root.close()
@@ -308,8 +349,11 @@ def data_rows(partials: Partials) -> list[list[dict[str, Any]]]:
     """The data columns, in any order: not the stamps, nor sketches, whose bytes may differ."""
     shown = []
     for table_of in partials.values():
-        names = [n for n in table_of.column_names
-                 if n not in ("#node", "#seq") and not n.endswith(".sketch")]  # fmt: skip
+        names = [
+            n
+            for n in table_of.column_names
+            if n not in ("#node", "#seq") and not n.endswith(".sketch")
+        ]
         shown.append(rows_of(table_of.select(names)))
     return shown
 
@@ -368,9 +412,11 @@ def test_sketches_stay_within_their_error() -> None:
     source = np.random.default_rng(7)
     numbers = source.normal(size=20_000)
     query = ct.Query(
-        "q", *(ct.approx_quantile("v", q) for q in (0.05, 0.5, 0.95)),
-        ct.approx_count_distinct("v").alias("n"), window=ct.tumbling("1m"),
-    )  # fmt: skip
+        "q",
+        *(ct.approx_quantile("v", q) for q in (0.05, 0.5, 0.95)),
+        ct.approx_count_distinct("v").alias("n"),
+        window=ct.tumbling("1m"),
+    )
     plan = ct.plan([query])
     parts = [
         ct.slice(table(range(100), v=numbers[at : at + 100]), plan, node=at)

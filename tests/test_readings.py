@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
-from catchment.engine.cutter import Cutter
+from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import are_events
+from catchment.engine.slicer import Slicer
 from catchment.errors import QueryError
 from catchment.job import load_job
 from catchment.job.window import read_window
+from catchment.planner.edges import LATEST
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.testing.compare import assert_same, rows_of
@@ -34,8 +36,9 @@ def events(text: str) -> list[pa.Table]:
     marks = {"(": "on", ")": "off", ".": None}
     rows = [
         {"ts": at * SECOND, "k": "x", "v": at, "m": marks[what]}
-        for at, what in enumerate(text) if what != " "
-    ]  # fmt: skip
+        for at, what in enumerate(text)
+        if what != " "
+    ]
     return [pa.Table.from_pylist([row], SCHEMA) for row in rows]
 
 
@@ -72,8 +75,12 @@ ONE_STREAM, OTHER_STREAM = "(..) (..)  (.)", " (.)   (.....)"
 def test_local_windows_are_each_nodes_own() -> None:
     found = results(between("local"), a=ONE_STREAM, b=OTHER_STREAM)
     assert found == [
-        ("a", 0, 3, 4), ("a", 5, 8, 4), ("a", 11, 13, 3), ("b", 1, 3, 3), ("b", 7, 13, 7),
-    ]  # fmt: skip
+        ("a", 0, 3, 4),
+        ("a", 5, 8, 4),
+        ("a", 11, 13, 3),
+        ("b", 1, 3, 3),
+        ("b", 7, 13, 7),
+    ]
 
 
 def test_windows_of_equal_bounds_are_one_when_aligned() -> None:
@@ -99,8 +106,10 @@ def test_windows_that_touch_are_one_by_gaps() -> None:
 def test_a_cut_ends_the_window_of_its_own_stream() -> None:
     streams = {"a": "..(..(..", "b": "...(...."}
     assert results(cut("local"), **streams) == [
-        ("a", 0, 2, 2), ("a", 2, 5, 3), ("b", 0, 3, 3),
-    ]  # fmt: skip
+        ("a", 0, 2, 2),
+        ("a", 2, 5, 3),
+        ("b", 0, 3, 3),
+    ]
     assert results(cut("global"), **streams) == [(0, 2, 4), (2, 3, 3), (3, 5, 3)]
     assert results(cut("ordered"), **streams) == [(0, 3, 5), (2, 5, 3)]
 
@@ -156,8 +165,10 @@ def test_no_event_climbs_and_all_window_types_share_their_slices() -> None:
     slices = sum(table.num_rows for table in tables)
     ends = sum(
         sum(v > 0 for v in table.column(name).to_pylist())
-        for table in tables for name in table.schema.names if name.startswith("#closed")
-    )  # fmt: skip
+        for table in tables
+        for name in table.schema.names
+        if name.startswith("#closed")
+    )
     read = sum(table.num_rows for table in batches(1))
     assert 0 < slices - ends <= read
     assert "with the windows they are in" in plan.explain()
@@ -183,7 +194,7 @@ def test_a_relay_merges_slices_that_are_in_no_window() -> None:
     world = World(charter(parents, queries), quiet, until=0)
     world.run()
     check(world.deliveries, quiet, queries)
-    partials = world.sites["root"].member.machine.engine.stats.partials  # type: ignore[union-attr]
+    partials = world.sites["root"].member.machine.assembler.states[0].partials  # type: ignore[union-attr]
     assert partials == 10
 
 
@@ -205,8 +216,10 @@ def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
     check(world.deliveries, given, first)
     every = [
         row | {"#stream": id}
-        for id, tables in given.items() for table in tables for row in table.to_pylist()
-    ]  # fmt: skip
+        for id, tables in given.items()
+        for table in tables
+        for row in table.to_pylist()
+    ]
     for query in READ[there:]:
         rows = [trimmed(row) for row in final(world.deliveries, query.name)]
         true = [trimmed(row) for row in ct.testing.oracle([query], every)[query.name]]
@@ -241,11 +254,15 @@ def test_a_query_leaves_and_the_others_go_on() -> None:
     check(world.deliveries, given, left)
 
 
-def restarted(cutter: Cutter, made: Charter) -> Cutter:
+def feed(slicer: Slicer, merger: Merger, events: pa.Table, arrival: int) -> None:
+    for sliced in slicer.slice(events, arrival=arrival):
+        merger.add(sliced)
+
+
+def restarted(merger: Merger, made: Charter) -> Merger:
     """As a node goes on after a crash: from what it wrote down."""
-    again = made.cutter(1)
-    again.stream, again.newest, again.frontier = cutter.stream, cutter.newest, cutter.frontier
-    again.absorb(unpack_partials(pack_partials(cutter.held()))[0])
+    again = made.bound(1).merger(stream=merger.stream)
+    again.absorb(unpack_partials(pack_partials(merger.held()))[0], merger.newest)
     return again
 
 
@@ -257,17 +274,18 @@ def test_a_query_that_joins_a_group_knows_not_what_was_open(reading: str) -> Non
     there = ct.Query("there", ct.count(), window=ct.cut("v % 4 = 0", reading="local"))
     made = charter(ONE, [there]).with_schema(SCHEMA).with_queries([there, late])
     tables = events(".(..(.)..(..).")
-    cutter, engine = made.cutter(0), made.engine(0)
-    cutter.stream = "a"
+    bound = made.bound(0)
+    slicer, merger, assembler = bound.slicer("a"), bound.merger(stream="a"), bound.assembler()
     for part, upto in ((tables[:3], 3), (tables[3:], 100)):
         if upto == 100:
-            for one in (cutter, engine):
-                one.follow(made.plans[1].plan, made.plans[1].lineage)
-            cutter = restarted(cutter, made)
-        cutter.cut(pa.concat_tables(part), 0 if upto == 3 else 3)
-        cutter.frontier = upto * SECOND
-        engine.absorb(cutter.release(upto * SECOND), cutter.newest)
-    found = [(row["window_start"] // SECOND, row["n"]) for row in rows_of(engine.close()["late"])]
+            slicer.follow(made.bound(1))
+            merger.follow(made.bound(1), made.plans[1].lineage)
+            assembler.follow(made.bound(1), made.plans[1].lineage)
+            merger = restarted(merger, made)
+        feed(slicer, merger, pa.concat_tables(part), 0 if upto == 3 else 3)
+        assembler.absorb(merger.release(upto * SECOND), merger.newest)
+    rows = rows_of(assembler.close()["late"])
+    found = [(row["window_start"] // SECOND, row["n"]) for row in rows]
     assert found == [(9, 4)]
 
 
@@ -276,15 +294,14 @@ def test_slices_cut_by_an_older_plan_serve_a_newer_one() -> None:
     left = [SHARING[-1], SHARING[0]]
     made = first.with_queries(left)
     given = {"a": batches(5)}
-    cutter, later = made.cutter(0), made.cutter(0)
-    cutter.stream = "a"
-    cutter.cut(pa.concat_tables(given["a"]), 0)
-    cutter.frontier = 100 * SECOND
-    later.absorb(cutter.take())
-    later.follow(made.plans[1].plan, made.plans[1].lineage)
-    engine = made.engine(1)
-    engine.absorb(later.take())
-    out = engine.close()
+    bound = made.bound(0)
+    slicer, merger, later = bound.slicer("a"), bound.merger(stream="a"), bound.merger()
+    feed(slicer, merger, pa.concat_tables(given["a"]), 0)
+    later.absorb(merger.take())
+    later.follow(made.bound(1), made.plans[1].lineage)
+    assembler = made.bound(1).assembler()
+    assembler.absorb(later.take())
+    out = assembler.close()
     rows = [row | {"#stream": "a"} for row in pa.concat_tables(given["a"]).to_pylist()]
     for name, true in ct.testing.oracle(left, rows).items():
         assert_same(true, out[name], name)
@@ -325,17 +342,15 @@ def test_events_out_of_order_within_the_lateness() -> None:
 
 def test_an_idle_node_does_not_cut_what_may_still_get_a_mark() -> None:
     made = charter(ONE, [between("local")]).with_schema(SCHEMA)
-    cutter = made.cutter(0)
-    cutter.stream = "a"
+    bound = made.bound(0)
+    slicer, merger = bound.slicer("a"), bound.merger(stream="a")
     rows = [table.to_pylist()[0] for table in events("(.......).")]
-    cutter.cut(pa.Table.from_pylist(rows[:5] + rows[6:], SCHEMA), 0)
-    cutter.frontier = 5 * SECOND
-    early = cutter.take()[0]
+    feed(slicer, merger, pa.Table.from_pylist(rows[:5] + rows[6:], SCHEMA), 0)
+    early = merger.release(LATEST, settles=5 * SECOND)[0]
     assert sum(early.column("count(*).count").to_pylist()) == 5
     rows[5]["m"] = "off"
-    cutter.cut(pa.Table.from_pylist(rows[5:6], SCHEMA), 9)
-    cutter.frontier = 20 * SECOND
-    rest = cutter.take()[0]
+    feed(slicer, merger, pa.Table.from_pylist(rows[5:6], SCHEMA), 9)
+    rest = merger.release(LATEST, settles=20 * SECOND)[0]
     assert [end for end in rest.column("#closed 0").to_pylist() if end > 0] == [5 * SECOND]
 
 
@@ -352,27 +367,56 @@ def test_what_a_dead_node_brings_too_late(query: ct.Query) -> None:
     assert rows and any(not row["complete"] for row in final(world.deliveries, "fixed"))
 
 
-@pytest.mark.parametrize(("make", "text"), [
-    (lambda: ct.cut("m", reading="lokal"),
-     "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?"),
-    (lambda: ct.sql("SELECT count(*) FROM e GROUP BY event_window(at => m, reading => 'lokal')",
-                    name="q"),
-     "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?"),
-    (lambda: load_job({"queries": [
-        {"name": "q", "select": ["count(*)"], "window": {"cut": {"at": "m", "reading": "lokal"}}},
-    ]}).build(),
-     "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?"),
-    (lambda: ct.cut("m", reading="gaps"), "follow each other without a gap"),
-    (lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), distinct_on="k"),
-     "repeats are found where all events meet"),
-    (lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), measure="processing"),
-     "windows cut on each node are in event time"),
-    (lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), by="node"),
-     "a key column may not be called 'node'"),
-    (lambda: ct.Engine([between("gaps")], late="update"),
-     "cannot be corrected by late events (given: reading='gaps' with late='update')"),
-    (lambda: charter(ONE, READ, late="update"), "cannot be corrected by late events"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: ct.cut("m", reading="lokal"),
+            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+        ),
+        (
+            lambda: ct.sql(
+                "SELECT count(*) FROM e GROUP BY event_window(at => m, reading => 'lokal')",
+                name="q",
+            ),
+            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+        ),
+        (
+            lambda: load_job(
+                {
+                    "queries": [
+                        {
+                            "name": "q",
+                            "select": ["count(*)"],
+                            "window": {"cut": {"at": "m", "reading": "lokal"}},
+                        },
+                    ]
+                }
+            ).build(),
+            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+        ),
+        (lambda: ct.cut("m", reading="gaps"), "follow each other without a gap"),
+        (
+            lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), distinct_on="k"),
+            "repeats are found where all events meet",
+        ),
+        (
+            lambda: ct.Query(
+                "q", ct.count(), window=ct.cut("m", reading="local"), measure="processing"
+            ),
+            "windows cut on each node are in event time",
+        ),
+        (
+            lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), by="node"),
+            "a key column may not be called 'node'",
+        ),
+        (
+            lambda: ct.Engine([between("gaps")], late="update"),
+            "cannot be corrected by late events (given: reading='gaps' with late='update')",
+        ),
+        (lambda: charter(ONE, READ, late="update"), "cannot be corrected by late events"),
+    ],
+)
 def test_what_is_refused(make: Any, text: str) -> None:
     with pytest.raises(QueryError) as caught:
         make()
@@ -383,8 +427,9 @@ def test_a_reading_in_every_front_end() -> None:
     python = ct.between("v > 1", "v < 0", reading="gaps")
     sql = ct.sql(
         "SELECT count(*) FROM events GROUP BY "
-        "event_window(start => v > 1, end => v < 0, reading => 'gaps')", name="q",
-    )  # fmt: skip
+        "event_window(start => v > 1, end => v < 0, reading => 'gaps')",
+        name="q",
+    )
     assert sql.window == python
     assert read_window("between(v > 1, v < 0, reading=gaps)", "queries.0.window") == python
     whole = {"between": {"start": "v > 1", "end": "v < 0", "reading": "gaps"}}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import pyarrow as pa
 
 import catchment as ct
 from catchment.engine.rows import identity_fields
 from catchment.operators import OperatorRef, operator_class
+from catchment.planner import replan
+from catchment.tree.marking import marked
 
 
 def events(*rows: tuple[int, float | None], **more: list[object]) -> pa.Table:
@@ -90,3 +94,76 @@ def test_a_query_added_before_the_first_event_has_missed_none() -> None:
     fresh = ct.Engine([old, new])
     fresh.push(stream)
     assert engine.close()["new"] == fresh.close()["new"]
+
+
+def test_duplicates_are_dropped_by_the_clock_where_windows_go_by_it() -> None:
+    """Events that came as partials were at their own times, in windows of 1970."""
+    query = ct.Query(
+        "q",
+        ct.count().alias("n"),
+        window=ct.tumbling("1h"),
+        measure="processing",
+        distinct_on="v",
+        distinct_within="10s",
+    )
+    plan = ct.plan([query])
+    given = events((1_000_000, 1.0), (2_000_000, 1.0), (700_000_000, 2.0))
+    found = ct.assemble(ct.slice(given, plan), None, plan)["q"]
+    assert sum(found.column("n").to_pylist()) == 2
+    assert min(found.column("window_start").cast(pa.int64()).to_pylist()) > 10**15
+
+
+def test_open_windows_of_a_query_that_left_are_not_counted() -> None:
+    """The fourth and fifth event begin a window that nobody asks for any more."""
+    query = ct.Query("q", ct.sum("v"), window=ct.count_tumbling(3))
+    other = ct.Query("other", ct.sum("v"), window=ct.tumbling("1s"))
+    engine = ct.Engine([query, other])
+    engine.push(events((1, 1.0), (2, 1.0), (3, 1.0)))
+    engine.remove("q")
+    engine.push(events((4, 1.0), (5, 1.0)))
+    assert engine.close(incomplete="emit")["other"].num_rows == 1
+    assert engine.stats.open_windows == engine.stats.open_events == 0
+
+
+def test_events_read_by_an_older_plan_lack_what_a_newer_one_needs() -> None:
+    """A node held events of a query without duplicates back while a query came for other values."""
+    options = {"window": ct.tumbling("10us"), "distinct_on": "id", "distinct_within": "5us"}
+    first = ct.Query("first", ct.sum("v").alias("n"), **options)
+    later = ct.Query("later", ct.sum("w").alias("n"), **options)
+    given = events((1, 1.0), (2, 2.0), (12, 4.0), id=[1, 1, 2], w=[1, 2, 4])
+    bound = ct.Engine([first], schema=given.schema).bound
+    slicer, merger, assembler = bound.slicer(), bound.merger(), bound.assembler()
+    for sliced in slicer.slice(given):
+        merger.add(sliced)
+    assembler.absorb({}, merger.newest)
+    plan, lineage = replan(bound.plan, [first, later], 1000.0)
+    for part in (merger, assembler):
+        part.follow(bound.follow(plan), lineage)
+    assembler.absorb(merger.take())
+    slicer.follow(assembler.bound)
+    for sliced in slicer.slice(events((21, 8.0), id=[3], w=[8]), arrival=3):
+        merger.add(sliced)
+    assembler.absorb(merger.take())
+    found = assembler.close()
+    assert found["first"].column("n").to_pylist() == [1.0, 4.0, 8.0]
+    assert found["later"].column("n").to_pylist() == [8]
+
+
+class Fleeting(Mapping[str, pa.Table]):
+    """Results whose tables are made when they are asked for, and forgotten at once."""
+
+    def __getitem__(self, name: str) -> pa.Table:
+        return pa.table({"window_end": pa.array([int(name)], pa.timestamp("us", "UTC"))})
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(1000))
+
+    def __len__(self) -> int:
+        return 1000
+
+
+def test_no_query_gets_the_table_of_another() -> None:
+    """A root told tables apart by their addresses, which those that are gone leave to others."""
+    found = marked(Fleeting(), 5000, [])
+    for name, table in found.items():
+        assert table.column("window_end").cast(pa.int64()).to_pylist() == [int(name)]

@@ -42,7 +42,7 @@ def test_rows_that_nobody_takes_do_not_grow_for_ever() -> None:
         engine.push(bad(50_000))
     stats = engine.stats
     assert stats.bad == stats.events == 2_000_000 and stats.accepted == 0
-    assert engine.aside.nbytes <= 1 << 20
+    assert engine.slicer.aside.nbytes <= 1 << 20
     kept = engine.take_bad()
     assert kept is not None and kept.num_rows + stats.aside_dropped == 2_000_000
     assert 30_000 < kept.num_rows < 70_000  # a megabyte of them
@@ -271,7 +271,7 @@ def test_a_node_keeps_them_in_its_folder(tmp_path: Path) -> None:
     member = node(tmp_path, tables, disk, aside_bytes=4000)
     while member.step(5):
         assert isinstance(member.machine, Local)
-        assert member.machine.flow.cutter.aside.nbytes == 0, "a step leaves nothing behind"
+        assert member.machine.slicer.aside.nbytes == 0, "a step leaves nothing behind"
     assert sorted(rows_in(tmp_path)) == list(range(3000))
     again = node(tmp_path, tables, disk, aside_bytes=4000)
     while again.step(5):

@@ -198,11 +198,18 @@ def test_queries_that_look_the_same_are_written_together() -> None:
 Row = tuple[str | None, int, int, bool]
 
 
-@given(st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.integers(0, 1),
-                          st.integers(0, 3), st.booleans())))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, "a", "b"]), st.integers(0, 1), st.integers(0, 3), st.booleans()
+        )
+    )
+)
 def test_latest_is_what_a_dictionary_would_keep(given: list[Row]) -> None:
-    tables = [rows([key], [n], second, revision, gone)
-              for n, (key, second, revision, gone) in enumerate(given)]  # fmt: skip
+    tables = [
+        rows([key], [n], second, revision, gone)
+        for n, (key, second, revision, gone) in enumerate(given)
+    ]
     table = pa.concat_tables([rows([], pa.array([], pa.int64()), revision=0), *tables])
     kept: dict[tuple[str | None, int], tuple[int, int, bool]] = {}
     for n, (key, second, revision, gone) in enumerate(given):

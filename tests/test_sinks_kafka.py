@@ -116,9 +116,13 @@ def test_what_a_message_holds(kafka: Kafka, make: Make) -> None:
     assert json.loads(second.key() or b"") == ["b q", ['a"b'], *bounds]
     assert json.loads(third.key() or b"") == ["c", ["a"], *bounds, 7]
     assert json.loads(first.value() or b"") == {
-        "user": None, "window_start": bounds[0], "window_end": bounds[1], "sum(v)": "NaN",
-        "revision": 2, "retracted": False,
-    }  # fmt: skip
+        "user": None,
+        "window_start": bounds[0],
+        "window_end": bounds[1],
+        "sum(v)": "NaN",
+        "revision": 2,
+        "retracted": False,
+    }
     assert first.headers() == [("query", b"b q"), ("revision", b"2")]
     assert third.headers() == [("query", b"c"), ("revision", b"0")]
 

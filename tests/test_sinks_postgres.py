@@ -243,8 +243,10 @@ def test_columns_are_added_and_types_become_known(base: Base) -> None:
 
 def test_a_table_that_does_not_fit_is_named(base: Base) -> None:
     sink = base.sink()
-    base.run(f'CREATE TABLE {base.quoted}.q ("user" text, window_start timestamptz,'
-             ' window_end timestamptz, "sum(v)" integer)')  # fmt: skip
+    base.run(
+        f'CREATE TABLE {base.quoted}.q ("user" text, window_start timestamptz,'
+        ' window_end timestamptz, "sum(v)" integer)'
+    )
     with pytest.raises(SinkError, match=r"'q' does not fit .*'sum\(v\)': integer instead of dou"):
         sink.write(delivery({"q": rows(["a"], [1.5])}))
     base.run(f'CREATE TABLE {base.quoted}.r ("sum(v)" bigint)')

@@ -218,8 +218,12 @@ def running(command: list[str], cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def source(folder: str) -> dict[str, Any]:
     return {
-        "type": "jsonl", "path": folder, "schema": TYPES, "settle": "0s", "max_known_files": 1000,
-    }  # fmt: skip
+        "type": "jsonl",
+        "path": folder,
+        "schema": TYPES,
+        "settle": "0s",
+        "max_known_files": 1000,
+    }
 
 
 # -- what runs ------------------------------------------------------------------------------------
@@ -228,9 +232,14 @@ def source(folder: str) -> dict[str, Any]:
 @pytest.mark.spark
 def test_a_streaming_job_stays_as_it_is(tmp_path: Path) -> None:
     job = {
-        "queries": QUERIES, "source": source("in"), "sinks": [{"type": "memory", "limit": 10_000}],
-        "checkpoint": "state", "late": "collect", "lateness": "1s", "aside_disk_bytes": 2 << 20,
-    }  # fmt: skip
+        "queries": QUERIES,
+        "source": source("in"),
+        "sinks": [{"type": "memory", "limit": 10_000}],
+        "checkpoint": "state",
+        "late": "collect",
+        "lateness": "1s",
+        "aside_disk_bytes": 2 << 20,
+    }
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     feeder = Feeder(tmp_path / "in", 0.5, 200, seed=1)
     feeder.start()
@@ -262,10 +271,14 @@ def test_a_tree_stays_as_it_is(tmp_path: Path) -> None:
     ]
     nodes += [{"id": f"site{n}", "parent": "relay", "source": source(f"in{n}")} for n in range(2)]
     job = {
-        "queries": QUERIES, "nodes": nodes, "checkpoint": "state", "late": "collect",
-        "lateness": "1s", "sinks": [{"type": "memory", "limit": 10_000}],
+        "queries": QUERIES,
+        "nodes": nodes,
+        "checkpoint": "state",
+        "late": "collect",
+        "lateness": "1s",
+        "sinks": [{"type": "memory", "limit": 10_000}],
         "aside_disk_bytes": 1 << 20,
-    }  # fmt: skip
+    }
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     feeders = [Feeder(tmp_path / f"in{n}", 0.3, 100, seed=n) for n in range(2)]
     for feeder in feeders:
@@ -275,8 +288,10 @@ def test_a_tree_stays_as_it_is(tmp_path: Path) -> None:
         wrong = measured(process.pid, tmp_path / "state", lambda: process.poll() is None)
         found = subprocess.run(
             [sys.executable, "-m", "catchment.cli.main", "status", "--job", "job.yaml", "--json"],
-            cwd=tmp_path, capture_output=True, check=True,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            check=True,
+        )
         for feeder in feeders:
             feeder.stopping.set()
     status = json.loads(found.stdout)

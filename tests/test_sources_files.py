@@ -140,9 +140,13 @@ def test_an_opened_source_is_pickled_without_what_it_learned(tmp_path: Path) -> 
     arrow=st.booleans(),
 )
 def test_splits_have_every_row_once_in_its_place(
-    files: list[tuple[str, int]], group: int, parallel: int, per_batch: int, arrow: bool,
+    files: list[tuple[str, int]],
+    group: int,
+    parallel: int,
+    per_batch: int,
+    arrow: bool,
     tmp_path_factory: pytest.TempPathFactory,
-) -> None:  # fmt: skip
+) -> None:
     root = tmp_path_factory.mktemp("split")
     kind, ending = (ArrowFile, "arrow") if arrow else (Parquet, "parquet")
     expected: dict[str, list[int]] = {}
@@ -240,10 +244,12 @@ def test_texts_with_few_values_stay_codes(tmp_path: Path) -> None:
 
 def test_given_types_are_what_is_read(tmp_path: Path) -> None:
     moment = datetime(2026, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
-    table = pa.table({
-        "ts": pa.array([moment], pa.timestamp("ns")),
-        "v": pa.array([1.5], pa.float32()),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "ts": pa.array([moment], pa.timestamp("ns")),
+            "v": pa.array([1.5], pa.float32()),
+        }
+    )
     put(tmp_path / "in/a.parquet", table)
     source = Parquet(path=str(tmp_path / "in"), schema={"v": "double", "ts": "timestamp"})
     found, _ = read_all(opened(source, tmp_path / "home"))

@@ -118,10 +118,24 @@ def test_a_batch_is_shared_out_fairly() -> None:
 def test_bad_payloads_are_set_aside_with_their_bytes(kafka: servers.Kafka) -> None:
     topic = new_topic(kafka)
     wrong = [
-        b"", b"null", b"[]", b"\xff\xfe", b'{"n": 1', b'{"n": "1"}', b'{"n": 1.5}', b'{"n": true}',
-        b'{"n": 9223372036854775808}', b'{"n": 1}{"n": 2}', b'{"n": 1}null{}', b'{"s": "\xff"}',
-        b'{"s": "\\ud800"}', b'{"s": 1}', b'{"n": 1, "n": 2}', b'{"s": "}', b'{","s": ""}',
-    ]  # fmt: skip
+        b"",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b'{"n": 1',
+        b'{"n": "1"}',
+        b'{"n": 1.5}',
+        b'{"n": true}',
+        b'{"n": 9223372036854775808}',
+        b'{"n": 1}{"n": 2}',
+        b'{"n": 1}null{}',
+        b'{"s": "\xff"}',
+        b'{"s": "\\ud800"}',
+        b'{"s": 1}',
+        b'{"n": 1, "n": 2}',
+        b'{"s": "}',
+        b'{","s": ""}',
+    ]
     good: list[bytes | None] = [
         b'{"n":\n 1\n}',
         b" {} ",

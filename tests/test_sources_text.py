@@ -127,9 +127,16 @@ def test_json_lines(name: str, tmp_path: Path) -> None:
 
 def test_bad_json_lines_are_set_aside_with_their_bytes(tmp_path: Path) -> None:
     lines = [
-        b'{"k": "a"}', b'{"k": ', b"[1]", b'{"v": "x"}', b'{"k": "\xff"}', b"", b'{"v": 1}{"v": 2}',
-        b'{"ts": "soon"}', b'{"k": "b", "ts": "2026-01-31T13:00:00.123456789+01:00"}',
-    ]  # fmt: skip
+        b'{"k": "a"}',
+        b'{"k": ',
+        b"[1]",
+        b'{"v": "x"}',
+        b'{"k": "\xff"}',
+        b"",
+        b'{"v": 1}{"v": 2}',
+        b'{"ts": "soon"}',
+        b'{"k": "b", "ts": "2026-01-31T13:00:00.123456789+01:00"}',
+    ]
     put(tmp_path / "in/a.jsonl", b"\n".join(lines))
     table, bad = read_all(source_of(JsonLines, tmp_path, schema=TYPES))
     assert values(table, "k") == ["a", "b"]
@@ -255,9 +262,13 @@ def test_lines_that_come_later_are_counted(tmp_path: Path) -> None:
     parallel=st.integers(1, 4),
 )
 def test_every_line_is_an_event_or_set_aside_whatever_the_blocks(
-    files: list[list[bool]], block: int, zipped: bool, lines: bool, parallel: int,
+    files: list[list[bool]],
+    block: int,
+    zipped: bool,
+    lines: bool,
+    parallel: int,
     tmp_path_factory: pytest.TempPathFactory,
-) -> None:  # fmt: skip
+) -> None:
     root = tmp_path_factory.mktemp("lines")
     kind, ending = (JsonLines, "jsonl") if lines else (Csv, "csv")
     expected: list[int] = []

@@ -67,9 +67,12 @@ def test_a_stream_that_ends_counts_them(
 ) -> None:
     source = Generated(seed=5, keys=3, rate=100, markers=0.02, events=5_000, per_batch=3_000)
     job = ct.Job(
-        queries=QUERIES, source=source, checkpoint=str(tmp_path / "state"), sinks=[Memory()],
+        queries=QUERIES,
+        source=source,
+        checkpoint=str(tmp_path / "state"),
+        sinks=[Memory()],
         incomplete=incomplete,
-    )  # fmt: skip
+    )
     handle = job.start(spark)
     status = handle.wait()
     assert status.state == "ended" and status.events == 5_000
@@ -79,8 +82,11 @@ def test_a_stream_that_ends_counts_them(
         assert sum(not row["complete"] for row in shown) == status.open_windows
     else:
         assert not any("complete" in row for row in shown)
-    told = {row.split("|")[1].strip() for row in (ROOT / "ARCHITECTURE.md").read_text().splitlines()
-            if row.startswith("| ")}  # fmt: skip
+    told = {
+        row.split("|")[1].strip()
+        for row in (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+        if row.startswith("| ")
+    }
     assert status.limits and {one.name for one in status.limits} <= told
     assert all(one.used <= one.limit for one in status.limits)
     show.ending(Ending(status))
@@ -171,13 +177,20 @@ def test_a_batch_job_keeps_rows_set_aside_in_its_folder(
 ) -> None:
     with_bad_rows(tmp_path, "a.csv", 0)
     write(tmp_path, "b.csv", "ts,v", "nonsense,1", "2026-01-01T00:00:01Z,1")
-    job = load_job({
-        "queries": [{"name": "n", "select": ["sum(v)"], "window": "tumbling(1s)"}],
-        "source": {"type": "csv", "path": str(tmp_path / "in"), "settle": "0s",
-                   "schema": {"ts": "timestamp", "v": "int"}},
-        "checkpoint": str(tmp_path / "state"), "trigger": "batch",
-        "sinks": [{"type": "memory"}],
-    })  # fmt: skip
+    job = load_job(
+        {
+            "queries": [{"name": "n", "select": ["sum(v)"], "window": "tumbling(1s)"}],
+            "source": {
+                "type": "csv",
+                "path": str(tmp_path / "in"),
+                "settle": "0s",
+                "schema": {"ts": "timestamp", "v": "int"},
+            },
+            "checkpoint": str(tmp_path / "state"),
+            "trigger": "batch",
+            "sinks": [{"type": "memory"}],
+        }
+    )
     status = run_bounded(job, spark, lambda *_: None)
     assert (status.events, status.bad, status.aside_dropped) == (202, 101, 0)
     assert aside_rows(tmp_path, "bad") == list(range(1, 200, 2))

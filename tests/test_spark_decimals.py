@@ -20,9 +20,13 @@ pyspark = pytest.importorskip("pyspark")
 pytestmark = pytest.mark.spark
 
 KINDS = {
-    "a": pa.decimal128(12, 2), "b": pa.decimal128(18, 18), "c": pa.decimal128(19, 2),
-    "d": pa.decimal128(28, 3), "e": pa.decimal128(38, 2), "f": pa.decimal128(38, 30),
-}  # fmt: skip
+    "a": pa.decimal128(12, 2),
+    "b": pa.decimal128(18, 18),
+    "c": pa.decimal128(19, 2),
+    "d": pa.decimal128(28, 3),
+    "e": pa.decimal128(38, 2),
+    "f": pa.decimal128(38, 30),
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +62,12 @@ def test_sums_and_means_are_those_of_spark(spark: Any) -> None:
     frame = spark.createDataFrame(table)
     every = ("sum", "avg", "min", "max", "range", "count", "median", "stddev")
     spoken = {
-        "sum": "try_sum({0})", "avg": "try_avg({0})", "range": "max({0}) - min({0})",
-        "median": "median({0})", "stddev": "stddev({0})",
-    }  # fmt: skip
+        "sum": "try_sum({0})",
+        "avg": "try_avg({0})",
+        "range": "max({0}) - min({0})",
+        "median": "median({0})",
+        "stddev": "stddev({0})",
+    }
     for name, kind in KINDS.items():
         window = ct.tumbling("10s")
         # Doubles cannot say that large decimals are equal: their spread is a few units, not zero.

@@ -103,15 +103,50 @@ def test_any_queries_give_what_the_engine_gives(spark: Any, case: Any) -> None:
 
 
 EASY = ("sum", "avg", "min", "max", "range", "count", "variance", "stddev_pop")
-VALUES = ("v", "n", "j", "v * n", "n + j", "v / n", "-n", "abs(n)", "n % j", "coalesce(n, j)",
-          "CASE WHEN m THEN v ELSE n END", "nullif(n, j)", "greatest(v, n)", "n * n",
-          "CAST(n AS DOUBLE)", "d", "u")  # fmt: skip
+VALUES = (
+    "v",
+    "n",
+    "j",
+    "v * n",
+    "n + j",
+    "v / n",
+    "-n",
+    "abs(n)",
+    "n % j",
+    "coalesce(n, j)",
+    "CASE WHEN m THEN v ELSE n END",
+    "nullif(n, j)",
+    "greatest(v, n)",
+    "n * n",
+    "CAST(n AS DOUBLE)",
+    "d",
+    "u",
+)
 WHERES = (
-    None, "v > 0", "v <> 1.5", "n IN (1, 2, 4)", "v IN (0.0, 1.0, 2.5)", "k = 'a'", "k <> 'å'",
-    "k < 'b'", "m", "NOT m", "m IS NULL", "s LIKE 'x%'", "n % 2 = 0", "n + 1 > j OR m",
-    "v BETWEEN -1 AND 1", "v / n > 0.5", "n NOT IN (1, NULL)", "NULL", "TRUE", "s IS NOT NULL",
-    "ts >= TIMESTAMP '1970-01-01 00:00:05'", "n * n > 4", "n < v",
-)  # fmt: skip
+    None,
+    "v > 0",
+    "v <> 1.5",
+    "n IN (1, 2, 4)",
+    "v IN (0.0, 1.0, 2.5)",
+    "k = 'a'",
+    "k <> 'å'",
+    "k < 'b'",
+    "m",
+    "NOT m",
+    "m IS NULL",
+    "s LIKE 'x%'",
+    "n % 2 = 0",
+    "n + 1 > j OR m",
+    "v BETWEEN -1 AND 1",
+    "v / n > 0.5",
+    "n NOT IN (1, NULL)",
+    "NULL",
+    "TRUE",
+    "s IS NOT NULL",
+    "ts >= TIMESTAMP '1970-01-01 00:00:05'",
+    "n * n > 4",
+    "n < v",
+)
 
 
 @st.composite
@@ -232,9 +267,14 @@ def test_times_of_every_type_and_bad_ones(spark: Any, zone: str) -> None:
         for name in columns:
             queries = [
                 ct.Query("sums", ct.sum("v"), ct.max(name), window=ct.tumbling("10m")),
-                ct.Query("when", ct.count(), window=ct.tumbling("1s"), by=["aware"],
-                         where="naive < TIMESTAMP '2024-03-10 02:30:01' AND day IS NOT NULL"),
-            ]  # fmt: skip
+                ct.Query(
+                    "when",
+                    ct.count(),
+                    window=ct.tumbling("1s"),
+                    by=["aware"],
+                    where="naive < TIMESTAMP '2024-03-10 02:30:01' AND day IS NOT NULL",
+                ),
+            ]
             assert set(ways(frame, queries, name).values()) == {"columns"}
             assert check(frame, table, queries, time=name).counts["bad"] == 1
             ends = ct.Query("ends", ct.last("v"), window=ct.tumbling("1h"), by=["naive"])
@@ -322,13 +362,17 @@ def test_repeated_events(spark: Any, table: pa.Table) -> None:
 
 def test_windows_without_a_common_grid(spark: Any, table: pa.Table) -> None:
     frame = spark.createDataFrame(table)
-    few = [ct.Query(f"q{i}", ct.sum("n"), window=ct.tumbling(f"{i}ms"), by=["k"])
-           for i in (1009, 2003, 4001)]  # fmt: skip
+    few = [
+        ct.Query(f"q{i}", ct.sum("n"), window=ct.tumbling(f"{i}ms"), by=["k"])
+        for i in (1009, 2003, 4001)
+    ]
     few += [ct.Query("fixed", ct.sum("n"), window=ct.fixed(250_000, 9_000_001), by=["k"])]
     assert set(ways(frame, few).values()) == {"columns"}
     check(frame, table, few)
-    many = [ct.Query(f"q{i}", ct.sum("n"), window=ct.tumbling(f"{i}ms"))
-            for i in range(10_001, 12_001, 97)]  # fmt: skip
+    many = [
+        ct.Query(f"q{i}", ct.sum("n"), window=ct.tumbling(f"{i}ms"))
+        for i in range(10_001, 12_001, 97)
+    ]
     assert set(ways(frame, many).values()) == {"python"}
 
 

@@ -24,8 +24,9 @@ def small(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        check=False,
+    )
     if made.returncode:
         pytest.skip("a small disk cannot be mounted here")
     yield place

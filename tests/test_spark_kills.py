@@ -52,8 +52,10 @@ class Job:
         self.log = (folder / "log").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, str(script), str(folder), master, str(batches)],
-            stdout=self.log, stderr=self.log, start_new_session=True,
-        )  # fmt: skip
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
 
     def kill(self) -> None:
         for part in self.parts(""):

@@ -78,21 +78,33 @@ def _micros(value: Any) -> int:
 def _fits(row: Any, frontier: int, scenario: Scenario) -> bool:
     if row["ts"] is None:
         return False
-    keep = ct.Engine(scenario.queries, **scenario.settings).keep
+    keep = ct.Engine(scenario.queries, **scenario.settings).bound.keep
     return _micros(row["ts"]) >= frontier - keep
 
 
 def check(
-    scenario: Scenario, partitions: int, buckets: int, seed: int, crashes: float,
+    scenario: Scenario,
+    partitions: int,
+    buckets: int,
+    seed: int,
+    crashes: float,
     count: str = "central",
-) -> None:  # fmt: skip
+) -> None:
     batches = batches_of(scenario, partitions)
     tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Pipeline(
-            folder, tables, scenario.queries, seed, crashes, buckets, late=scenario.late,
-            keep=scenario.keep, lateness=scenario.lateness, count=count,
-        )  # fmt: skip
+            folder,
+            tables,
+            scenario.queries,
+            seed,
+            crashes,
+            buckets,
+            late=scenario.late,
+            keep=scenario.keep,
+            lateness=scenario.lateness,
+            count=count,
+        )
         out = pipeline.run()
     for name, rows in expected(scenario, batches).items():
         if rows or name in out:
@@ -130,9 +142,13 @@ COUNTS = ("count_tumbling", "count_sliding", "tumbling")
 
 @FEWER
 @given(
-    scenarios(late="none", kinds=COUNTS), st.integers(1, 3), st.integers(1, 3), SEEDS,
-    st.sampled_from(["monitor", "sync", "async", "auto"]), st.sampled_from([0.0, 0.05]),
-)  # fmt: skip
+    scenarios(late="none", kinds=COUNTS),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    SEEDS,
+    st.sampled_from(["monitor", "sync", "async", "auto"]),
+    st.sampled_from([0.0, 0.05]),
+)
 def test_count_windows_whose_edges_partitions_are_asked_for(
     scenario: Scenario, partitions: int, buckets: int, seed: int, scheme: str, crashes: float
 ) -> None:
@@ -235,8 +251,10 @@ def _engine_with_changes(
         for kind, what in made:
             queries = queries | {what.name: what} if kind == "add" else _without(queries, what)
         if made:  # all at once, as the planner does
-            engine.queries = queries
-            engine.follow(*replan(engine.plan, queries.values(), engine.rate))
+            plan, lineage = replan(engine.plan, queries.values(), engine.rate)
+            engine.queries, engine.bound = queries, engine.bound.follow(plan)
+            engine.slicer.follow(engine.bound)
+            engine.assembler.follow(engine.bound, lineage)
         if number == len(batches):
             results = engine.close()
         else:
@@ -269,10 +287,10 @@ def test_a_new_query_knows_of_events_that_left_no_partials() -> None:
     old = ct.Query("old", ct.count(), window=ct.fixed(100, 200))
     new = ct.Query("new", ct.count(), by="j", window=ct.tumbling("10us"))
     engine = ct.Engine([old], schema=to_table([]).schema)
-    engine.absorb({}, newest=15)
+    engine.assembler.absorb({}, newest=15)
     engine.add(new)
     plan = engine.plan
     late, fresh = ({"ts": t, "j": 1} for t in (17, 21))
-    engine.absorb(ct.slice(to_table([late, fresh]), plan), newest=21)
+    engine.assembler.absorb(ct.slice(to_table([late, fresh]), plan), newest=21)
     starts = [row["window_start"] for row in rows_of(engine.close()["new"])]
     assert starts == [20], "the window of 15 and 17 was not seen from its start"

@@ -40,9 +40,12 @@ def received(server: servers.Kafka, topic: str) -> list[dict[str, Any]]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     options = {
-        "bootstrap.servers": server.bootstrap, "group.id": "test", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "enable.partition.eof": True,
-    }  # fmt: skip
+        "bootstrap.servers": server.bootstrap,
+        "group.id": "test",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
     consumer = Consumer(options)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     rows: list[dict[str, Any]] = []
@@ -58,16 +61,20 @@ def test_kafka_to_postgres_and_kafka(
     import psycopg
 
     job = ct.Job(
-        name="servers", queries=[QUERY], trigger="available-now", checkpoint=str(tmp_path),
+        name="servers",
+        queries=[QUERY],
+        trigger="available-now",
+        checkpoint=str(tmp_path),
         source=Kafka(
-            servers=kafka.bootstrap, topic="events",
+            servers=kafka.bootstrap,
+            topic="events",
             schema={"ts": "timestamp", "player": "string", "v": "double"},
         ),
         sinks=[
             PostgresSink(dsn=postgres.dsn, prefix="e2e_"),
             KafkaSink(servers=kafka.bootstrap, topic="results"),
         ],
-    )  # fmt: skip
+    )
     send(kafka, "events", 0, 900, broken=3)
     first = job.start(spark).wait()
     assert (first.events, first.accepted, first.bad) == (903, 900, 3)

@@ -43,10 +43,14 @@ def write(folder: Path, number: int, start: int, stop: int, events: pa.Table = E
 
 def job(tmp: Path, **options: Any) -> ct.Job:
     given = {
-        "name": "files", "queries": QUERIES, "trigger": "available-now", "buckets": 2,
-        "source": Parquet(path=str(tmp / "in")), "checkpoint": str(tmp / "state"),
+        "name": "files",
+        "queries": QUERIES,
+        "trigger": "available-now",
+        "buckets": 2,
+        "source": Parquet(path=str(tmp / "in")),
+        "checkpoint": str(tmp / "state"),
         "sinks": [ParquetSink(path=str(tmp / "out"))],
-    }  # fmt: skip
+    }
     return ct.Job(**(given | options))
 
 

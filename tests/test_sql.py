@@ -25,9 +25,13 @@ def test_the_query_of_the_readme() -> None:
         "GROUP BY player, window(ts, '10 seconds', '5 seconds')"
     )
     assert sql(text, name="speed") == Query(
-        "speed", f.avg("v").alias("mean"), f.quantile("v", 0.95).alias("p95"),
-        by=["player"], where="v > 0", window=w.sliding("10s", "5s"),
-    )  # fmt: skip
+        "speed",
+        f.avg("v").alias("mean"),
+        f.quantile("v", 0.95).alias("p95"),
+        by=["player"],
+        where="v > 0",
+        window=w.sliding("10s", "5s"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,20 +168,50 @@ def test_what_sql_names_is_no_part_of_the_query_but_goes_where_the_query_goes() 
 @pytest.mark.parametrize(
     ("text", "rules", "message"),
     [
-        ("FROM events GROUP BY window(other, '10s')", QueryRules("ts"),
-         "query 'q': its window names the column 'other', but the time column of the events is 't"),
-        ("FROM events GROUP BY session_window(TS, '10s')", QueryRules("ts"),
-         "query 'q': its window names the column 'TS', but the time column of the events is 'ts'"),
-        ("FROM event GROUP BY window(ts, '10s')", QueryRules("ts"),
-         "query 'q': FROM takes the events of the job (given: FROM event); did you mean 'events'?"),
-        ("FROM socer GROUP BY count_window(5)", QueryRules("ts", tables=("soccer", "plays")),
-         "query 'q': FROM takes the events of the job (given: FROM socer); did you mean 'soccer'?"),
-        ("FROM x GROUP BY count_window(5)", QueryRules("ts", tables=("soccer", "plays")),
-         "query 'q': FROM takes the events of the job (given: FROM x); known: events, plays, so"),
-        ("FROM s.events GROUP BY window(ts, '10s')", QueryRules("ts"),
-         "query 'q': FROM takes the events of the job (given: FROM s.events); did you mean 'ev"),
+        (
+            "FROM events GROUP BY window(other, '10s')",
+            QueryRules("ts"),
+            (
+                "query 'q': its window names the column 'other', but the time column "
+                "of the events is 't"
+            ),
+        ),
+        (
+            "FROM events GROUP BY session_window(TS, '10s')",
+            QueryRules("ts"),
+            (
+                "query 'q': its window names the column 'TS', but the time column of "
+                "the events is 'ts'"
+            ),
+        ),
+        (
+            "FROM event GROUP BY window(ts, '10s')",
+            QueryRules("ts"),
+            (
+                "query 'q': FROM takes the events of the job (given: FROM event); did "
+                "you mean 'events'?"
+            ),
+        ),
+        (
+            "FROM socer GROUP BY count_window(5)",
+            QueryRules("ts", tables=("soccer", "plays")),
+            (
+                "query 'q': FROM takes the events of the job (given: FROM socer); did "
+                "you mean 'soccer'?"
+            ),
+        ),
+        (
+            "FROM x GROUP BY count_window(5)",
+            QueryRules("ts", tables=("soccer", "plays")),
+            "query 'q': FROM takes the events of the job (given: FROM x); known: events, plays, so",
+        ),
+        (
+            "FROM s.events GROUP BY window(ts, '10s')",
+            QueryRules("ts"),
+            "query 'q': FROM takes the events of the job (given: FROM s.events); did you mean 'ev",
+        ),
     ],
-)  # fmt: skip
+)
 def test_another_time_column_or_table_is_refused(
     text: str, rules: QueryRules, message: str
 ) -> None:
@@ -216,14 +250,18 @@ G = "GROUP BY window(ts, '10s')"
         (f"(SELECT sum(v) {TAIL})", "only SELECT is supported in SQL"),
         (f"SELECT sum(v) {TAIL} UNION SELECT 1", "UNION is not supported in SQL; make each SELECT"),
         (f"WITH x AS (SELECT 1) SELECT sum(v) {TAIL}", "WITH is not supported in SQL"),
-        (f"SELECT sum(v) FROM a JOIN b ON a.x = b.x {G}",
-         "JOIN is not supported in SQL (given: JOIN b ON a.x = b.x); join the streams before"),
+        (
+            f"SELECT sum(v) FROM a JOIN b ON a.x = b.x {G}",
+            "JOIN is not supported in SQL (given: JOIN b ON a.x = b.x); join the streams before",
+        ),
         (f"SELECT sum(v) FROM a, b {G}", "JOIN is not supported in SQL"),
         (f"SELECT sum(v) FROM (SELECT 1) {G}", "a subquery is not supported in SQL"),
         (f"SELECT sum(v) FROM a WHERE x IN (SELECT 1) {G}", "a subquery is not supported in SQL"),
         (f"SELECT (SELECT 1) {TAIL}", "a subquery is not supported in SQL (given: (SELECT 1))"),
-        (f"SELECT sum(v) {TAIL} HAVING sum(v) > 1",
-         "HAVING is not supported in SQL (given: HAVING sum(v) > 1); filter the results instead"),
+        (
+            f"SELECT sum(v) {TAIL} HAVING sum(v) > 1",
+            "HAVING is not supported in SQL (given: HAVING sum(v) > 1); filter the results instead",
+        ),
         (f"SELECT sum(v) {TAIL} ORDER BY 1", "ORDER BY is not supported in SQL"),
         (f"SELECT sum(v) {TAIL} LIMIT 3", "LIMIT is not supported in SQL (given: LIMIT 3)"),
         (f"SELECT DISTINCT sum(v) {TAIL}", "DISTINCT is not supported in SQL"),
@@ -233,39 +271,62 @@ G = "GROUP BY window(ts, '10s')"
         ("SELECT sum(v)", "the SQL has no FROM"),
         ("SELECT sum(v) FROM e", "the SQL has no window; add one to GROUP BY: window(ts, size"),
         ("SELECT sum(v) FROM e GROUP BY k", "the SQL has no window"),
-        ("SELECT sum(v) FROM e GROUP BY window(ts, '1s'), window(ts, '2s')",
-         "the SQL has several windows (given: window(ts, '1s'), window(ts, '2s')); make each"),
-        ("SELECT sum(v) FROM e GROUP BY k + 1, window(ts, '1s')",
-         "a key in GROUP BY must be a column (given: k + 1)"),
+        (
+            "SELECT sum(v) FROM e GROUP BY window(ts, '1s'), window(ts, '2s')",
+            "the SQL has several windows (given: window(ts, '1s'), window(ts, '2s')); make each",
+        ),
+        (
+            "SELECT sum(v) FROM e GROUP BY k + 1, window(ts, '1s')",
+            "a key in GROUP BY must be a column (given: k + 1)",
+        ),
         ("SELECT sum(v) FROM e GROUP BY ALL", "GROUP BY ALL is not supported in SQL"),
-        ("SELECT sum(v) FROM e GROUP BY sesion_window(ts, '1s')",
-         "no such window in SQL (given: sesion_window); did you mean 'session_window'?"),
+        (
+            "SELECT sum(v) FROM e GROUP BY sesion_window(ts, '1s')",
+            "no such window in SQL (given: sesion_window); did you mean 'session_window'?",
+        ),
         (f"SELECT k, sum(v) {TAIL}", "SQL selects a column that is not a key (given: k); add it"),
         (f"SELECT 1 {TAIL}", "SQL selects what is neither a key nor an aggregate (given: 1)"),
         (f"SELECT * {TAIL}", "SELECT * is not supported in SQL (given: *)"),
-        (f"SELECT window.start AS s, sum(v) {TAIL}",
-         "window.start cannot be renamed in SQL (given: AS s); results carry it as window_start"),
-        ("SELECT k AS x, sum(v) FROM e GROUP BY k, window(ts, '1s')",
-         "k cannot be renamed in SQL (given: AS x); results carry it as k; leave out AS"),
-        (f"SELECT avg(v) / 2 {TAIL}",
-         "an expression over aggregates is not supported in SQL (given: avg(v) / 2); select the"),
+        (
+            f"SELECT window.start AS s, sum(v) {TAIL}",
+            "window.start cannot be renamed in SQL (given: AS s); results carry it as window_start",
+        ),
+        (
+            "SELECT k AS x, sum(v) FROM e GROUP BY k, window(ts, '1s')",
+            "k cannot be renamed in SQL (given: AS x); results carry it as k; leave out AS",
+        ),
+        (
+            f"SELECT avg(v) / 2 {TAIL}",
+            "an expression over aggregates is not supported in SQL (given: avg(v) / 2); select the",
+        ),
         (f"SELECT sqrt(avg(v)) {TAIL}", "an expression over aggregates is not supported in SQL"),
         (f"SELECT sum(v) OVER (PARTITION BY k) {TAIL}", "OVER is not supported in SQL"),
-        (f"SELECT sum(v) FILTER (WHERE ok) {TAIL}",
-         "FILTER is not supported in SQL (given: sum(v) FILTER(WHERE ok)); write sum(CASE WHEN"),
-        (f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v) {TAIL}",
-         "WITHIN GROUP is not supported in SQL"),
+        (
+            f"SELECT sum(v) FILTER (WHERE ok) {TAIL}",
+            "FILTER is not supported in SQL (given: sum(v) FILTER(WHERE ok)); write sum(CASE WHEN",
+        ),
+        (
+            f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v) {TAIL}",
+            "WITHIN GROUP is not supported in SQL",
+        ),
         (f"SELECT sum(DISTINCT v) {TAIL}", "DISTINCT is supported only in count(DISTINCT column)"),
         (f"SELECT count(DISTINCT a, b) {TAIL}", "DISTINCT is supported only in count(DISTINCT col"),
         (f"SELECT window {TAIL}", "query 'q' computes nothing"),
         (f"SELECT quantile(v, w) {TAIL}", "parameters of functions and windows must be literals"),
-        ("SELECT sum(v) FROM e GROUP BY window(ts)",
-         "window has the wrong arguments (given: window(ts)); write window(ts, size[, slide[, st"),
+        (
+            "SELECT sum(v) FROM e GROUP BY window(ts)",
+            (
+                "window has the wrong arguments (given: window(ts)); write window(ts, "
+                "size[, slide[, st"
+            ),
+        ),
         ("SELECT sum(v) FROM e GROUP BY window('10s', '5s')", "window needs the time column first"),
-        ("SELECT sum(v) FROM e GROUP BY event_window(begin => a, end => b)",
-         "event_window has the wrong arguments (given: event_window(begin => a, end => b))"),
+        (
+            "SELECT sum(v) FROM e GROUP BY event_window(begin => a, end => b)",
+            "event_window has the wrong arguments (given: event_window(begin => a, end => b))",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_sql_does_not_do(text: str, message: str) -> None:
     with pytest.raises(SqlError) as caught:
         sql(text, "q")
@@ -296,7 +357,7 @@ def query(*aggregates: Any, **options: Any) -> Query:
         (f"SELECT avg(v), avg(v) {TAIL}", lambda: query(f.avg("v"), f.avg("v"))),
         (f"SELECT avg(v) AS window_end {TAIL}", lambda: query(f.avg("v").alias("window_end"))),
     ],
-)  # fmt: skip
+)
 def test_the_same_mistake_gives_the_same_error(text: str, python: Callable[[], Any]) -> None:
     with pytest.raises(QueryError) as from_sql:
         sql(text, "q")

@@ -21,12 +21,16 @@ from catchment.testing.compare import rows_of
 from small_tables import SECOND, seconds, starts, table, values
 
 WINDOWS = {
-    "tumbling": ct.tumbling("10s"), "sliding": ct.sliding("10s", "1s"),
-    "eager": ct.sliding("20s", "100ms"), "gaps": ct.sliding("1s", "5s"),
+    "tumbling": ct.tumbling("10s"),
+    "sliding": ct.sliding("10s", "1s"),
+    "eager": ct.sliding("20s", "100ms"),
+    "gaps": ct.sliding("1s", "5s"),
     "session": ct.session("2s"),
-    "count": ct.count_sliding(7, 3), "cut": ct.cut("v % 10 = 0"),
-    "between": ct.between("v % 10 = 0", "v % 10 = 5"), "fixed": ct.fixed(0, 10**15),
-}  # fmt: skip
+    "count": ct.count_sliding(7, 3),
+    "cut": ct.cut("v % 10 = 0"),
+    "between": ct.between("v % 10 = 0", "v % 10 = 5"),
+    "fixed": ct.fixed(0, 10**15),
+}
 BOUNDED = [name for name in WINDOWS if name != "fixed"]
 FUNCTIONS = [ct.sum("v"), ct.max("v"), ct.first("v")]
 STEP = 40
@@ -73,9 +77,11 @@ def test_keys_that_vanish_are_forgotten(name: str, monkeypatch: pytest.MonkeyPat
     query = ct.Query("q", *FUNCTIONS, by="k", window=WINDOWS[name])
     engine = ct.Engine([query])
     seen = long_run(
-        engine, 200, lambda step: [f"{step}-{i % 20}" for i in range(STEP)],
-        lambda: len(engine.states[0].keys),
-    )  # fmt: skip
+        engine,
+        200,
+        lambda step: [f"{step}-{i % 20}" for i in range(STEP)],
+        lambda: len(engine.assembler.states[0].keys),
+    )
     bounded(seen)
     assert max(seen[100:]) < 4000 / 2
 
@@ -114,10 +120,14 @@ def test_repeats_are_forgotten_after_their_horizon(monkeypatch: pytest.MonkeyPat
         "q", ct.count(), window=ct.tumbling("10s"), distinct_on="id", distinct_within="20s"
     )
     engine = ct.Engine([query])
-    bounded(long_run(
-        engine, 120, lambda step: [step * STEP + i for i in range(STEP)],
-        lambda: engine.stats.state_bytes,
-    ))  # fmt: skip
+    bounded(
+        long_run(
+            engine,
+            120,
+            lambda step: [step * STEP + i for i in range(STEP)],
+            lambda: engine.stats.state_bytes,
+        )
+    )
 
 
 def test_a_key_that_comes_often_keeps_few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +137,14 @@ def test_a_key_that_comes_often_keeps_few_repeats(monkeypatch: pytest.MonkeyPatc
         "q", ct.count(), window=ct.tumbling("10s"), distinct_on="id", distinct_within="1ms"
     )
     engine = ct.Engine([query])
-    bounded(long_run(
-        engine, 120, lambda _: [1] * STEP, lambda: len(engine.snapshot()),
-    ))  # fmt: skip
+    bounded(
+        long_run(
+            engine,
+            120,
+            lambda _: [1] * STEP,
+            lambda: len(engine.snapshot()),
+        )
+    )
 
 
 # The eager store.
@@ -261,9 +276,12 @@ def test_the_counts_add_up(late: Any) -> None:
 
 def test_repeats_across_batches_and_their_horizon() -> None:
     query = ct.Query(
-        "q", ct.count().alias("n"), window=ct.tumbling("1h"), distinct_on=["id", "k"],
+        "q",
+        ct.count().alias("n"),
+        window=ct.tumbling("1h"),
+        distinct_on=["id", "k"],
         distinct_within="10s",
-    )  # fmt: skip
+    )
     engine = ct.Engine([query])
     for at, repeat in ((0, False), (10, True), (11, False), (5, True), (21, True), (22, False)):
         before = engine.stats.duplicates
@@ -325,19 +343,25 @@ def test_a_clock_set_back_loses_no_event() -> None:
 def test_the_same_input_gives_the_same_bytes() -> None:
     """Of all functions but approximate quantiles: a KLL sketch throws dice."""
     functions = [
-        ct.sum("v"), ct.variance("v"), ct.median("v"), ct.first("v"), ct.mode("k"),
+        ct.sum("v"),
+        ct.variance("v"),
+        ct.median("v"),
+        ct.first("v"),
+        ct.mode("k"),
         ct.approx_count_distinct("id"),
-    ]  # fmt: skip
+    ]
     source = np.random.default_rng(1)
     count = 4000
     batches = [
         table(
             (step * SECOND + source.integers(-SECOND, SECOND, count)).tolist(),
-            v=source.normal(size=count), k=source.choice(list("abc"), count).tolist(),
-            id=source.integers(0, 999, count), w=list(range(count)),
+            v=source.normal(size=count),
+            k=source.choice(list("abc"), count).tolist(),
+            id=source.integers(0, 999, count),
+            w=list(range(count)),
         )
         for step in range(3)
-    ]  # fmt: skip
+    ]
     windows = [ct.tumbling("1s"), ct.session("1s"), ct.count_sliding(50, 30), ct.cut("w % 100 = 0")]
     queries = [ct.Query(f"q{n}", *functions, by="k", window=w) for n, w in enumerate(windows)]
     outputs = []

@@ -27,8 +27,9 @@ ALL = [
 def test_empty_tables_first_last_and_between() -> None:
     events = table([1, 2], v=[1, 2], k=["a", "a"])
     nothing = events.slice(0, 0)
-    no_chunks = pa.table({name: pa.chunked_array([], events.schema.field(name).type)
-                          for name in events.schema.names})  # fmt: skip
+    no_chunks = pa.table(
+        {name: pa.chunked_array([], events.schema.field(name).type) for name in events.schema.names}
+    )
     found = everything(ALL, nothing, no_chunks, events, nothing, no_chunks)
     assert values(found, "q") == [("a", 3)]
     assert values(found, "session") == [("a", 3)]
@@ -247,14 +248,21 @@ def test_pre_1970_windows_of_every_kind() -> None:
 def test_nan_and_infinity_in_every_function() -> None:
     numbers = [1.0, math.nan, math.inf, -math.inf, None]
     query = ct.Query(
-        "q", ct.sum("v"), ct.min("v"), ct.max("v"), ct.avg("v"), ct.count("v"), ct.first("v"),
-        ct.last("v"), ct.variance("v"), ct.count_distinct("v"), ct.mode("v"),
+        "q",
+        ct.sum("v"),
+        ct.min("v"),
+        ct.max("v"),
+        ct.avg("v"),
+        ct.count("v"),
+        ct.first("v"),
+        ct.last("v"),
+        ct.variance("v"),
+        ct.count_distinct("v"),
+        ct.mode("v"),
         window=ct.tumbling("10s"),
-    )  # fmt: skip
+    )
     found = everything([query], table(range(5), v=numbers))
-    assert repr(values(found, "q")) == (
-        "[(nan, -inf, nan, nan, 4, 1.0, -inf, nan, 4, -inf)]"
-    )  # fmt: skip
+    assert repr(values(found, "q")) == ("[(nan, -inf, nan, nan, 4, 1.0, -inf, nan, 4, -inf)]")
 
 
 def test_texts_as_views_come_back_plain() -> None:

@@ -29,8 +29,10 @@ def agree(expected: list[Row], given: list[Row]) -> bool:
     """The same rows in any order, column by column."""
     left = list(given)
     for row in expected:
-        twin = next((r for r in left if r.keys() == row.keys() and all(
-            same(row[c], r[c]) for c in row)), None)  # fmt: skip
+        twin = next(
+            (r for r in left if r.keys() == row.keys() and all(same(row[c], r[c]) for c in row)),
+            None,
+        )
         if twin is None:
             return False
         left.remove(twin)

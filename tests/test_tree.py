@@ -43,21 +43,43 @@ def nodes(*sections: dict[str, Any]) -> list[NodeSection]:
     return [NodeSection(**section) for section in sections]
 
 
-@pytest.mark.parametrize(("given", "text"), [
-    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "rr", "source": SOURCE}),
-     "a node's parent is unknown (given: rr, the parent of a); did you mean 'r'?"),
-    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "b", "listen": "h:2"},
-           {"id": "b", "parent": "a", "listen": "h:3"}),
-     "nodes go round in a circle (given: a -> b -> a)"),
-    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "r", "source": SOURCE},
-           {"id": "a", "parent": "r", "source": SOURCE}), "two nodes have one id (given: a)"),
-    (nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "r"}),
-     "a node has neither source nor children (given: a)"),
-    (nodes({"id": "r"}, {"id": "a", "parent": "r", "source": SOURCE}),
-     "a node with children must say where they find it (given: r)"),
-    (nodes({"id": "a", "source": SOURCE}, {"id": "b", "source": SOURCE}),
-     "a tree has one root: one node without a parent (given: a, b)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "rr", "source": SOURCE}),
+            "a node's parent is unknown (given: rr, the parent of a); did you mean 'r'?",
+        ),
+        (
+            nodes(
+                {"id": "r", "listen": "h:1"},
+                {"id": "a", "parent": "b", "listen": "h:2"},
+                {"id": "b", "parent": "a", "listen": "h:3"},
+            ),
+            "nodes go round in a circle (given: a -> b -> a)",
+        ),
+        (
+            nodes(
+                {"id": "r", "listen": "h:1"},
+                {"id": "a", "parent": "r", "source": SOURCE},
+                {"id": "a", "parent": "r", "source": SOURCE},
+            ),
+            "two nodes have one id (given: a)",
+        ),
+        (
+            nodes({"id": "r", "listen": "h:1"}, {"id": "a", "parent": "r"}),
+            "a node has neither source nor children (given: a)",
+        ),
+        (
+            nodes({"id": "r"}, {"id": "a", "parent": "r", "source": SOURCE}),
+            "a node with children must say where they find it (given: r)",
+        ),
+        (
+            nodes({"id": "a", "source": SOURCE}, {"id": "b", "source": SOURCE}),
+            "a tree has one root: one node without a parent (given: a, b)",
+        ),
+    ],
+)
 def test_nodes_that_make_no_tree(given: list[NodeSection], text: str) -> None:
     with pytest.raises(JobError) as caught:
         check_nodes(given)
@@ -127,12 +149,18 @@ NOT_FOR_A_TREE = {
 
 
 def a_tree(queries: list[ct.Query], **options: Any) -> Job:
-    return load_job({
-        "name": "sites", "queries": queries, "checkpoint": "folder",
-        "nodes": [
-            {"id": "root", "listen": "127.0.0.1:1"}, {"id": "a", "parent": "root", "source": SOURCE}
-        ],
-    } | options)  # fmt: skip
+    return load_job(
+        {
+            "name": "sites",
+            "queries": queries,
+            "checkpoint": "folder",
+            "nodes": [
+                {"id": "root", "listen": "127.0.0.1:1"},
+                {"id": "a", "parent": "root", "source": SOURCE},
+            ],
+        }
+        | options
+    )
 
 
 def office_of(member: Member) -> Office:
@@ -293,9 +321,10 @@ def dead_then_back(late: str) -> tuple[World, dict[str, list[pa.Table]]]:
 def test_results_without_a_dead_node_say_so_and_are_corrected() -> None:
     world, events = dead_then_back("update")
     early = [
-        row for delivery in world.deliveries.values()
+        row
+        for delivery in world.deliveries.values()
         for row in rows_of(delivery.results.get("avg", pa.table({})))
-    ]  # fmt: skip
+    ]
     assert {row["missing"] for row in early if not row["complete"]} == {"a"}
     check(world.deliveries, events, QUERIES[:2])
 
@@ -333,9 +362,7 @@ def test_a_query_comes_while_the_tree_runs_and_another_goes() -> None:
     assert rows
     since = min(row["window_start"] for row in rows)
     every = [row for tables in events.values() for table in tables for row in table.to_pylist()]
-    wanted = [
-        row for row in ct.testing.oracle([new], every)["new"] if row["window_start"] >= since
-    ]  # fmt: skip
+    wanted = [row for row in ct.testing.oracle([new], every)["new"] if row["window_start"] >= since]
     assert len(rows) == len(wanted)
     by = {(row["k"], row["window_start"]): row["max(v)"] for row in wanted}
     assert by == {(row["k"], row["window_start"]): row["max(v)"] for row in rows}
@@ -388,8 +415,15 @@ def test_what_a_silent_node_cut_by_an_older_plan_lacks_and_windows_say_so(cut: s
 )
 def test_moves_that_cannot_be(id: str, parent: str, text: str) -> None:
     parents: dict[str, str | None] = {
-        "root": None, "m": "root", "n": "m", "o": "m", "a": "m", "b": "m", "c": "n", "d": "o",
-    }  # fmt: skip
+        "root": None,
+        "m": "root",
+        "n": "m",
+        "o": "m",
+        "a": "m",
+        "b": "m",
+        "c": "n",
+        "d": "o",
+    }
     made = charter(parents)
     places = {
         name: dataclasses.replace(

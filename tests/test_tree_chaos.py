@@ -47,9 +47,15 @@ Mishap = Callable[["Tree", random.Random, dict[str, float]], None]
 
 def source(seed: int, events: int) -> dict[str, Any]:
     return {
-        "type": "generator", "seed": seed, "rate": 500, "keys": 4, "events": events,
-        "per_batch": 100, "pace": 250, "gaps": ["1s", "2s"],
-    }  # fmt: skip
+        "type": "generator",
+        "seed": seed,
+        "rate": 500,
+        "keys": 4,
+        "events": events,
+        "per_batch": 100,
+        "pace": 250,
+        "gaps": ["1s", "2s"],
+    }
 
 
 class Tree:
@@ -87,11 +93,16 @@ class Tree:
                 node["source"] = self.sources[other]
             nodes.append(node)
         return {
-            "name": "chaos", "late": "update", "keep": "1h", "timeout": "3s", "queries": QUERIES,
-            "checkpoint": str(self.home / "state"), "nodes": nodes,
+            "name": "chaos",
+            "late": "update",
+            "keep": "1h",
+            "timeout": "3s",
+            "queries": QUERIES,
+            "checkpoint": str(self.home / "state"),
+            "nodes": nodes,
             "security": None if self.network is None else "none",
             "sinks": [{"type": "parquet", "path": str(self.home / "out")}],
-        }  # fmt: skip
+        }
 
     def address(self, id: str) -> str:
         host = "127.0.0.1" if self.network is None else self.network.address(id)
@@ -271,5 +282,6 @@ def check(out: Path, tree: Tree) -> None:
         plain = [
             {n: v for n, v in row.items() if n in wanted[query.name].column_names} for row in last
         ]
-        assert_same(rows_of(wanted[query.name]), pa.Table.from_pylist(plain), query.name,
-                    keys=query.by)  # fmt: skip
+        assert_same(
+            rows_of(wanted[query.name]), pa.Table.from_pylist(plain), query.name, keys=query.by
+        )

@@ -47,12 +47,14 @@ def test_every_window_is_exact_whatever_goes_wrong(seed: int) -> None:
 def large(node: int, events: int = 6_000) -> list[pa.Table]:
     dice = np.random.default_rng(node)
     times = np.sort(dice.integers(0, 20_000_000, events))
-    table = pa.table({
-        "ts": pa.array(times, pa.timestamp("us", "UTC")),
-        "k": pa.array(dice.choice(["a", "b"], events)),
-        "v": pa.array(dice.integers(0, 10**6, events)),
-        "m": pa.nulls(events, pa.string()),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "k": pa.array(dice.choice(["a", "b"], events)),
+            "v": pa.array(dice.integers(0, 10**6, events)),
+            "m": pa.nulls(events, pa.string()),
+        }
+    )
     return [table.slice(begin, 100) for begin in range(0, events, 100)]
 
 
@@ -81,9 +83,13 @@ def test_what_cannot_be_asked_for_climbs_as_events() -> None:
 
 def test_a_function_whose_order_matters_gets_all_events_in_order() -> None:
     path = ct.function(
-        "t_steps", lift=str, combine=lambda a, b: a + b, lower=str, result=pa.string(),
+        "t_steps",
+        lift=str,
+        combine=lambda a, b: a + b,
+        lower=str,
+        result=pa.string(),
         commutative=False,
-    )  # fmt: skip
+    )
     queries = [ct.Query("path", path("v"), window=ct.count_tumbling(20)), COUNTED[0]]
     ruled = charter(FLAT, queries, count="monitor")
     assert len(asked(ruled.with_schema(batches(1)[0].schema), 0)) == 0

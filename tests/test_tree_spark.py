@@ -26,24 +26,40 @@ QUERIES = [
     {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},
     {"name": "lots", "select": ["sum(seq)"], "window": "count_tumbling(1000)"},
     {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
-    {"name": "runs", "select": ["count(*)", "sum(seq)"], "by": "player", "window": {
-        "between": {"start": "seq % 97 < 3", "end": "seq % 97 > 90", "reading": "gaps"}}},
-    {"name": "laps", "select": ["avg(v)"], "by": "player", "window": {
-        "cut": {"at": "seq % 97 = 0", "reading": "local"}}},
-    {"name": "many", "select": ["sum(v)", "count(*)", "median(v)"],
-     "window": "count_sliding(9000, 4000)"},
+    {
+        "name": "runs",
+        "select": ["count(*)", "sum(seq)"],
+        "by": "player",
+        "window": {"between": {"start": "seq % 97 < 3", "end": "seq % 97 > 90", "reading": "gaps"}},
+    },
+    {
+        "name": "laps",
+        "select": ["avg(v)"],
+        "by": "player",
+        "window": {"cut": {"at": "seq % 97 = 0", "reading": "local"}},
+    },
+    {
+        "name": "many",
+        "select": ["sum(v)", "count(*)", "median(v)"],
+        "window": "count_sliding(9000, 4000)",
+    },
     {"name": "each", "select": ["max(seq)"], "by": "player", "window": "count_tumbling(3000)"},
     {"name": "mid", "select": ["median(v)"], "window": "sliding(4s, 2s)"},
-]  # fmt: skip
+]
 OF_STREAMS = ("runs", "laps")
 
 
 def source(seed: int) -> dict[str, Any]:
     """Sixty thousand events; those of the node that moves take some twenty seconds."""
     made = {
-        "type": "generator", "seed": seed, "rate": 10_000, "keys": 5, "events": EVENTS,
-        "per_batch": 10_000, "gaps": ["1s", "2s"],
-    }  # fmt: skip
+        "type": "generator",
+        "seed": seed,
+        "rate": 10_000,
+        "keys": 5,
+        "events": EVENTS,
+        "per_batch": 10_000,
+        "gaps": ["1s", "2s"],
+    }
     return made | ({"per_batch": 500, "pace": 3000} if seed == 2 else {})
 
 
@@ -60,10 +76,13 @@ def job(home: Path, on_spark: list[str]) -> Path:
         node["engine"] = "spark" if node["id"] in on_spark else "embedded"
     path = home / "job.yaml"
     made = {
-        "name": "tree", "timeout": "10m", "queries": QUERIES, "nodes": nodes,
+        "name": "tree",
+        "timeout": "10m",
+        "queries": QUERIES,
+        "nodes": nodes,
         "checkpoint": str(home / "state"),
         "sinks": [{"type": "parquet", "path": str(home / "out")}],
-    }  # fmt: skip
+    }
     path.write_text(yaml.safe_dump(made))
     return path
 

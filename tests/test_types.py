@@ -18,12 +18,25 @@ from small_tables import SECOND, everything, seconds, table, values
 
 NAN = math.nan
 WHOLE = [
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(),
-    pa.uint64(), pa.date32(), pa.time32("s"), pa.time32("ms"), pa.time64("us"),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+    pa.date32(),
+    pa.time32("s"),
+    pa.time32("ms"),
+    pa.time64("us"),
     *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
-    pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "Asia/Tokyo"),
-    pa.timestamp("ns"), pa.timestamp("ns", "+05:30"),
-]  # fmt: skip
+    pa.timestamp("s"),
+    pa.timestamp("ms", "UTC"),
+    pa.timestamp("us", "Asia/Tokyo"),
+    pa.timestamp("ns"),
+    pa.timestamp("ns", "+05:30"),
+]
 DECIMALS = [pa.decimal32(7, 2), pa.decimal64(12, 2), pa.decimal128(20, 2), pa.decimal256(50, 2)]
 
 
@@ -43,8 +56,10 @@ def fine(kind: pa.DataType) -> int:
 
 # Four values, the first and the last alike.
 KEYS: dict[str, pa.Array] = {
-    **{str(kind): pa.array([n * fine(kind) if n else n for n in (1, 2, None, 1)], kind)
-       for kind in WHOLE},
+    **{
+        str(kind): pa.array([n * fine(kind) if n else n for n in (1, 2, None, 1)], kind)
+        for kind in WHOLE
+    },
     **{str(kind): pa.array([Decimal("1.1"), 2, None, Decimal("1.1")], kind) for kind in DECIMALS},
     "date64": pa.array([86_400_000, 0, None, 86_400_000]).view(pa.date64()),
     "int64 lowest": pa.array([-(2**63), 1 - 2**63, None, -(2**63)]),
@@ -73,11 +88,13 @@ KEYS: dict[str, pa.Array] = {
     "map": pa.array([[("a", 1)], [], None, [("a", 1)]], pa.map_(pa.string(), pa.int64())),
     "interval": pa.array([(1, 2, 3), (0, 0, 1), None, (1, 2, 3)], pa.month_day_nano_interval()),
     "uuid": uuids(),
-}  # fmt: skip
+}
 WINDOWS = {
-    "tumbling": ct.tumbling("10s"), "session": ct.session("1s"), "cut": ct.cut("v = 4"),
+    "tumbling": ct.tumbling("10s"),
+    "session": ct.session("1s"),
+    "cut": ct.cut("v = 4"),
     "count": ct.count_tumbling(1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", ["tumbling", "count"])
@@ -161,9 +178,12 @@ def test_dictionaries_too_large_together_for_their_index(window: Any, chunked: b
 
 def test_several_keys_and_unicode() -> None:
     query = ct.Query(
-        "größe", ct.count().alias("n"), by=["städte", "日"], where="`städte` <> '東京'",
+        "größe",
+        ct.count().alias("n"),
+        by=["städte", "日"],
+        where="`städte` <> '東京'",
         window=ct.tumbling("10s"),
-    )  # fmt: skip
+    )
     events = table([1, 2, 3, 4], städte=["Köln", "Köln", "東京", "🜁"], 日=[1, 1, 1, None])
     assert sorted(values(everything([query], events), "größe")) == [("Köln", 1, 2), ("🜁", None, 1)]
 
@@ -177,16 +197,18 @@ def test_many_integer_keys_do_not_run_into_each_other(count: int) -> None:
     assert found.num_rows == 40
     assert set(found["n"].to_pylist()) == {1}
     assert set(zip(*(found[name].to_pylist() for name in names), strict=True)) == {
-        (0,) * count, (4095,) * count,
-    }  # fmt: skip
+        (0,) * count,
+        (4095,) * count,
+    }
 
 
 # Aggregated columns.
 
 ORDERED = {
-    name: array for name, array in KEYS.items()
+    name: array
+    for name, array in KEYS.items()
     if not pa.types.is_nested(array.type) and name not in ("interval", "uuid")
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
@@ -309,9 +331,9 @@ def test_sums_that_do_not_fit_are_null() -> None:
     high, low = 2**63 - 1, -(2**63)
     keys = ["over", "over", "just", "just", "under", "under", "wide", "wide"]
     numbers = [high, 1, high - 1, 1, low, -1, low, high]
-    found = {k: rest for k, *rest in values(
-        everything([query], table(range(8), k=keys, v=numbers)), "q"
-    )}  # fmt: skip
+    found = {
+        k: rest for k, *rest in values(everything([query], table(range(8), k=keys, v=numbers)), "q")
+    }
     assert found["over"] == [None, 2.0**62, high - 1]
     assert found["just"] == [high, 2.0**62, high - 2]
     assert found["under"][0] is None
@@ -340,8 +362,11 @@ def test_times_of_every_unit_and_zone(unit: str, zone: str | None) -> None:
     assert found.schema.field("window_start").type == pa.timestamp("us", "UTC")
     first = found["window_start"].cast(pa.int64()).to_pylist()
     assert sorted(zip(first, found["n"].to_pylist(), strict=True)) == [
-        (-20 * SECOND, 1), (-10 * SECOND, 2), (0, 2), (10 * SECOND, 1),
-    ]  # fmt: skip
+        (-20 * SECOND, 1),
+        (-10 * SECOND, 2),
+        (0, 2),
+        (10 * SECOND, 1),
+    ]
 
 
 def test_nanoseconds_before_1970_round_down() -> None:

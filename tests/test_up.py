@@ -38,19 +38,27 @@ QUERIES = [
 
 def source(seed: int, pace: int | None = None, events: int = 6000) -> dict[str, Any]:
     made = {
-        "type": "generator", "seed": seed, "rate": 1000, "keys": 4, "events": events,
-        "per_batch": 250, "gaps": ["1s", "2s"],
-    }  # fmt: skip
+        "type": "generator",
+        "seed": seed,
+        "rate": 1000,
+        "keys": 4,
+        "events": events,
+        "per_batch": 250,
+        "gaps": ["1s", "2s"],
+    }
     return made if pace is None else made | {"pace": pace}
 
 
 def job_file(home: Path, nodes: list[dict[str, Any]]) -> Path:
     path = home / "job.yaml"
     made = {
-        "name": "up", "timeout": "10m", "queries": QUERIES, "nodes": nodes,
+        "name": "up",
+        "timeout": "10m",
+        "queries": QUERIES,
+        "nodes": nodes,
         "checkpoint": str(home / "state"),
         "sinks": [{"type": "parquet", "path": str(home / "out")}],
-    }  # fmt: skip
+    }
     path.write_text(yaml.safe_dump(made))
     return path
 
@@ -96,11 +104,14 @@ def assert_exact(home: Path, sources: list[dict[str, Any]]) -> None:
 
 def test_a_killed_node_is_started_again_and_nobody_notices(tmp_path: Path) -> None:
     first, second = source(1, pace=600), source(2, pace=600)
-    path = job_file(tmp_path, [
-        {"id": "root", "listen": f"127.0.0.1:{free_port()}"},
-        {"id": "a", "parent": "root", "source": first},
-        {"id": "b", "parent": "root", "source": second},
-    ])  # fmt: skip
+    path = job_file(
+        tmp_path,
+        [
+            {"id": "root", "listen": f"127.0.0.1:{free_port()}"},
+            {"id": "a", "parent": "root", "source": first},
+            {"id": "b", "parent": "root", "source": second},
+        ],
+    )
     with subprocess.Popen(command(path), stderr=subprocess.PIPE, text=True) as running:
         before = wait_for(lambda: len(found := nodes_of(path)) == 3 and found)
         wait_for(lambda: (tmp_path / "out" / "mean").exists())
@@ -117,10 +128,13 @@ def test_a_killed_node_is_started_again_and_nobody_notices(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_node_outlives_its_supervisor(tmp_path: Path, number: signal.Signals) -> None:
-    path = job_file(tmp_path, [
-        {"id": "root", "listen": f"127.0.0.1:{free_port()}"},
-        {"id": "a", "parent": "root", "source": source(1, pace=100)},
-    ])  # fmt: skip
+    path = job_file(
+        tmp_path,
+        [
+            {"id": "root", "listen": f"127.0.0.1:{free_port()}"},
+            {"id": "a", "parent": "root", "source": source(1, pace=100)},
+        ],
+    )
     with subprocess.Popen(command(path), stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: (tmp_path / "out" / "mean").exists())
         running.send_signal(number)
@@ -165,9 +179,7 @@ def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("where", ["root", "mid", "both", "alone"])
 def test_a_node_with_children_reads_too(tmp_path: Path, where: str) -> None:
     root: dict[str, Any] = {"id": "root", "listen": f"127.0.0.1:{free_port()}"}
-    mid: dict[str, Any] = {
-        "id": "mid", "parent": "root", "listen": f"127.0.0.1:{free_port()}"
-    }  # fmt: skip
+    mid: dict[str, Any] = {"id": "mid", "parent": "root", "listen": f"127.0.0.1:{free_port()}"}
     nodes = [root, mid, {"id": "a", "parent": "mid", "source": source(1)}]
     if where in ("root", "both"):
         root["source"] = source(2)
@@ -183,10 +195,13 @@ def test_a_node_with_children_reads_too(tmp_path: Path, where: str) -> None:
 
 def test_a_root_that_reads_may_be_killed(tmp_path: Path) -> None:
     own, other = source(1, pace=600), source(2, pace=600)
-    path = job_file(tmp_path, [
-        {"id": "root", "listen": f"127.0.0.1:{free_port()}", "source": own},
-        {"id": "a", "parent": "root", "source": other},
-    ])  # fmt: skip
+    path = job_file(
+        tmp_path,
+        [
+            {"id": "root", "listen": f"127.0.0.1:{free_port()}", "source": own},
+            {"id": "a", "parent": "root", "source": other},
+        ],
+    )
     with subprocess.Popen(command(path), stderr=subprocess.PIPE, text=True) as running:
         for _ in range(2):
             before = wait_for(lambda: nodes_of(path).get("root"))
@@ -201,11 +216,18 @@ def test_a_root_that_reads_may_be_killed(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_root_on_spark_reads_too(tmp_path: Path) -> None:
-    path = job_file(tmp_path, [
-        {"id": "root", "listen": f"127.0.0.1:{free_port()}", "engine": "spark",
-         "source": source(1)},
-        {"id": "a", "parent": "root", "engine": "embedded", "source": source(2)},
-    ])  # fmt: skip
+    path = job_file(
+        tmp_path,
+        [
+            {
+                "id": "root",
+                "listen": f"127.0.0.1:{free_port()}",
+                "engine": "spark",
+                "source": source(1),
+            },
+            {"id": "a", "parent": "root", "engine": "embedded", "source": source(2)},
+        ],
+    )
     done = subprocess.run(command(path), capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_exact(tmp_path, [source(1), source(2)])
@@ -218,9 +240,7 @@ def test_a_reader_is_a_place_but_no_node_of_its_own(tmp_path: Path) -> None:
     ]
     made = founded(ct.load_job(job_file(tmp_path, nodes)))
     places = [(place.id, place.parent, place.source) for place in made.places.values()]
-    assert places == [
-        ("root", None, False), ("root.reader", "root", True), ("a", "root", True)
-    ]  # fmt: skip
+    assert places == [("root", None, False), ("root.reader", "root", True), ("a", "root", True)]
     assert "root.reader" not in made.without("root").places
     with pytest.raises(JobError, match=r"reads for another \(given: root.reader\); name root"):
         check_move(made, "root.reader", "root")

@@ -18,13 +18,19 @@ from small_tables import SECOND, everything, seconds, table, values
 
 norm = ct.function("t_norm", lift=lambda v: v * v, combine=lambda a, b: a + b, lower=math.sqrt)
 mean = ct.function(
-    "t_mean", lift=lambda v: (v, 1), combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "t_mean",
+    lift=lambda v: (v, 1),
+    combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
     lower=lambda s: s[0] / s[1],
-)  # fmt: skip
+)
 path = ct.function(
-    "t_path", lift=str, combine=lambda a, b: a + b, lower=lambda s: s, result=pa.string(),
+    "t_path",
+    lift=str,
+    combine=lambda a, b: a + b,
+    lower=lambda s: s,
+    result=pa.string(),
     commutative=False,
-)  # fmt: skip
+)
 TUMBLING = ct.tumbling("10s")
 
 
@@ -52,13 +58,21 @@ def test_lower_may_give_null() -> None:
     assert sorted(one(some("v"), seconds([1, 11], v=[1, 5])), key=str) == [(5.0,), (None,)]
 
 
-@pytest.mark.parametrize(("column", "expected"), [
-    (pa.array(["å"]), "å"), (pa.array([b"x"]), b"x"), (pa.array([1.5]), 1.5),
-    (pa.array([7], pa.uint8()), 7), (pa.array([True]), True), (pa.array([[1]]), [1]),
-    (pa.array([{"a": 1}]), {"a": 1}), (pa.array(["d"]).dictionary_encode(), "d"),
-    (pa.array([date(2026, 1, 31)]), date(2026, 1, 31)),
-    (pa.array([timedelta(seconds=1)]), timedelta(seconds=1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(["å"]), "å"),
+        (pa.array([b"x"]), b"x"),
+        (pa.array([1.5]), 1.5),
+        (pa.array([7], pa.uint8()), 7),
+        (pa.array([True]), True),
+        (pa.array([[1]]), [1]),
+        (pa.array([{"a": 1}]), {"a": 1}),
+        (pa.array(["d"]).dictionary_encode(), "d"),
+        (pa.array([date(2026, 1, 31)]), date(2026, 1, 31)),
+        (pa.array([timedelta(seconds=1)]), timedelta(seconds=1)),
+    ],
+)
 def test_values_of_every_kind_are_lifted_as_python(column: pa.Array, expected: Any) -> None:
     seen: list[Any] = []
     spy = ct.function(
@@ -68,15 +82,37 @@ def test_values_of_every_kind_are_lifted_as_python(column: pa.Array, expected: A
     assert seen == [expected] and type(seen[0]) is type(expected)
 
 
-@pytest.mark.parametrize("state", [
-    (1, (2.5, "a")), [1, [2]], {"a": (1, 2), "b": None}, {(1, 2): 3}, "text", None, True, math.inf,
-    math.nan, 2**80, {"()": 1}, {"{}": [1]}, (), [], {}, {1: "int key"}, np.float64(2.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (2.5, "a")),
+        [1, [2]],
+        {"a": (1, 2), "b": None},
+        {(1, 2): 3},
+        "text",
+        None,
+        True,
+        math.inf,
+        math.nan,
+        2**80,
+        {"()": 1},
+        {"{}": [1]},
+        (),
+        [],
+        {},
+        {1: "int key"},
+        np.float64(2.5),
+    ],
+)
 def test_states_survive_merging_and_snapshots(state: Any) -> None:
     """A state comes out of every round trip as it went in, tuples as tuples."""
     got: list[Any] = []
-    ct.function("t_state", lift=lambda v: state, combine=lambda a, b: a,
-                lower=lambda s: got.append(s) or 0.0)  # fmt: skip
+    ct.function(
+        "t_state",
+        lift=lambda v: state,
+        combine=lambda a, b: a,
+        lower=lambda s: got.append(s) or 0.0,
+    )
     query = ct.Query("q", ct.functions.make("t_state", "v"), window=TUMBLING)
     engine = ct.Engine([query])
     engine.push(table([1], v=[1]))
@@ -112,8 +148,12 @@ def shuffled(aggregate: Aggregate, window: Any, **options: Any) -> Any:
 def test_order_of_time_where_it_matters() -> None:
     assert shuffled(path("v"), ct.tumbling("5s")) == [("abcde",), ("fghij",)]
     assert shuffled(path("v"), ct.sliding("6s", "3s")) == [
-        ("abc",), ("abcdef",), ("defghi",), ("ghij",), ("j",),
-    ]  # fmt: skip
+        ("abc",),
+        ("abcdef",),
+        ("defghi",),
+        ("ghij",),
+        ("j",),
+    ]
     assert shuffled(path("v"), ct.session("2s")) == [("abcdefghij",)]
     assert shuffled(path("v"), ct.session("1s")) == [("abcdefghij",)]
     assert shuffled(path("v"), ct.count_tumbling(3)) == [("abc",), ("def",), ("ghi",)]
@@ -204,8 +244,9 @@ def test_a_name_with_capitals_is_found_again() -> None:
 def test_from_sql_and_job_files() -> None:
     events = table([1, 2], v=[3, 4])
     query = ct.sql("SELECT t_norm(v) AS x FROM events GROUP BY window(ts, '10 seconds')", "q")
-    job = ct.load_job({"queries": [{"name": "q", "select": ["t_norm(v) AS x"],
-                                    "window": "tumbling(10s)"}]})  # fmt: skip
+    job = ct.load_job(
+        {"queries": [{"name": "q", "select": ["t_norm(v) AS x"], "window": "tumbling(10s)"}]}
+    )
     assert query == job.build()[0]
     assert values(everything([query], events), "q") == [(5.0,)]
 
@@ -253,10 +294,11 @@ def test_an_operator_over_columns() -> None:
     queries = [
         ct.Query(name, aggregate.alias("x"), ct.count("v"), by="k", window=window)
         for name, window in {
-            "tumbling": TUMBLING, "sliding": ct.sliding("10s", "100ms"),
+            "tumbling": TUMBLING,
+            "sliding": ct.sliding("10s", "100ms"),
             "count": ct.count_tumbling(3),
         }.items()
-    ]  # fmt: skip
+    ]
     engine = ct.Engine(queries)
     engine.push(table([1, 2, 3], v=[-5, 2, None], k=["a", "a", "b"]))
     engine = ct.Engine.restore(engine.snapshot())

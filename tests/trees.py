@@ -27,25 +27,42 @@ QUERIES = [
     ct.Query("slide", ct.sum("v"), ct.max("v"), by="k", window=ct.sliding("5s", "1s")),
     ct.Query("all", ct.median("v"), ct.count_distinct("v"), window=ct.tumbling("3s")),
     ct.Query("visits", ct.count(), ct.min("v"), by="k", window=ct.session("700ms")),
-    ct.Query("trips", ct.sum("v"), ct.first("v"), by="k",
-             window=ct.between("m = 'on'", "m = 'off'")),
+    ct.Query(
+        "trips", ct.sum("v"), ct.first("v"), by="k", window=ct.between("m = 'on'", "m = 'off'")
+    ),
     ct.Query("tens", ct.avg("v"), ct.last("v"), window=ct.count_tumbling(10)),
     ct.Query("fives", ct.sum("v"), by="k", window=ct.count_sliding(5, 2)),
-]  # fmt: skip
+]
 
 
 READ = [
-    ct.Query("mine", ct.sum("v"), ct.first("v"), by="k",
-             window=ct.cut("m = 'on'", reading="local")),
-    ct.Query("equal", ct.avg("v"), ct.count(), by="k",
-             window=ct.between("m = 'on'", "m = 'off'", reading="aligned")),
-    ct.Query("stages", ct.sum("v"), ct.max("v"), by="k",
-             window=ct.cut("m = 'off'", reading="ordered")),
-    ct.Query("turns", ct.count(), ct.last("v"),
-             window=ct.between("m = 'on'", "m = 'off'", reading="ordered")),
-    ct.Query("busy", ct.median("v"), ct.count(), by="k",
-             window=ct.between("m = 'on'", "m = 'off'", reading="gaps")),
-]  # fmt: skip
+    ct.Query(
+        "mine", ct.sum("v"), ct.first("v"), by="k", window=ct.cut("m = 'on'", reading="local")
+    ),
+    ct.Query(
+        "equal",
+        ct.avg("v"),
+        ct.count(),
+        by="k",
+        window=ct.between("m = 'on'", "m = 'off'", reading="aligned"),
+    ),
+    ct.Query(
+        "stages", ct.sum("v"), ct.max("v"), by="k", window=ct.cut("m = 'off'", reading="ordered")
+    ),
+    ct.Query(
+        "turns",
+        ct.count(),
+        ct.last("v"),
+        window=ct.between("m = 'on'", "m = 'off'", reading="ordered"),
+    ),
+    ct.Query(
+        "busy",
+        ct.median("v"),
+        ct.count(),
+        by="k",
+        window=ct.between("m = 'on'", "m = 'off'", reading="gaps"),
+    ),
+]
 """Windows that each node has for itself, in every reading."""
 
 
@@ -58,9 +75,15 @@ def charter(
         for number, (id, parent) in enumerate(parents.items())
     }
     defaults = {
-        "time": "ts", "late": "drop", "keep": None, "rate": 1000.0, "lateness": 0, "idle": None,
-        "ahead": None, "timeout": None,
-    }  # fmt: skip
+        "time": "ts",
+        "late": "drop",
+        "keep": None,
+        "rate": 1000.0,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+    }
     return Charter("job", 1, defaults | settings, places).with_queries(queries)
 
 
@@ -69,10 +92,14 @@ def batches(seed: int, count: int = 200, spread: int = 20, size: int = 12) -> li
     dice = random.Random(seed)
     times = sorted(dice.randrange(spread * SECOND) for _ in range(count))
     rows = [
-        {"ts": t // 1000 * 1000, "k": dice.choice("abc"), "v": dice.randrange(-9, 99),
-         "m": dice.choice(["on", "off", None, None])}
+        {
+            "ts": t // 1000 * 1000,
+            "k": dice.choice("abc"),
+            "v": dice.randrange(-9, 99),
+            "m": dice.choice(["on", "off", None, None]),
+        }
         for t in times
-    ]  # fmt: skip
+    ]
     tables = []
     while rows:
         part = dice.randint(1, size)
@@ -103,14 +130,17 @@ def final(deliveries: Mapping[int, Delivery], name: str, once: bool = True) -> l
 
 
 def check(
-    deliveries: Mapping[int, Delivery], events: Mapping[str, list[pa.Table]],
+    deliveries: Mapping[int, Delivery],
+    events: Mapping[str, list[pa.Table]],
     queries: Iterable[Query] = QUERIES,
-) -> None:  # fmt: skip
+) -> None:
     """Each window is there once, equal to brute force over all events, and nobody is missing."""
     rows = [
         row | {STREAM: id}
-        for id, tables in events.items() for table in tables for row in table.to_pylist()
-    ]  # fmt: skip
+        for id, tables in events.items()
+        for table in tables
+        for row in table.to_pylist()
+    ]
     for query in queries:
         wanted = oracle([query], rows)[query.name]
         got = final(deliveries, query.name)

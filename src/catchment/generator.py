@@ -78,9 +78,10 @@ class Generator:
             _positive(f"gaps {name}", value)
         if self.gaps is not None and len(self.gaps) != 2:
             raise QueryError(
-                "gaps takes two durations", given=repr(self.gaps),
+                "gaps takes two durations",
+                given=repr(self.gaps),
                 hint='write gaps=("30s", "5s") for 5 seconds of silence after every 30',
-            )  # fmt: skip
+            )
 
     @property
     def schema(self) -> pa.Schema:

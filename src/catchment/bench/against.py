@@ -31,8 +31,9 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         speed = f"{load.events / typical(times, 0) / 1e6:.1f} M events/s"
         for place, kind in enumerate(BASELINES, 1):
             yield plain(
-                f"{windows} windows, against {kind.__name__}", ratio(times, place, 0),
+                f"{windows} windows, against {kind.__name__}",
+                ratio(times, place, 0),
                 f"times {kind.__name__}",
                 f"tumbling windows of 1 to 10 s, averages and sums in turn; {load.detail}; {speed} "
                 f"against {load.events / typical(times, place) / 1e6:.2g}; median of {runs} runs",
-            )  # fmt: skip
+            )

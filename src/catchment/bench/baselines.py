@@ -162,11 +162,13 @@ class _Slices:
     def take(self, batch: Columns) -> None:
         low, high = int(batch.times.min()), int(batch.times.max())
         edges = np.unique(
-            np.concatenate([
-                np.arange((low - offset) // length * length + offset, high + 1, length)
-                for length, offset in self.series
-            ])
-        )  # fmt: skip
+            np.concatenate(
+                [
+                    np.arange((low - offset) // length * length + offset, high + 1, length)
+                    for length, offset in self.series
+                ]
+            )
+        )
         edges = edges[max(int(np.searchsorted(edges, low, side="right")) - 1, 0) :]
         for place, rows in _pieces(batch, edges):
             start = int(edges[place])

@@ -53,10 +53,12 @@ def bytes_and_work(load: Load, runs: int) -> Iterator[Figure]:
     for scheme in ("sync", "async"):
         paper = run(load, scheme, "last")[0]
         yield plain(
-            f"bytes, {scheme}, predicted as in the paper", paper.nbytes / whole, "of central's",
+            f"bytes, {scheme}, predicted as in the paper",
+            paper.nbytes / whole,
+            "of central's",
             f"{what}; {paper.corrections:.0f} corrections in 100 windows, "
             f"{found[scheme].corrections:.0f} by pace; {central}",
-        )  # fmt: skip
+        )
     yield _work(load, runs)
 
 
@@ -68,10 +70,13 @@ def _work(load: Load, runs: int) -> Figure:
         seconds = _central(bodies, load.window)
         ratios.append(run(load, "async")[0].work / seconds)
     return below(
-        "work at the root, async", median(ratios), "of central's", 1 / 9,
+        "work at the root, async",
+        median(ratios),
+        "of central's",
+        1 / 9,
         f"{load.text}; central decodes, sorts and adds up {there.events:,} events in "
         f"{seconds:.2f} s: {there.events / seconds / 1e6:.1f} million a second; median of {runs}",
-    )  # fmt: skip
+    )
 
 
 def _central(bodies: list[bytes], window: int) -> float:
@@ -106,17 +111,23 @@ def everywhere(loads: list[Load]) -> Iterator[Figure]:
         bytes_.append((found["auto"].nbytes / least, load.text))
         waits.append(found["auto"].blocked - min(o.blocked for o in found.values()))
     yield exactly(
-        "windows that are not what one node would say", len(wrong), "cells", 0,
+        "windows that are not what one node would say",
+        len(wrong),
+        "cells",
+        0,
         f"{len(loads)} loads by {', '.join(EXACT)}, sums compared window by window; {wrong[:3]}",
-    )  # fmt: skip
+    )
     worst, where = max(bytes_)
     yield below(
         "bytes of auto against the best scheme", worst, "times", 1.1, f"the worst cell: {where}"
     )
     yield below(
-        "time that nodes wait, auto beyond the best scheme", 1e3 * max(waits), "ms a window", 0.1,
+        "time that nodes wait, auto beyond the best scheme",
+        1e3 * max(waits),
+        "ms a window",
+        0.1,
         f"the worst of {len(loads)} cells",
-    )  # fmt: skip
+    )
 
 
 def corrections(quick: bool) -> Iterator[Figure]:
@@ -131,13 +142,18 @@ def corrections(quick: bool) -> Iterator[Figure]:
                 parts.append(f"{scheme} by {predictor} {outcome.corrections:.0f}")
         yield plain(
             f"corrections in 100 windows, change of {100 * change:g} %",
-            run(load, "async")[0].corrections, "corrections", f"{', '.join(parts)}; {load.text}",
-        )  # fmt: skip
+            run(load, "async")[0].corrections,
+            "corrections",
+            f"{', '.join(parts)}; {load.text}",
+        )
         right = {scheme: correctness(load, scheme) for scheme in ("approx", "async")}
         yield at_least(
-            f"events in the right window, change of {100 * change:g} %, async", right["async"],
-            "of all", 1.0, f"approx {right['approx']:.4f}; {load.text}",
-        )  # fmt: skip
+            f"events in the right window, change of {100 * change:g} %, async",
+            right["async"],
+            "of all",
+            1.0,
+            f"approx {right['approx']:.4f}; {load.text}",
+        )
 
 
 def sizes(quick: bool) -> Iterator[Figure]:
@@ -148,9 +164,11 @@ def sizes(quick: bool) -> Iterator[Figure]:
         parts = {scheme: run(load, scheme)[0].nbytes / whole for scheme in EXACT}
         detail = ", ".join(f"{scheme} {value:.5f}" for scheme, value in parts.items())
         yield plain(
-            f"bytes of auto, windows of {window:,}", parts["auto"], "of central's",
+            f"bytes of auto, windows of {window:,}",
+            parts["auto"],
+            "of central's",
             f"{detail}; {load.text}",
-        )  # fmt: skip
+        )
 
 
 def delays(quick: bool) -> Iterator[Figure]:
@@ -163,7 +181,9 @@ def delays(quick: bool) -> Iterator[Figure]:
             for s, o in found.items()
         )
         yield plain(
-            f"latency of async, links of {delay} ms", found["async"].latency, "ms",
+            f"latency of async, links of {delay} ms",
+            found["async"].latency,
+            "ms",
             f"from a window's last event to its result; {detail}; {load.text}; nodes read every "
             f"10 ms",
-        )  # fmt: skip
+        )

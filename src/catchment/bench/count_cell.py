@@ -85,9 +85,14 @@ def run(
     """Runs a scheme over a load in simulation."""
     there = ground(load)
     world = Timed(
-        [count_tumbling(load.window)], there.streams, fold or Sums("v"), scheme,
-        predictor=predictor, delay=delay, tick=TICK,
-    )  # fmt: skip
+        [count_tumbling(load.window)],
+        there.streams,
+        fold or Sums("v"),
+        scheme,
+        predictor=predictor,
+        delay=delay,
+        tick=TICK,
+    )
     tally = world.run()
     emitted = sorted(tally.emitted, key=lambda pair: pair[1].number)
     totals = [float(w.partial["total"][0]) for _, w in emitted if "total" in w.partial]
@@ -95,11 +100,18 @@ def run(
     root, count = world.root, max(len(there.sums), 1)
     waits = [now - end for (now, _), end in zip(emitted, _ends(there), strict=False)]
     return Outcome(
-        tally.up + tally.down, tally.up, tally.down, exact, len(there.sums),
-        100 * root.corrections / count, root.rounds / count,
-        tally.blocked / 1e6 / count / load.nodes, mean(waits[3:] or [0]) / 1e3, world.work,
+        tally.up + tally.down,
+        tally.up,
+        tally.down,
+        exact,
+        len(there.sums),
+        100 * root.corrections / count,
+        root.rounds / count,
+        tally.blocked / 1e6 / count / load.nodes,
+        mean(waits[3:] or [0]) / 1e3,
+        world.work,
         root.using,
-    ), world  # fmt: skip
+    ), world
 
 
 def _ends(there: Ground) -> list[int]:

@@ -13,9 +13,10 @@ from catchment.bench.tree_bed import Bed, Form, Layout, Traffic, stream
 RATE, WINDOW = 100_000, 100_000
 _TREE: dict[str, str | None] = {"root": None, "mid": "root", "e1": "mid", "e2": "root"}
 _QUERY: Form = {
-    "name": "sums", "select": ["sum(v) AS total", "count(*) AS n"],
+    "name": "sums",
+    "select": ["sum(v) AS total", "count(*) AS n"],
     "window": f"count_tumbling({WINDOW})",
-}  # fmt: skip
+}
 _PATIENCE = 120.0
 
 
@@ -29,9 +30,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         f"s; three links, both directions, connecting and beats with it"
     )
     yield below(
-        "bytes on links of real nodes, auto", sent["auto"] / sent["central"],
-        "of count: central's", 0.05, f"{what}: {sent['auto']:,} of {sent['central']:,} bytes",
-    )  # fmt: skip
+        "bytes on links of real nodes, auto",
+        sent["auto"] / sent["central"],
+        "of count: central's",
+        0.05,
+        f"{what}: {sent['auto']:,} of {sent['central']:,} bytes",
+    )
     sums = [found[scheme][1] for scheme in ("central", "auto")]
     same = len(sums[0]) == len(sums[1]) and all(map(math.isclose, *sums))
     yield exactly("windows of real nodes that differ", 0 if same else 1, "", 0, what)

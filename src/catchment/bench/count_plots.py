@@ -13,9 +13,13 @@ from catchment.bench.drawing import pyplot
 CHANGES = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0)
 WINDOW, WINDOWS = 10_000, 40
 LINES = (
-    ("async", "pace"), ("sync", "pace"), ("async", "last"), ("sync", "last"), ("monitor", "pace"),
+    ("async", "pace"),
+    ("sync", "pace"),
+    ("async", "last"),
+    ("sync", "last"),
+    ("monitor", "pace"),
     ("auto", "pace"),
-)  # fmt: skip
+)
 
 
 def draw(folder: Path, quick: bool = False) -> Iterator[Path]:
@@ -50,9 +54,13 @@ def _name(line: tuple[str, str]) -> str:
 
 
 def _plot(
-    path: Path, x: list[float], lines: dict[str, list[float]], label: str, title: str,
+    path: Path,
+    x: list[float],
+    lines: dict[str, list[float]],
+    label: str,
+    title: str,
     logarithmic: bool = False,
-) -> Path:  # fmt: skip
+) -> Path:
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(6, 3.6), dpi=90)
     for name, values in lines.items():

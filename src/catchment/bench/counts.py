@@ -20,15 +20,21 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     lengths = [(1 + number % 50) * SECOND for number in range(100)]
     stats = _stats(tumbling(lengths, ct.avg("v"), ct.sum("v"), by="k"))
     yield exactly(
-        "operator calls, 100 windows, average and sum", stats.operator_calls / stats.events,
-        "per event", 2, f"50 lengths of 1 to 50 s, each of an average and a sum; {detail}",
-    )  # fmt: skip
+        "operator calls, 100 windows, average and sum",
+        stats.operator_calls / stats.events,
+        "per event",
+        2,
+        f"50 lengths of 1 to 50 s, each of an average and a sum; {detail}",
+    )
     lengths = [(1 + number % 10) * SECOND for number in range(1000)]
     stats = _stats(tumbling(lengths, ct.avg("v"), by="k"))
     yield exactly(
-        "slices, 1000 tumbling windows of 1 to 10 s", stats.slices / MINUTES, "per minute", 60,
+        "slices, 1000 tumbling windows of 1 to 10 s",
+        stats.slices / MINUTES,
+        "per minute",
+        60,
         f"whole seconds; {MINUTES} minutes; {detail}",
-    )  # fmt: skip
+    )
 
 
 def _load() -> Workload:

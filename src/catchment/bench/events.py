@@ -41,9 +41,16 @@ class Workload:
 
 
 def workload(
-    events: int, rate: int, *, batch: int = 1_000_000, keys: int = 0, strings: bool = False,
-    late: bool = False, pauses: int = 0, seed: int = 7,
-) -> Workload:  # fmt: skip
+    events: int,
+    rate: int,
+    *,
+    batch: int = 1_000_000,
+    keys: int = 0,
+    strings: bool = False,
+    late: bool = False,
+    pauses: int = 0,
+    seed: int = 7,
+) -> Workload:
     """Events evenly spaced in time, with random values and keys.
 
     With `late`, one in five arrives up to 2 s after its time, and the frontier trails by as much,

@@ -47,17 +47,22 @@ def against_all(windows: int, weights: tuple[float, ...]) -> Iterator[Figure]:
             worst[weight] = max(worst[weight], (found, load.name))
             if weight == WEIGHT:
                 yield plain(
-                    f"cost of auto, {load.name}", found, "of the best fixed policy's",
+                    f"cost of auto, {load.name}",
+                    found,
+                    "of the best fixed policy's",
                     f"{ours:.3f}; the best is {best}, {costs[best]:.3f}; batching "
                     f"{costs['batching']:.3f}, streaming {costs['streaming']:.3f}, hybrid(0.25) "
                     f"{costs['hybrid(0.25)']:.3f}; weight {weight:g}",
-                )  # fmt: skip
+                )
     for weight, (found, name) in worst.items():
         yield below(
-            f"cost of auto, worst workload, weight {weight:g}", found, "of the best fixed policy's",
-            1.1, f"traffic over the optimum, plus {weight:g} for staleness of a window; {name}; "
+            f"cost of auto, worst workload, weight {weight:g}",
+            found,
+            "of the best fixed policy's",
+            1.1,
+            f"traffic over the optimum, plus {weight:g} for staleness of a window; {name}; "
             f"{windows} windows from an untaught start",
-        )  # fmt: skip
+        )
 
 
 def targets(windows: int) -> Iterator[Figure]:
@@ -69,18 +74,24 @@ def targets(windows: int) -> Iterator[Figure]:
     late = made.staleness[windows // 2 :] * _HOUR
     batching = done(given, load.line, "batching")
     yield below(
-        f"staleness under a target of {seconds} s", float(late.mean()) / seconds, "of the target",
-        1.0, f"second half of {windows} windows of an hour; traffic {made.ratio(windows // 2):.3f} "
+        f"staleness under a target of {seconds} s",
+        float(late.mean()) / seconds,
+        "of the target",
+        1.0,
+        f"second half of {windows} windows of an hour; traffic {made.ratio(windows // 2):.3f} "
         f"of optimal; batching is {batching.stale() * _HOUR:.0f} s late",
-    )  # fmt: skip
+    )
     budget = 1.1 * float(given.distinct().max()) / _HOUR
     held = auto(load, {"budget": f"{budget:.6f} B/s"})[1]
     most = float(held.traffic[windows // 2 :].max()) / _HOUR
     yield below(
-        "traffic under a budget, in the busiest window", most / budget, "of the budget", 1.02,
+        "traffic under a budget, in the busiest window",
+        most / budget,
+        "of the budget",
+        1.02,
         f"second half of {windows} windows; the budget is 1.1 times the least that the busiest "
         f"needs; staleness {held.stale(windows // 2) * _HOUR:.1f} s",
-    )  # fmt: skip
+    )
 
 
 def levels(windows: int) -> Iterator[Figure]:
@@ -98,11 +109,14 @@ def levels(windows: int) -> Iterator[Figure]:
         found[policy] = Edge(above, Wire(line, Estimate()), parse(policy)).run()
     ours, theirs = found["auto"], found["batching"]
     yield below(
-        "staleness over two levels, auto", ours.stale(1) / theirs.stale(1), "of batching's", 0.35,
+        "staleness over two levels, auto",
+        ours.stale(1) / theirs.stale(1),
+        "of batching's",
+        0.35,
         f"3 edges, a node in between, the center; {100 * ours.stale(1):.3f} and "
         f"{100 * theirs.stale(1):.3f} % of the window; updates on the upper link "
         f"{ours.traffic[1:].sum() / theirs.traffic[1:].sum():.3f} of batching's",
-    )  # fmt: skip
+    )
 
 
 def groups(windows: int) -> Iterator[Figure]:
@@ -120,8 +134,9 @@ def groups(windows: int) -> Iterator[Figure]:
         found[name] = (made[0].cost(WEIGHT, 1), made[1].cost(WEIGHT, 1))
     ours, theirs = found["equal"], found["long ones 4 to 1"]
     yield plain(
-        "cost of a group on a shared link with four times the priority", theirs[0] / ours[0],
+        "cost of a group on a shared link with four times the priority",
+        theirs[0] / ours[0],
         "of its cost with equal shares",
         f"the other's {theirs[1] / ours[1]:.3f}; windows of an hour and of a quarter of an hour; "
         f"equal: {ours[0]:.3f} and {ours[1]:.3f}",
-    )  # fmt: skip
+    )

@@ -28,13 +28,15 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         for place, flush in enumerate(policies[1:], start=1):
             more = median(run[place] - run[0] for run in times)
             yield below(
-                f"processor time that {flush} adds, {keys:,} keys", 100 * more / seconds,
-                "% of a core", 5.0,
+                f"processor time that {flush} adds, {keys:,} keys",
+                100 * more / seconds,
+                "% of a core",
+                5.0,
                 f"{typical(times, place) / seconds:.3f} s a second in all, "
                 f"{typical(times, 0) / seconds:.3f} with batching; avg by {keys:,} keys, windows "
                 f"of 2 s, {RATE:,} events a second of event time for {seconds} s in memory, "
                 f"{RATE // BATCH} steps a second, a link too narrow for all",
-            )  # fmt: skip
+            )
 
 
 def prepared(flush: str, keys: int, seconds: int) -> Action:

@@ -15,7 +15,7 @@ from statistics import mean
 import catchment as ct
 from catchment.bench.figure import Figure, below, plain
 from catchment.bench.tree_bed import LOCALHOST
-from catchment.bench.tree_latency import Watch, _end
+from catchment.bench.tree_latency import Watch, end_process
 from catchment.errors import CatchmentError
 from catchment.flush import read
 from catchment.nodes.founding import Given
@@ -62,10 +62,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         yield from compared(three, windows, "embedded, 3 sites")
     wide = {policy: run(policy, 4, 1, carries=0.0) for policy in ("batching", "auto")}
     yield below(
-        "bytes on a link that is wide enough, auto", wide["auto"].up / wide["batching"].up,
-        "of batching's", 1.02,
+        "bytes on a link that is wide enough, auto",
+        wide["auto"].up / wide["batching"].up,
+        "of batching's",
+        1.02,
         f"{wide['auto'].up:,} and {wide['batching'].up:,} bytes, 4 windows of {LENGTH:g} s",
-    )  # fmt: skip
+    )
 
 
 def compared(found: dict[str, Measured], windows: int, what: str) -> Iterator[Figure]:
@@ -74,17 +76,21 @@ def compared(found: dict[str, Measured], windows: int, what: str) -> Iterator[Fi
         if policy == "batching":
             continue
         yield below(
-            f"staleness in real nodes, {policy}, {what}", mean(made.late) / mean(batching.late),
-            "of batching's", 0.35 if what == "embedded" else 0.6,
+            f"staleness in real nodes, {policy}, {what}",
+            mean(made.late) / mean(batching.late),
+            "of batching's",
+            0.35 if what == "embedded" else 0.6,
             f"{mean(made.late):.2f} and {mean(batching.late):.2f} s on average after the end of "
             f"windows of {LENGTH:g} s, {len(made.late)} of {windows}; links of "
             f"{CARRIES / 1000:g} kB/s through a proxy, large query, {PER_WINDOW:,} events a window "
             f"and site; the links were found to carry {made.said}",
-        )  # fmt: skip
+        )
         yield plain(
-            f"bytes in real nodes, {policy}, {what}", made.up / batching.up, "of batching's",
+            f"bytes in real nodes, {policy}, {what}",
+            made.up / batching.up,
+            "of batching's",
             f"{made.up:,} and {batching.up:,} bytes up",
-        )  # fmt: skip
+        )
 
 
 def run(
@@ -113,7 +119,7 @@ def run(
             settings = ["large", windows, PER_WINDOW, n, LENGTH]
             command = [sys.executable, "-m", "catchment.bench.flush_site", id, str(home / id)]
             child = subprocess.Popen([*command, proxy.address, engine, *map(str, settings)])
-            stack.callback(_end, child)
+            stack.callback(end_process, child)
         thread.start()
         stack.callback(thread.join, 60)
         stack.callback(root.stop)
@@ -121,7 +127,7 @@ def run(
         machine = root.member.machine
         assert isinstance(machine, Root)
         counts, said = dict(machine.counts), dict(root.member.links)
-    late = [(at - end) / 1e6 for end, at in sorted(watch._seen.items())][_SETTLED : windows - 1]
+    late = [(at - end) / 1e6 for end, at in sorted(watch.seen.items())][_SETTLED : windows - 1]
     if len(late) < windows - _SETTLED - 2:
         raise CatchmentError("too few windows came", given=f"{len(late)} of {windows}")
     return Measured(late, sum(proxy.up for proxy in proxies), counts.get("events", 0), said)
@@ -129,9 +135,16 @@ def run(
 
 def _charter(ids: list[str], flush: object) -> Charter:
     settings = {
-        "time": "ts", "late": "drop", "keep": None, "rate": PER_WINDOW / LENGTH, "lateness": 0,
-        "idle": None, "ahead": None, "timeout": None, "flush": read(flush).to_dict(),
-    }  # fmt: skip
+        "time": "ts",
+        "late": "drop",
+        "keep": None,
+        "rate": PER_WINDOW / LENGTH,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+        "flush": read(flush).to_dict(),
+    }
     places = {"root": Place("root", 0, None, False)}
     places |= {id: Place(id, n, "root", True) for n, id in enumerate(ids, start=1)}
     query = ct.Query("mean", ct.avg("v"), by="k", window=ct.tumbling(f"{LENGTH:g}s"))

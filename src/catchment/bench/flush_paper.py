@@ -43,11 +43,13 @@ def workloads(windows: int) -> Iterator[Figure]:
     for name, shape in SHAPES.items():
         seen = look(arrivals(shape, windows))
         yield plain(
-            f"keys that come once in a window, {name} query", 100 * seen.once, "%",
+            f"keys that come once in a window, {name} query",
+            100 * seen.once,
+            "%",
             f"paper: {100 * shape.once:.0f} %; the median key comes {seen.median:g} times (paper, "
             f"over the large query's: {shape.median:g}); {seen.per_key:.1f} arrivals a key; "
             f"{100 * (seen.variation > 1).mean():.0f} % of frequent keys are burstier than random",
-        )  # fmt: skip
+        )
 
 
 def eager_and_lazy(windows: int) -> Iterator[Figure]:
@@ -69,16 +71,22 @@ def eager_and_lazy(windows: int) -> Iterator[Figure]:
             for policy in policies
         )
         yield below(
-            f"traffic, {kind} online policy", chosen, "of optimal", bar,
+            f"traffic, {kind} online policy",
+            chosen,
+            "of optimal",
+            bar,
             f"evicting the least likely to come again; {each}; paper: {paper}; {_LARGE}",
-        )  # fmt: skip
+        )
     stale = {policy: _late(ample(policy, "likely", True, 1.0, windows)) for policy in LAZY}
     least, others = stale[LAZY[0]], min(stale[policy] for policy in LAZY[1:])
     yield below(
-        "staleness, pessimistic against the other lazy ones", least / others, "of the next", 1.0,
+        "staleness, pessimistic against the other lazy ones",
+        least / others,
+        "of the next",
+        1.0,
         ", ".join(f"{policy} {value:.3f} %" for policy, value in stale.items())
         + f" of the window, 95th percentile; {_LARGE}",
-    )  # fmt: skip
+    )
 
 
 def hybrid(windows: int) -> Iterator[Figure]:
@@ -86,28 +94,38 @@ def hybrid(windows: int) -> Iterator[Figure]:
     name = "hybrid(0.25)"
     ours, theirs = (ample(name, eviction, True, 1.0, windows) for eviction in ("likely", "lfu"))
     yield below(
-        "traffic, hybrid(0.25)", ours.ratio(SKIP), "of optimal", 1.06,
+        "traffic, hybrid(0.25)",
+        ours.ratio(SKIP),
+        "of optimal",
+        1.06,
         f"with LFU {theirs.ratio(SKIP):.3f}; paper: 1.06; {_LARGE}",
-    )  # fmt: skip
+    )
     batching = ample("batching", "likely", True, 1.0, windows)
     yield below(
-        "staleness, hybrid(0.25)", ours.stale(SKIP) / batching.stale(SKIP), "of batching's", 0.35,
+        "staleness, hybrid(0.25)",
+        ours.stale(SKIP) / batching.stale(SKIP),
+        "of batching's",
+        0.35,
         f"{100 * ours.stale(SKIP):.3f} and {100 * batching.stale(SKIP):.2f} % of the window; "
         f"paper: 0.35; {_LARGE}",
-    )  # fmt: skip
+    )
     for eviction, paced in (("likely", True), ("lfu", False)):
         wrong = ample(name, eviction, paced, 2.0, windows)
         how = "ours" if paced else "as in the paper: LFU, not paced"
         yield below(
             f"staleness, hybrid(0.25), bandwidth over-predicted by 100 %, {eviction}",
-            _late(wrong), "% of the window", 0.2,
+            _late(wrong),
+            "% of the window",
+            0.2,
             f"95th percentile; {how}; paper: 0.19; traffic {wrong.ratio(SKIP):.3f}; {_LARGE}",
-        )  # fmt: skip
+        )
     lazy = ample(LAZY[0], "lfu", False, 2.0, windows)
     yield plain(
-        "staleness, lazy(pessimistic), bandwidth over-predicted by 100 %", _late(lazy),
-        "% of the window", f"LFU, not paced; paper: up to 9.9; {_LARGE}",
-    )  # fmt: skip
+        "staleness, lazy(pessimistic), bandwidth over-predicted by 100 %",
+        _late(lazy),
+        "% of the window",
+        f"LFU, not paced; paper: up to 9.9; {_LARGE}",
+    )
 
 
 def many_edges(quick: bool) -> Iterator[Figure]:
@@ -115,9 +133,15 @@ def many_edges(quick: bool) -> Iterator[Figure]:
     windows = 3 if quick else 6
     worst = 0.0
     for shape, count, high in (
-        ("large", 1, False), ("small", 3, False), ("medium", 3, False), ("large", 3, False),
-        ("small", 3, True), ("medium", 3, True), ("large", 6, False), ("large", 6, True),
-    ):  # fmt: skip
+        ("large", 1, False),
+        ("small", 3, False),
+        ("medium", 3, False),
+        ("large", 3, False),
+        ("small", 3, True),
+        ("medium", 3, True),
+        ("large", 6, False),
+        ("large", 6, True),
+    ):
         if quick and high:
             continue
         made = {
@@ -128,17 +152,21 @@ def many_edges(quick: bool) -> Iterator[Figure]:
         yield plain(
             f"traffic, {shape} query, {count} edge{'s' if count > 1 else ''}, "
             f"{'high' if high else 'low'} rate, hybrid(0.25)",
-            made["hybrid(0.25)"].ratio(SKIP), "of optimal",
+            made["hybrid(0.25)"].ratio(SKIP),
+            "of optimal",
             "; ".join(
                 f"{policy}: traffic {o.ratio(SKIP):.3f}, staleness {100 * o.stale(SKIP):.3f} %"
                 for policy, o in made.items()
             ),
-        )  # fmt: skip
+        )
     yield below(
-        "traffic, hybrid(0.25), worst of all queries and edges", worst, "of optimal", 1.06,
+        "traffic, hybrid(0.25), worst of all queries and edges",
+        worst,
+        "of optimal",
+        1.06,
         f"capacity {AMPLE:g} times streaming's; paper, on real networks: below 1.02 for the large "
         "query at one edge",
-    )  # fmt: skip
+    )
 
 
 def capacity(windows: int) -> Iterator[Figure]:
@@ -152,14 +180,15 @@ def capacity(windows: int) -> Iterator[Figure]:
         plainly = narrow("hybrid(0.25)", times, windows, paced=False)
         yield plain(
             f"traffic, hybrid(0.25), capacity {times:.1f} times the optimum's",
-            made["hybrid(0.25)"].ratio(SKIP), "of optimal",
+            made["hybrid(0.25)"].ratio(SKIP),
+            "of optimal",
             f"not paced, as in the paper: {plainly.ratio(SKIP):.3f}, staleness "
             f"{100 * plainly.stale(SKIP):.2f} %; "
             + "; ".join(
                 f"{policy}: traffic {o.ratio(SKIP):.3f}, staleness {100 * o.stale(SKIP):.2f} %"
                 for policy, o in made.items()
             ),
-        )  # fmt: skip
+        )
 
 
 def hopping(windows: int) -> Iterator[Figure]:
@@ -168,11 +197,12 @@ def hopping(windows: int) -> Iterator[Figure]:
         made = {p: hops(p, parts, windows) for p in ("optimal", "auto", "batching", "streaming")}
         over = float(made["optimal"].traffic.sum() / made["streaming"].traffic.sum())
         yield plain(
-            f"traffic of the optimum, windows of {parts} hop{'s' if parts > 1 else ''}", over,
+            f"traffic of the optimum, windows of {parts} hop{'s' if parts > 1 else ''}",
+            over,
             "of streaming's",
             "; ".join(
                 f"{policy}: traffic {o.ratio(SKIP):.3f} of optimal, staleness "
                 f"{100 * o.stale(SKIP) / parts:.3f} % of the window"
                 for policy, o in made.items()
             ),
-        )  # fmt: skip
+        )

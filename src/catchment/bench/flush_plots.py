@@ -43,11 +43,15 @@ def draw(folder: Path, quick: bool = False) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     windows = 4 if quick else 8
     pictures: dict[str, tuple[int, Callable[[Any, int], None]]] = {
-        "flush-workloads": (3, workloads), "flush-eager": (2, _sides(EAGER)),
-        "flush-lazy": (2, _sides(LAZY)), "flush-caches": (1, caches), "flush-edges": (2, by_edges),
-        "flush-alpha": (2, by_alpha), "flush-capacity": (2, by_capacity),
+        "flush-workloads": (3, workloads),
+        "flush-eager": (2, _sides(EAGER)),
+        "flush-lazy": (2, _sides(LAZY)),
+        "flush-caches": (1, caches),
+        "flush-edges": (2, by_edges),
+        "flush-alpha": (2, by_alpha),
+        "flush-capacity": (2, by_capacity),
         "flush-hopping": (2, by_hops),
-    }  # fmt: skip
+    }
     for name, (panels, fill) in pictures.items():
         figure, axes = plt.subplots(1, panels, figsize=(5.2 * panels, 3.6), squeeze=False)
         fill(axes[0], windows)
@@ -124,9 +128,12 @@ def caches(axes: Any, _: int) -> None:
 def by_edges(axes: Any, windows: int) -> None:
     """Figures 6 to 8."""
     cases = (
-        ("large", 1, False), ("small", 3, False), ("medium", 3, False), ("large", 3, False),
+        ("large", 1, False),
+        ("small", 3, False),
+        ("medium", 3, False),
+        ("large", 3, False),
         ("large", 6, False),
-    )  # fmt: skip
+    )
     places = np.arange(len(cases))
     for n, policy in enumerate(_FOUR):
         made = [edges(s, count, high, policy, min(windows, 6)) for s, count, high in cases]
@@ -181,9 +188,11 @@ def by_hops(axes: Any, windows: int) -> None:
         made = [hops(policy, n, min(windows, 4)) for n in parts]
         every = [hops("streaming", n, min(windows, 4)).traffic.sum() for n in parts]
         axes[0].plot(
-            parts, [o.traffic.sum() / s for o, s in zip(made, every, strict=True)], "o-",
+            parts,
+            [o.traffic.sum() / s for o, s in zip(made, every, strict=True)],
+            "o-",
             label=policy,
-        )  # fmt: skip
+        )
         late = [100 * max(o.stale(SKIP), 1e-7) / n for o, n in zip(made, parts, strict=True)]
         axes[1].plot(parts, late, "o-")
     axes[1].set_yscale("log")

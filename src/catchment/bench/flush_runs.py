@@ -22,9 +22,15 @@ from catchment.simulate.workload import HIGH, LOW, SHAPES, arrivals
 EAGER = ("eager(uniform)", "eager(nonuniform)", "eager(empirical)")
 LAZY = ("lazy(pessimistic)", "lazy(optimistic)", "lazy(empirical)")
 FIXED = (
-    "streaming", "batching", *EAGER, *LAZY, "lazy(bounded)", "hybrid(0.25)", "hybrid(0.5)",
+    "streaming",
+    "batching",
+    *EAGER,
+    *LAZY,
+    "lazy(bounded)",
+    "hybrid(0.25)",
+    "hybrid(0.5)",
     "hybrid(0.75)",
-)  # fmt: skip
+)
 AMPLE = 5.0
 """Capacity over what streaming needs, as in the paper's sections 5.1 to 5.3."""
 SKIP = 1
@@ -49,9 +55,14 @@ def edge(shape: str, windows: int, per_window: int = LOW, seed: int = 0) -> Arri
 
 
 def done(
-    given: Arrivals, line: Line, policy: str, eviction: str = "likely", *, paced: bool = True,
+    given: Arrivals,
+    line: Line,
+    policy: str,
+    eviction: str = "likely",
+    *,
+    paced: bool = True,
     believed: float | Estimate | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """A policy over an edge; by default what the link carries is learnt on the way."""
     if policy == "streaming":
         return streaming(given, line)
@@ -110,8 +121,10 @@ def after(first: Arrivals, second: Arrivals) -> Arrivals:
     begin = first.windows * first.length
     return Arrivals.at(
         np.concatenate([first.times, second.times + begin]),
-        np.concatenate([first.keys, second.keys]), first.length, first.windows + second.windows,
-    )  # fmt: skip
+        np.concatenate([first.keys, second.keys]),
+        first.length,
+        first.windows + second.windows,
+    )
 
 
 def loads(windows: int) -> list[Load]:
@@ -130,11 +143,14 @@ def loads(windows: int) -> list[Load]:
         Load("small, then large query", after(small, half), Line.steady(2 * rate)),
         Load("large, then small query", after(half, small), Line.steady(2 * rate)),
         Load(
-            "link down for a third of a window", large,
-            Line([0, middle - 0.1 * large.length, middle + 0.23 * large.length],
-                 [2 * rate, 0, 2 * rate]),
+            "link down for a third of a window",
+            large,
+            Line(
+                [0, middle - 0.1 * large.length, middle + 0.23 * large.length],
+                [2 * rate, 0, 2 * rate],
+            ),
         ),
-    ]  # fmt: skip
+    ]
     return made + web_log()
 
 

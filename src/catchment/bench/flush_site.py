@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from catchment.bench.timed import Timed, piece
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.flush.evictions import Ints
 from catchment.nodes.founding import Given
 from catchment.nodes.start import process_of
@@ -62,9 +62,12 @@ def main(id: str, home: str, parent: str, engine: str, *settings: str) -> None:
     """Runs a node that reads such a workload."""
     shape, windows, per_window, seed, length = settings
     source = Happening(
-        shape=shape, windows=int(windows), per_window=int(per_window), seed=int(seed),
+        shape=shape,
+        windows=int(windows),
+        per_window=int(per_window),
+        seed=int(seed),
         length=float(length),
-    )  # fmt: skip
+    )
     process_of(Given(id, Path(home), parent, None, source, (), None, None, engine)).run()
 
 

@@ -25,11 +25,17 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     late = workload(events, RATE, keys=KEYS, late=True)
     many = tumbling(_whole_seconds(), ct.avg("v"), by="k")
     session = ct.Query("session", ct.avg("v"), by="k", window=ct.session("1s"))
-    times = in_turns(runs, [
-        one_pass(order), ours(many, order), ours(tumbling([ONE], ct.avg("v"), by="k"), order),
-        ours(many, late), ours([*many, session], order),
-        ours(tumbling(_milliseconds(), ct.avg("v"), by="k"), order),
-    ])  # fmt: skip
+    times = in_turns(
+        runs,
+        [
+            one_pass(order),
+            ours(many, order),
+            ours(tumbling([ONE], ct.avg("v"), by="k"), order),
+            ours(many, late),
+            ours([*many, session], order),
+            ours(tumbling(_milliseconds(), ct.avg("v"), by="k"), order),
+        ],
+    )
     speed = f"{events / typical(times, 1) / 1e6:.0f} M events/s; median of {runs} runs"
     what = f"avg over {WINDOWS:,} tumbling windows of 1 to 10 s"
     detail = f"{what}; {order.detail}; {speed}"
@@ -37,18 +43,26 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     yield at_least(name, ratio(times, 0, 1), "of one bincount pass", 0.25, detail)
     yield at_least(f"{name}, against one", ratio(times, 2, 1), "of one window's speed", 0.8, detail)
     yield at_least(
-        f"{name}, late events", ratio(times, 1, 3), "of the speed in order", 0.5,
+        f"{name}, late events",
+        ratio(times, 1, 3),
+        "of the speed in order",
+        0.5,
         f"{what}; {late.detail}; median of {runs} runs",
-    )  # fmt: skip
+    )
     yield at_least(
-        f"{name} and a session", ratio(times, 1, 4), "of the speed without", 0.5,
+        f"{name} and a session",
+        ratio(times, 1, 4),
+        "of the speed without",
+        0.5,
         f"{what} and a session of gap 1 s; {order.detail}; median of {runs} runs",
-    )  # fmt: skip
+    )
     yield plain(
-        f"{name} of distinct milliseconds", ratio(times, 0, 5), "of one bincount pass",
+        f"{name} of distinct milliseconds",
+        ratio(times, 0, 5),
+        "of one bincount pass",
         f"{WINDOWS:,} distinct lengths in whole milliseconds; {order.detail}; "
         f"{events / typical(times, 5) / 1e6:.0f} M events/s",
-    )  # fmt: skip
+    )
 
 
 def one_pass(load: Workload) -> Callable[[], Callable[[], object]]:

@@ -19,8 +19,17 @@ from catchment.bench.figure import Figure, below, plain
 QUERIES = 1_000_000
 LENGTHS = 100
 FUNCTIONS = (
-    "sum", "count", "avg", "min", "max", "range", "variance", "stddev", "product", "geometric_mean"
-)  # fmt: skip
+    "sum",
+    "count",
+    "avg",
+    "min",
+    "max",
+    "range",
+    "variance",
+    "stddev",
+    "product",
+    "geometric_mean",
+)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:
@@ -34,10 +43,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     yield below("a million queries, planned", found["seconds"], "s", 60, what)
     yield below("a million queries, memory", found["gigabytes"], "GB", 4, f"{what}, after running")
     yield plain(
-        "a million queries, result rows", found["rows"], "rows",
+        "a million queries, result rows",
+        found["rows"],
+        "rows",
         f"{what}; {found['events']:,.0f} events pushed and 120 s of event time passed in "
         f"{found['run_seconds']:.1f} s; {found['read']:,.0f} queries' tables read",
-    )  # fmt: skip
+    )
 
 
 def alone(queries: int) -> dict[str, float]:
@@ -46,8 +57,11 @@ def alone(queries: int) -> dict[str, float]:
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", "catchment.bench.million", str(queries)],
-        env=os.environ | {"PYTHONPATH": path}, check=True, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": path},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -69,9 +83,13 @@ def measure(queries: int) -> dict[str, float]:
     some = [query.name for query in made[:: max(1, queries // 1000)]]
     read = sum(1 for name in some if results[name].num_rows or last[name].num_rows)
     return {
-        "seconds": planned, "gigabytes": _gigabytes(), "rows": rows, "read": read,
-        "events": load.events, "run_seconds": perf_counter() - begin,
-    }  # fmt: skip
+        "seconds": planned,
+        "gigabytes": _gigabytes(),
+        "rows": rows,
+        "read": read,
+        "events": load.events,
+        "run_seconds": perf_counter() - begin,
+    }
 
 
 def _query(number: int) -> ct.Query:
@@ -79,9 +97,11 @@ def _query(number: int) -> ct.Query:
     function = FUNCTIONS[number % len(FUNCTIONS)]
     seconds = 1 + number // len(FUNCTIONS) % LENGTHS
     return ct.Query(
-        f"query {number}", functions.make(function, "v", ()), by="k",
+        f"query {number}",
+        functions.make(function, "v", ()),
+        by="k",
         window=ct.sliding(f"{seconds}s", "1s"),
-    )  # fmt: skip
+    )
 
 
 def _gigabytes() -> float:

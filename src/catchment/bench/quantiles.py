@@ -27,10 +27,13 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     ]
     times = in_turns(runs, [ours(queries, load), baseline(DeSW, queries, load)], warm_up=False)
     yield at_least(
-        "1000 quantiles of one window", ratio(times, 1, 0), "times DeSW", 20,
+        "1000 quantiles of one window",
+        ratio(times, 1, 0),
+        "times DeSW",
+        20,
         f"{QUERIES:,} quantiles of a tumbling window of 1 s; {load.detail}; "
         f"{events / typical(times, 0) / 1e6:.2g} M events/s; median of {runs} runs",
-    )  # fmt: skip
+    )
 
 
 def baseline(

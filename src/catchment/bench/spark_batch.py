@@ -41,24 +41,42 @@ def ours(load: Files, queries: list[ct.Query], spark: Any) -> Callable[[], Any]:
 
 def _many(load: Files, spark: Any, runs: int) -> Iterator[Figure]:
     part = load.paths[:1]
-    times = in_turns(runs, [
-        lambda: read_only(load), lambda: ours(load, averages(WINDOWS), spark),
-        lambda: ours(load, averages(1), spark), lambda: native(spark, load.paths, [(5, 5)]),
-    ])  # fmt: skip
+    times = in_turns(
+        runs,
+        [
+            lambda: read_only(load),
+            lambda: ours(load, averages(WINDOWS), spark),
+            lambda: ours(load, averages(1), spark),
+            lambda: native(spark, load.paths, [(5, 5)]),
+        ],
+    )
     some = [(1 + n % 10, 1 + n % 10) for n in range(SOME)]
     slow = seconds(native(spark, part, some)) * FILES * WINDOWS / SOME
     speed = at_speed(typical(times, 1), load.events)
     name = f"{WINDOWS} windows"
     detail = f"avg by key over tumbling windows of 1 to 10 s; {load.detail}; {speed}"
-    yield at_least(f"{name}, against only reading", ratio(times, 0, 1), "of PyArrow's speed", 0.5,
-                   f"{detail}; PyArrow {at_speed(typical(times, 0), load.events)}")  # fmt: skip
-    yield at_least(f"{name}, against Spark's one window", ratio(times, 3, 1), "times as fast", 3,
-                   f"{detail}; Spark {at_speed(typical(times, 3), load.events)}")  # fmt: skip
     yield at_least(
-        f"{name}, against Spark's {SOME} extrapolated", slow / typical(times, 1), "times as fast",
-        100, f"{detail}; Spark's time for {SOME} windows over one of {FILES} files, "
+        f"{name}, against only reading",
+        ratio(times, 0, 1),
+        "of PyArrow's speed",
+        0.5,
+        f"{detail}; PyArrow {at_speed(typical(times, 0), load.events)}",
+    )
+    yield at_least(
+        f"{name}, against Spark's one window",
+        ratio(times, 3, 1),
+        "times as fast",
+        3,
+        f"{detail}; Spark {at_speed(typical(times, 3), load.events)}",
+    )
+    yield at_least(
+        f"{name}, against Spark's {SOME} extrapolated",
+        slow / typical(times, 1),
+        "times as fast",
+        100,
+        f"{detail}; Spark's time for {SOME} windows over one of {FILES} files, "
         f"times {FILES}, times {WINDOWS // SOME}: {slow:,.0f} s",
-    )  # fmt: skip
+    )
     yield at_least(
         f"{name}, against our one window", ratio(times, 2, 1), "of its speed", 0.8, detail
     )
@@ -70,10 +88,13 @@ def _sliding(
     mine = min(seconds(ours(load, [sliding(*window)], spark)) for _ in range(2))
     theirs = seconds(native(spark, load.paths[:1], [window])) * FILES
     yield at_least(
-        name, theirs / mine, "times Spark's speed", bar,
+        name,
+        theirs / mine,
+        "times Spark's speed",
+        bar,
         f"avg by key; {load.detail}; {at_speed(mine, load.events)}, "
         f"Spark {at_speed(theirs, load.events)} (over one of {FILES} files)",
-    )  # fmt: skip
+    )
 
 
 def _frame(load: Files, spark: Any) -> Iterator[Figure]:
@@ -83,10 +104,13 @@ def _frame(load: Files, spark: Any) -> Iterator[Figure]:
     some = [(1 + n % 10, 1 + n % 10) for n in range(SOME)]
     theirs = seconds(native(spark, load.paths[:1], some)) * FILES
     yield at_least(
-        f"a DataFrame, {SOME} windows", theirs / mine, "times Spark's speed", 10,
+        f"a DataFrame, {SOME} windows",
+        theirs / mine,
+        "times Spark's speed",
+        10,
         f"avg by key over tumbling windows of 1 to 10 s; {load.detail}; "
         f"{at_speed(mine, load.events)}, Spark {at_speed(theirs, load.events)}",
-    )  # fmt: skip
+    )
 
 
 def _memory(load: Files, spark: Any) -> Figure:
@@ -96,9 +120,12 @@ def _memory(load: Files, spark: Any) -> Figure:
         ct.run(paths, averages(WINDOWS), time="ts", spark=spark)
         used.append(driver_bytes(spark))
     return below(
-        "driver memory, eight times the events", used[1] / used[0], "of before", 1.25,
+        "driver memory, eight times the events",
+        used[1] / used[0],
+        "of before",
+        1.25,
         f"Python and Java heap after the job; {used[0] / 1e6:.0f} to {used[1] / 1e6:.0f} MB",
-    )  # fmt: skip
+    )
 
 
 def driver_bytes(spark: Any) -> int:
@@ -125,15 +152,20 @@ def by_cores(load: Files, spark_on: Callable[[int], Any]) -> Iterator[Figure]:
         run()
         times.append(min(seconds(run) for _ in range(3)))
     yield at_least(
-        "two cores against one", times[0] / times[1], "times as fast", 1.6,
+        "two cores against one",
+        times[0] / times[1],
+        "times as fast",
+        1.6,
         f"{WINDOWS} windows; {load.detail}; {at_speed(times[0], load.events)} and "
         f"{at_speed(times[1], load.events)}",
-    )  # fmt: skip
+    )
 
 
 def against_cluster(load: Files, local: float, cluster: float) -> Figure:
     """A real cluster beside local mode on the same cores."""
     return plain(
-        "a standalone cluster of two workers", local / cluster, "of local mode's speed",
+        "a standalone cluster of two workers",
+        local / cluster,
+        "of local mode's speed",
         f"{WINDOWS} windows; {load.detail}; {at_speed(cluster, load.events)}",
-    )  # fmt: skip
+    )

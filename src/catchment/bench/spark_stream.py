@@ -32,23 +32,32 @@ def figures(quick: bool, spark: Any) -> Iterator[Figure]:
         tricky = native_rate([_exploded(_stream(load, spark))])
     detail = f"avg by key over tumbling windows of 1 to 10 s; {load.detail}; {BATCH} files a batch"
     yield at_least(
-        f"streaming {WINDOWS} windows against Spark's {SOME}", ours / native, "times as fast", 10,
+        f"streaming {WINDOWS} windows against Spark's {SOME}",
+        ours / native,
+        "times as fast",
+        10,
         f"{detail}; after the first batch {ours / 1e6:.1f} M events/s, Spark, a streaming query "
         f"for each window, {native / 1e6:.2f}",
-    )  # fmt: skip
+    )
     yield plain(
-        f"streaming {WINDOWS} windows against {SOME} by hand in one query", ours / tricky,
-        "times as fast", f"{detail}; Spark over events exploded to all their windows: "
-        f"{tricky / 1e6:.2f} M events/s",
-    )  # fmt: skip
+        f"streaming {WINDOWS} windows against {SOME} by hand in one query",
+        ours / tricky,
+        "times as fast",
+        f"{detail}; Spark over events exploded to all their windows: {tricky / 1e6:.2f} M events/s",
+    )
     yield below(
-        "micro-batches until a result is seen", max(batches), "batches", 2.01,
+        "micro-batches until a result is seen",
+        max(batches),
+        "batches",
+        2.01,
         f"from the batch that brings the first event past a window's end; {detail}",
-    )  # fmt: skip
+    )
     yield plain(
-        "seconds until a result is seen, median", statistics.median(delays), "s",
+        "seconds until a result is seen, median",
+        statistics.median(delays),
+        "s",
         "from when the batch is planned to when its results are in the sink",
-    )  # fmt: skip
+    )
     yield plain(
         "seconds until a result is seen, 99th percentile", percentile(delays, 0.99), "s", "as above"
     )
@@ -97,9 +106,12 @@ def streamed(load: Files, spark: Any) -> tuple[float, list[float], list[int]]:
     seen = Seen()
     with tempfile.TemporaryDirectory() as folder:
         job = ct.Job(
-            name="bench", queries=averages(WINDOWS), trigger="available-now",
-            source=Parquet(path=str(load.folder), max_files_per_batch=BATCH), checkpoint=folder,
-        )  # fmt: skip
+            name="bench",
+            queries=averages(WINDOWS),
+            trigger="available-now",
+            source=Parquet(path=str(load.folder), max_files_per_batch=BATCH),
+            checkpoint=folder,
+        )
         marks: list[tuple[float, Any]] = []
         handle = start(job.model_copy(update={"sinks": (seen,)}), spark)
         handle.watch(lambda status: marks.append((time.time(), status)))
@@ -145,10 +157,12 @@ def native_rate(frames: list[Any]) -> float:
     begin = time.time()
     with tempfile.TemporaryDirectory() as folder:
         queries = [
-            frame.writeStream.format("noop").outputMode("update")
-            .option("checkpointLocation", str(Path(folder) / str(n))).start()
+            frame.writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(Path(folder) / str(n)))
+            .start()
             for n, frame in enumerate(frames)
-        ]  # fmt: skip
+        ]
         marks: list[tuple[float, int]] = []
         while len(marks) < 2 and time.time() - begin < 600:
             time.sleep(0.05)

@@ -21,8 +21,11 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     queries = tumbling([(1 + number) * SECOND for number in range(10)], ct.avg("v"), by="k")
     times = in_turns(runs, [ours(queries, few), ours(queries, many)])
     yield at_least(
-        "100,000 string keys", ratio(times, 0, 1), "of the speed with 10 keys", 0.25,
+        "100,000 string keys",
+        ratio(times, 0, 1),
+        "of the speed with 10 keys",
+        0.25,
         f"avg over 10 tumbling windows of 1 to 10 s; {many.detail}; "
         f"{events / typical(times, 1) / 1e6:.1f} against {events / typical(times, 0) / 1e6:.0f} "
         f"M events/s; median of {runs} runs",
-    )  # fmt: skip
+    )

@@ -11,8 +11,10 @@ from catchment.operators.ragged import Ints
 from catchment.sources.base import Piece, Position, Source, Split
 
 _COLUMNS: dict[str, pa.DataType] = {
-    "ts": pa.timestamp("us", "UTC"), "k": pa.int64(), "v": pa.float64(),
-}  # fmt: skip
+    "ts": pa.timestamp("us", "UTC"),
+    "k": pa.int64(),
+    "v": pa.float64(),
+}
 SCHEMA = pa.schema(_COLUMNS)
 
 

@@ -83,7 +83,7 @@ class Bed:
     def __enter__(self) -> Bed:
         return self
 
-    def __exit__(self, *_: object) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         for id in [*self.processes]:
             self.kill(id)
         for proxy in self.proxies.values():
@@ -101,10 +101,13 @@ class Bed:
                 node["source"] = self.layout.sources[id]
             nodes.append(node)
         return {
-            "name": "bed", "queries": [*self.layout.queries], "nodes": nodes,
+            "name": "bed",
+            "queries": [*self.layout.queries],
+            "nodes": nodes,
             "checkpoint": str(self.home / "state"),
-            "sinks": [{"type": "parquet", "path": str(self.out)}], **self.layout.options,
-        }  # fmt: skip
+            "sinks": [{"type": "parquet", "path": str(self.out)}],
+            **self.layout.options,
+        }
 
     @property
     def out(self) -> Path:
@@ -136,9 +139,10 @@ class Bed:
         for id, process in self.processes.items():
             if process.poll() not in (None, 0, -signal.SIGKILL):
                 raise CatchmentError(
-                    "a node has ended", given=f"{id}, exit code {process.returncode}",
+                    "a node has ended",
+                    given=f"{id}, exit code {process.returncode}",
                     hint=self.words()[-500:],
-                )  # fmt: skip
+                )
         return self.processes[self.layout.root].poll() == 0
 
     def words(self) -> str:
@@ -169,9 +173,16 @@ class Bed:
 def stream(seed: int, seconds: int, rate: int, keys: int = 10, pace: float = 1.0) -> Form:
     """A generator of some seconds of event time, `pace` of them in a second of the clock."""
     return {
-        "type": "generator", "seed": seed, "keys": keys, "rate": rate, "events": seconds * rate,
-        "per_batch": rate, "pace": rate * pace, "string_keys": False, "markers": 0.0,
-    }  # fmt: skip
+        "type": "generator",
+        "seed": seed,
+        "keys": keys,
+        "rate": rate,
+        "events": seconds * rate,
+        "per_batch": rate,
+        "pace": rate * pace,
+        "string_keys": False,
+        "markers": 0.0,
+    }
 
 
 def windows(count: int, select: str = "avg(v)") -> list[Form]:

@@ -24,8 +24,10 @@ _LOCAL_KEYS = 10
 _RUNS = 3
 _BAR = 5e6
 _COLUMNS: dict[str, pa.DataType] = {
-    "ts": pa.timestamp("us", "UTC"), "k": pa.int64(), "v": pa.float64(),
-}  # fmt: skip
+    "ts": pa.timestamp("us", "UTC"),
+    "k": pa.int64(),
+    "v": pa.float64(),
+}
 _SCHEMA = pa.schema(_COLUMNS)
 
 Messages = list[list[tuple[str, bytes]]]
@@ -47,12 +49,15 @@ def climbing(ruled: Charter, keys: int, slices: int) -> Messages:
     random = np.random.default_rng(3)
     made: Messages = []
     for number in range(slices):
-        cutter = ruled.cutter(ruled.plan)
+        bound = ruled.bound(ruled.plan)
+        slicer, merger = bound.slicer(), bound.merger()
         times = np.full(2 * keys, number * SECOND) + np.repeat([1, 500_000], keys)
         code = np.tile(np.arange(keys), 2)
         values = pa.array(random.random(2 * keys))
-        cutter.cut(pa.table([pa.array(times), pa.array(code), values], schema=_SCHEMA), 0)
-        partials = cutter.take()
+        events = pa.table([pa.array(times), pa.array(code), values], schema=_SCHEMA)
+        for sliced in slicer.slice(events):
+            merger.add(sliced)
+        partials = merger.take()
         end = (number + 1) * SECOND
         heads = [
             Head(id, number + 1, ruled.plan, end, end, (), end - 1, {"events": 2 * keys})
@@ -109,11 +114,13 @@ def root_capacity(slices: int, children: int) -> Iterator[Figure]:
         partials = KEYS * children * slices
         yield at_least(
             f"partials a root takes, {windows:,} window{'s' if windows > 1 else ''}",
-            speed, "partials/s", _BAR,
+            speed,
+            "partials/s",
+            _BAR,
             f"one core, no network, a disk in memory: {children} children, messages of {KEYS:,} "
             f"keys, {slices} slices of 1 s; received, checked, decoded, merged, assembled: "
             f"{partials:,} partials became {rows:,} results; median of {_RUNS} runs",
-        )  # fmt: skip
+        )
 
 
 # -- a local node, and many -----------------------------------------------------------------------
@@ -130,9 +137,11 @@ def on_paper(seconds: int, runs: int) -> Iterator[Figure]:
     times = in_turns(runs, [prepare])
     speed = load.events / typical(times, 0)
     yield plain(
-        "events a local node slices", speed, "events/s",
+        "events a local node slices",
+        speed,
+        "events/s",
         f"one core, events and disk in memory; avg by key, 1 s slices; {load.detail}",
-    )  # fmt: skip
+    )
     taken, _ = rate_of(1, CHILDREN, _LOCAL_KEYS, 20)
     yield plain(
         f"partials a root takes of messages of {_LOCAL_KEYS} keys",
@@ -144,8 +153,9 @@ def on_paper(seconds: int, runs: int) -> Iterator[Figure]:
     for sites in SITES:
         yield plain(
             f"events of {sites} local node{'s' if sites > 1 else ''}, on paper",
-            min(sites * speed, taken * per_partial), "events/s",
+            min(sites * speed, taken * per_partial),
+            "events/s",
             f"not measured but computed: {sites} times a local node's {speed / 1e6:.1f} M events/s,"
             f" at most what the root takes, {taken:,.0f} partials/s of {per_partial:,.0f} events "
             f"each",
-        )  # fmt: skip
+        )

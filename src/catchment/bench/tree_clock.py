@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from catchment.bench.timed import Timed, piece
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.nodes.founding import Given
 from catchment.nodes.start import process_of
 from catchment.sources.base import Piece, Position, Split

@@ -49,13 +49,17 @@ def figures(ours: Mapping[int, float]) -> Iterator[Figure]:
         partials = windows_closing(count) * KEYS
         name = f"{count:,} window{'s' if count > 1 else ''}"
         yield plain(
-            f"Disco's design, bytes of {name}", partials * each / per_slice, "of ours",
+            f"Disco's design, bytes of {name}",
+            partials * each / per_slice,
+            "of ours",
             f"avg by {KEYS} keys, windows of 1 to 10 s: {partials:.0f} messages a second of "
             f"{each:.0f} bytes, one for each window and key that closes, measured on {_SAMPLE:,} "
             f"going up; ours {per_slice:.0f} bytes a second, acknowledgements included",
-        )  # fmt: skip
+        )
         yield plain(
-            f"Disco's design, partials that the root merges, {name}", partials / KEYS, "of ours",
+            f"Disco's design, partials that the root merges, {name}",
+            partials / KEYS,
+            "of ours",
             f"{partials:.0f} partials of each child a second, ours {KEYS}: one for each slice and "
             f"key, whatever the windows",
-        )  # fmt: skip
+        )

@@ -22,7 +22,7 @@ import catchment as ct
 from catchment.bench.events import SECOND
 from catchment.bench.figure import Figure, plain
 from catchment.bench.tree_bed import LOCALHOST
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import CatchmentError
 from catchment.nodes.founding import Given
 from catchment.nodes.start import process_of
@@ -47,6 +47,11 @@ class Watch(Sink):
 
     type: Literal["watch"] = "watch"
     _seen: dict[int, int] = PrivateAttr(default_factory=dict)
+
+    @property
+    def seen(self) -> dict[int, int]:
+        """When each window came, by its end."""
+        return self._seen
 
     def check(self) -> None:
         return
@@ -75,11 +80,12 @@ def figures(quick: bool = False) -> Iterator[Figure]:
             delays = climb(levels, counted + _STARTING[engine], engine)[-counted:]
             yield plain(
                 f"latency of a window, {levels} link{'s' if levels > 1 else ''}, {engine}",
-                median(delays), "ms",
+                median(delays),
+                "ms",
                 f"every node {engine}, one site, an event each {GAP} us as the clock goes, avg by "
                 f"10 keys over windows of 500 ms; from the last event to the result at the root; "
                 f"95th percentile {quantiles(delays, n=20)[-1]:.0f} ms of {len(delays)} windows",
-            )  # fmt: skip
+            )
 
 
 def climb(levels: int, windows: int, engine: str) -> list[float]:
@@ -104,14 +110,14 @@ def climb(levels: int, windows: int, engine: str) -> list[float]:
             up = f"{LOCALHOST}:{ports[parent]}"
             command = [sys.executable, "-m", "catchment.bench.tree_clock", id, str(home / id)]
             child = subprocess.Popen([*command, up, at, str(events), engine])
-            stack.callback(_end, child)
+            stack.callback(end_process, child)
         thread.join(windows / 2 + _PATIENCE)
     if len(watch.delays) < windows // 2:
         raise CatchmentError("too few windows came", given=f"{len(watch.delays)} of {windows}")
     return watch.delays
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end_process(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.terminate()
         time.sleep(0.1)
@@ -121,9 +127,15 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _charter(path: list[str]) -> Charter:
     settings = {
-        "time": "ts", "late": "drop", "keep": None, "rate": SECOND / GAP, "lateness": 0,
-        "idle": None, "ahead": None, "timeout": None,
-    }  # fmt: skip
+        "time": "ts",
+        "late": "drop",
+        "keep": None,
+        "rate": SECOND / GAP,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+    }
     places = {
         id: Place(id, n, path[n - 1] if n else None, id == path[-1]) for n, id in enumerate(path)
     }

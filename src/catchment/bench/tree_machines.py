@@ -27,9 +27,15 @@ def charter(
         for number, (id, parent) in enumerate(parents.items())
     }
     settings = {
-        "time": "ts", "late": "drop", "keep": None, "rate": float(RATE), "lateness": 0,
-        "idle": None, "ahead": None, "timeout": None,
-    }  # fmt: skip
+        "time": "ts",
+        "late": "drop",
+        "keep": None,
+        "rate": float(RATE),
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+    }
     return Charter("bench", 1, settings, places).with_queries(queries).with_schema(schema)
 
 

@@ -22,10 +22,13 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     starts, sizes = zip(*found, strict=True)
     what = f"an embedded local node, avg by 10 keys, {_RATE:,} events/s; {len(found)} starts"
     yield below(
-        "start-up of a local node", median(starts), "s", 2.0,
+        "start-up of a local node",
+        median(starts),
+        "s",
+        2.0,
         f"from its start to its first hello at the parent: {min(starts):.2f} to {max(starts):.2f} "
         f"s; {what}",
-    )  # fmt: skip
+    )
     yield below(
         "memory of a local node",
         max(sizes) / MEGABYTE,
@@ -34,9 +37,11 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         f"the largest resident size while it works, installed without the Spark extra; {what}",
     )
     yield plain(
-        "memory of a local node beside pandas", start(3 if quick else 10, lean=False)[1] / MEGABYTE,
-        "MB", "the same where the Spark extra is installed: Arrow loads pandas if it finds it",
-    )  # fmt: skip
+        "memory of a local node beside pandas",
+        start(3 if quick else 10, lean=False)[1] / MEGABYTE,
+        "MB",
+        "the same where the Spark extra is installed: Arrow loads pandas if it finds it",
+    )
 
 
 def start(seconds: int, lean: bool) -> tuple[float, int]:

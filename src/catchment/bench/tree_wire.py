@@ -55,9 +55,13 @@ def figures(quick: bool = False) -> Iterator[Figure]:
 
 
 def tree(
-    parents: Mapping[str, str | None], queries: list[Form], seconds: int, rate: int = RATE,
-    keys: int = KEYS, pace: float = 1.0,
-) -> dict[str, Traffic]:  # fmt: skip
+    parents: Mapping[str, str | None],
+    queries: list[Form],
+    seconds: int,
+    rate: int = RATE,
+    keys: int = KEYS,
+    pace: float = 1.0,
+) -> dict[str, Traffic]:
     """Runs a tree of processes to its end; the bytes of each link."""
     leaves = [id for id in parents if id not in parents.values()]
     sources = {
@@ -109,16 +113,20 @@ def average(seconds: int, whole: Central, beat: float) -> Iterator[Figure]:
     )
     name = "bytes on a link, average"
     yield plain(
-        name, link.both / all_events, "of central's",
+        name,
+        link.both / all_events,
+        "of central's",
         f"{what}; a message a second, so that beats, which fill silences of a second, hardly come; "
         f"{whole.detail}",
-    )  # fmt: skip
+    )
     yield below(
-        f"{name}, a heartbeat a second besides", (link.both + beat * seconds) / all_events,
-        "of central's", 0.0005,
+        f"{name}, a heartbeat a second besides",
+        (link.both + beat * seconds) / all_events,
+        "of central's",
+        0.0005,
         f"{what}; and {seconds} beats of {beat:.0f} bytes, measured one by one with their answers; "
         f"{whole.detail}",
-    )  # fmt: skip
+    )
 
 
 def many_windows(one: Slope, many: Slope) -> Iterator[Figure]:
@@ -127,9 +135,12 @@ def many_windows(one: Slope, many: Slope) -> Iterator[Figure]:
         f"{many.slices} slices, {FASTER:g} s of event time a second and so no beats"
     )
     yield below(
-        f"bytes of a slice, {WINDOWS:,} windows", many.per_slice / one.per_slice, "of one window's",
-        1.05, f"{many.per_slice:.0f} and {one.per_slice:.0f} bytes; {paces}",
-    )  # fmt: skip
+        f"bytes of a slice, {WINDOWS:,} windows",
+        many.per_slice / one.per_slice,
+        "of one window's",
+        1.05,
+        f"{many.per_slice:.0f} and {one.per_slice:.0f} bytes; {paces}",
+    )
     yield plain(
         f"bytes paid once, {WINDOWS:,} windows",
         many.once,
@@ -141,10 +152,12 @@ def many_windows(one: Slope, many: Slope) -> Iterator[Figure]:
 def many_keys(slopes: Mapping[int, Slope]) -> Iterator[Figure]:
     for keys, found in slopes.items():
         yield plain(
-            f"bytes per key and slice, {keys:,} keys", found.per_slice / keys, "bytes",
+            f"bytes per key and slice, {keys:,} keys",
+            found.per_slice / keys,
+            "bytes",
             f"avg by key, one window; {found.per_slice:.0f} bytes a slice, acknowledgement "
             f"included; {SLOWER:,} events per second of event time",
-        )  # fmt: skip
+        )
     (few, mid, most) = sorted(slopes)
     first = (slopes[mid].per_slice - slopes[few].per_slice) / (mid - few)
     second = (slopes[most].per_slice - slopes[mid].per_slice) / (most - mid)
@@ -164,22 +177,27 @@ def another_level(seconds: int, whole: Central, beat: float) -> Iterator[Figure]
     all_links = sum(link.both for link in deep.values()) + beat * seconds
     all_events = 2 * whole.per_event * seconds * RATE
     yield below(
-        "bytes that another level adds", (all_links - flat) / all_events, "of central's", 0.01,
+        "bytes that another level adds",
+        (all_links - flat) / all_events,
+        "of central's",
+        0.01,
         f"two sites of {RATE:,} events/s for {seconds} s in real time: {flat:,} bytes on their two "
         f"links to the root, {all_links:,.0f} on three links with a node in between and a beat a "
         f"second on its own; {whole.detail}",
-    )  # fmt: skip
+    )
 
 
 def median(seconds: int, whole: Central) -> Iterator[Figure]:
     """What must send its values: those of sensors repeat, random ones do not."""
     link = tree({"root": None, "e1": "root"}, windows(1, "median(v)"), seconds)["e1"]
     yield below(
-        "bytes on a link, median of a sensor", link.both / (whole.per_event * seconds * RATE),
-        "of central's", 0.6,
+        "bytes on a link, median of a sensor",
+        link.both / (whole.per_event * seconds * RATE),
+        "of central's",
+        0.6,
         f"median by {KEYS} keys, 1 s slices, {RATE:,} events/s for {seconds} s; values of three "
         f"decimals, which repeat; {whole.detail}",
-    )  # fmt: skip
+    )
     load = workload(seconds * RATE, RATE, batch=RATE, keys=KEYS)
     line = Line()
     try:
@@ -190,13 +208,18 @@ def median(seconds: int, whole: Central) -> Iterator[Figure]:
     finally:
         line.close()
     yield below(
-        "bytes on a link, median of random values", ours / theirs, "of central's", 0.6,
+        "bytes on a link, median of random values",
+        ours / theirs,
+        "of central's",
+        0.6,
         f"as above, with values of full precision that never repeat: {ours / load.events:.2f} "
         f"against {theirs / load.events:.2f} bytes an event; the messages of a local machine in "
         f"this process, sent through a real link",
-    )  # fmt: skip
+    )
     yield plain(
-        "bytes on a link, median, against events pressed by hand", ours / pressed, "of central's",
+        "bytes on a link, median, against events pressed by hand",
+        ours / pressed,
+        "of central's",
         f"central as no Arrow tool sends it: columns byte by byte, times as differences, "
         f"{pressed / load.events:.2f} bytes an event",
-    )  # fmt: skip
+    )

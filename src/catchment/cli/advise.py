@@ -18,8 +18,14 @@ from catchment.flush.units import rate, shown
 from catchment.job import load_job
 from catchment.simulate.advice import Row, Sample, advise, samples
 
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
-            ".arrow": "arrow", ".feather": "feather"}  # fmt: skip
+_FORMATS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".arrow": "arrow",
+    ".feather": "feather",
+}
 _TIMES = (1.2, 2.0, 5.0)
 """Links to look at, over what cannot be avoided, where none is given."""
 _WIDE = 40
@@ -52,9 +58,10 @@ def read_events(path: Path) -> pa.Table:
     kinds = {file.suffix for file in files if file.suffix in _FORMATS}
     if not path.exists() or len(kinds) != 1:
         raise SourceError(
-            "the sample cannot be read", given=f"{path}: {', '.join(sorted(kinds)) or 'no events'}",
+            "the sample cannot be read",
+            given=f"{path}: {', '.join(sorted(kinds)) or 'no events'}",
             hint="give a file, or a folder of Parquet, CSV, JSON or Arrow files of one kind",
-        )  # fmt: skip
+        )
     kind = kinds.pop()
     chosen = [str(file) for file in files if file.suffix == kind]
     found: pa.Table = ds.dataset(chosen, format=_FORMATS[kind]).to_table()  # type: ignore[call-overload]

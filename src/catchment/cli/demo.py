@@ -22,9 +22,14 @@ SHOWN = ("speed", "sprints", "possession", "top_speed", "laps", "thousand")
 """The queries whose last windows the demo prints."""
 
 SETTINGS: dict[str, Any] = {
-    "seed": 2013, "keys": 10, "rate": RATE, "gaps": ("20s", "3s"), "markers": 0.0005,
-    "late_share": 0.1, "late_by": LATE_BY,
-}  # fmt: skip
+    "seed": 2013,
+    "keys": 10,
+    "rate": RATE,
+    "gaps": ("20s", "3s"),
+    "markers": 0.0005,
+    "late_share": 0.1,
+    "late_by": LATE_BY,
+}
 EVENTS = Generator(**SETTINGS)
 
 Report = Callable[[float, int, int], None]
@@ -96,29 +101,43 @@ def _fixed_windows() -> Iterable[Query]:
         "energy", ct.sum("v * v").alias("energy"), by="player", window=ct.sliding("60s", "10s")
     )
     yield Query(
-        "trend", ct.first("v").alias("from"), ct.last("v").alias("to"), by="player",
+        "trend",
+        ct.first("v").alias("from"),
+        ct.last("v").alias("to"),
+        by="player",
         window=ct.sliding("10s", "5s"),
-    )  # fmt: skip
+    )
     yield Query(
-        "kick_off", ct.count().alias("n"), ct.avg("v").alias("mean"),
+        "kick_off",
+        ct.count().alias("n"),
+        ct.avg("v").alias("mean"),
         window=ct.fixed("2026-01-01 00:00:00", "2026-01-01 00:00:10"),
-    )  # fmt: skip
+    )
 
 
 def _data_windows() -> Iterable[Query]:
     yield Query(
-        "spells", ct.count().alias("n"), ct.max("v").alias("top"), by="player",
+        "spells",
+        ct.count().alias("n"),
+        ct.max("v").alias("top"),
+        by="player",
         window=ct.session("1s"),
-    )  # fmt: skip
+    )
     yield Query("play", ct.count().alias("n"), window=ct.session("2s"))
     yield Query(
-        "laps", ct.count().alias("n"), ct.max("v").alias("top"), by="player",
+        "laps",
+        ct.count().alias("n"),
+        ct.max("v").alias("top"),
+        by="player",
         window=ct.cut("event = 'start'"),
-    )  # fmt: skip
+    )
     yield Query(
-        "runs", ct.avg("v").alias("mean"), ct.last("x").alias("x"), by="player",
+        "runs",
+        ct.avg("v").alias("mean"),
+        ct.last("x").alias("x"),
+        by="player",
         window=ct.between(start="event = 'start'", end="event = 'end'"),
-    )  # fmt: skip
+    )
     yield Query("thousand", ct.avg("v").alias("mean"), by="player", window=ct.count_tumbling(1000))
     yield Query("rolling", ct.max("v").alias("top"), window=ct.count_sliding(20_000, 5_000))
 
@@ -127,9 +146,12 @@ def _distributions() -> Iterable[Query]:
     ten = ct.sliding("10s", "5s")
     yield Query("median", ct.median("v").alias("median"), by="player", window=ten)
     yield Query(
-        "top_speed", ct.quantile("v", 0.95).alias("p95"), ct.quantile("v", 0.99).alias("p99"),
-        by="player", window=ten,
-    )  # fmt: skip
+        "top_speed",
+        ct.quantile("v", 0.95).alias("p95"),
+        ct.quantile("v", 0.99).alias("p99"),
+        by="player",
+        window=ten,
+    )
     yield Query("sketch", ct.approx_median("v").alias("median"), window=ct.tumbling("10s"))
     yield Query("squad", ct.count_distinct("player").alias("players"), window=ct.tumbling("10s"))
     yield Query("places", ct.approx_count_distinct("x").alias("n"), window=ct.tumbling("10s"))

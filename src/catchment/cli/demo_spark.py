@@ -43,10 +43,17 @@ def _stream(
 
     began = time.perf_counter()
     source = Generated(**demo.SETTINGS, events=events, per_batch=PER_BATCH)
-    job = load_job({
-        "name": "demo", "queries": demo.queries(), "source": source, "sinks": sinks,
-        "lateness": demo.LATE_BY, "checkpoint": state, "rate": demo.RATE,
-    })  # fmt: skip
+    job = load_job(
+        {
+            "name": "demo",
+            "queries": demo.queries(),
+            "source": source,
+            "sinks": sinks,
+            "lateness": demo.LATE_BY,
+            "checkpoint": state,
+            "rate": demo.RATE,
+        }
+    )
     with spark_session(None, voice, brief=True) as spark:
         handle = start(job, spark)
         handle.watch(voice.heard)

@@ -24,8 +24,12 @@ from catchment.sinks.rows import latest
 from catchment.transport import ask
 
 PARENTS: dict[str, str | None] = {
-    "root": None, "hub": "root", "north": "hub", "south": "hub", "east": "root",
-}  # fmt: skip
+    "root": None,
+    "hub": "root",
+    "north": "hub",
+    "south": "hub",
+    "east": "root",
+}
 SITES = ("north", "south", "east")
 KILLED = "north"
 RATE = 20_000
@@ -34,11 +38,15 @@ SHOWN = "speed"
 PATIENCE = 80.0
 """Seconds besides those of the events: nodes start, and one is away for a while."""
 QUERIES: list[Form] = [
-    {"name": SHOWN, "select": ["avg(v) AS mean", "max(v) AS top", "count(*) AS n"], "by": "player",
-     "window": "tumbling(5s)"},
+    {
+        "name": SHOWN,
+        "select": ["avg(v) AS mean", "max(v) AS top", "count(*) AS n"],
+        "by": "player",
+        "window": "tumbling(5s)",
+    },
     {"name": "trend", "select": ["avg(v) AS mean"], "by": "player", "window": "sliding(10s, 1s)"},
     {"name": "all", "select": ["count(*) AS n"], "window": "tumbling(1s)"},
-]  # fmt: skip
+]
 _OPTIONS: Form = {"timeout": "3s", "late": "update", "keep": "10m"}
 
 Say = Callable[[str], None]
@@ -84,11 +92,17 @@ def layout(seconds: int) -> Layout:
     """The tree: each site has players and curves of its own."""
     sources: dict[str, Form] = {
         site: {
-            "type": "generator", "seed": number, "keys": 5, "rate": RATE, "events": RATE * seconds,
-            "pace": RATE, "per_batch": RATE, "markers": 0.0,
+            "type": "generator",
+            "seed": number,
+            "keys": 5,
+            "rate": RATE,
+            "events": RATE * seconds,
+            "pace": RATE,
+            "per_batch": RATE,
+            "markers": 0.0,
         }
         for number, site in enumerate(SITES, start=1)
-    }  # fmt: skip
+    }
     return Layout(PARENTS, sources, QUERIES, _OPTIONS)
 
 
@@ -229,10 +243,14 @@ def _windows(last: pa.Table) -> Table:
         shown.add_column(name, justify="left" if name == "player" else "right")
     for row in last.to_pylist():
         shown.add_row(
-            row["player"], f"{row['window_start']:%H:%M:%S}", f"{row['window_end']:%H:%M:%S}",
-            f"{row['mean']:.3f}", f"{row['top']:.3f}", f"{row['n']:,}",
+            row["player"],
+            f"{row['window_start']:%H:%M:%S}",
+            f"{row['window_end']:%H:%M:%S}",
+            f"{row['mean']:.3f}",
+            f"{row['top']:.3f}",
+            f"{row['n']:,}",
             "yes" if row["complete"] else "no",
-        )  # fmt: skip
+        )
     return shown
 
 

@@ -111,11 +111,16 @@ class Line(Plain):
         super().__init__()
         self._console = Console(stderr=True)
         self._line = _Board(
-            SpinnerColumn(), TextColumn("{task.description}"), _Bar(bar_width=30),
-            _Elapsed(), console=self._console, transient=True,
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            _Bar(bar_width=30),
+            _Elapsed(),
+            console=self._console,
+            transient=True,
             # What others print meanwhile goes above the line, unless it goes to a file.
-            redirect_stdout=sys.stdout.isatty(), redirect_stderr=False,
-        )  # fmt: skip
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=False,
+        )
         self._task = self._line.add_task("", total=None, timed=True)
 
     def __enter__(self) -> Voice:

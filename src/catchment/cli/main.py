@@ -206,8 +206,9 @@ def node(
 
 
 @app.command()
-def status(job: tree_commands.JobOf = None, root: tree_commands.RootAt = None,
-           as_json: AsJson = False) -> None:  # fmt: skip
+def status(
+    job: tree_commands.JobOf = None, root: tree_commands.RootAt = None, as_json: AsJson = False
+) -> None:
     """Ask the root of a tree how it stands."""
     tree_commands.show_status(root, job, as_json)
 

@@ -28,13 +28,15 @@ def need_spark() -> None:
     if version is None:
         raise CatchmentError(
             f"Java {JAVA} or later is needed to run jobs on Spark, and none was found",
-            given=java, hint=_INSTALL,
-        )  # fmt: skip
+            given=java,
+            hint=_INSTALL,
+        )
     if version < JAVA:
         raise CatchmentError(
             f"Java {JAVA} or later is needed to run jobs on Spark, and this one is Java {version}",
-            given=java, hint="install a newer one or point JAVA_HOME to it",
-        )  # fmt: skip
+            given=java,
+            hint="install a newer one or point JAVA_HOME to it",
+        )
 
 
 def _java() -> str:

@@ -45,10 +45,15 @@ def listed(
     if _in_tree(job, root):
         held = ask("queries", {}, root, job)
         found = [
-            {"name": q.name, "text": text(q), "file": "tree", "version": held["versions"][q.name],
-             "leaving": q.name in held["leaving"]}
+            {
+                "name": q.name,
+                "text": text(q),
+                "file": "tree",
+                "version": held["versions"][q.name],
+                "leaving": q.name in held["leaving"],
+            }
             for q in (Query.from_dict(query) for query in held["queries"])
-        ]  # fmt: skip
+        ]
         rejected: dict[str, str] = {}
     else:
         found, rejected = _held(home_of(checkpoint, job))
@@ -210,9 +215,14 @@ def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:
         for name in names:
             if name in queries:
                 found.append(
-                    {"name": name, "text": text(queries[name]), "file": file,
-                     "version": versions[name], "leaving": name in leaving}
-                )  # fmt: skip
+                    {
+                        "name": name,
+                        "text": text(queries[name]),
+                        "file": file,
+                        "version": versions[name],
+                        "leaving": name in leaving,
+                    }
+                )
     # What only the running job can tell: a query that does not fit its events.
     noted: dict[str, str] = json.loads(home.read(REJECTED) or b"{}")
     return found, {**noted, **rejected}

@@ -31,7 +31,7 @@ def progress(seconds: float) -> Iterator[Report]:
         TextColumn("{task.fields[results]:,} results"),
         console=Console(stderr=True),
         transient=True,
-    )  # fmt: skip
+    )
     task = line.add_task("demo", total=seconds, at=0.0, events=0, speed="", results=0)
 
     def report(at: float, events: int, results: int) -> None:

@@ -85,9 +85,13 @@ class RootLanes:
     """The root of count windows by key; a lane begins when its key is first heard of."""
 
     def __init__(
-        self, nodes: Iterable[int], windows: Sequence[Counted], fold: Fold, scheme: str = "auto",
+        self,
+        nodes: Iterable[int],
+        windows: Sequence[Counted],
+        fold: Fold,
+        scheme: str = "auto",
         **options: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.nodes = list(nodes)
         self.gone: set[int] = set()
         self.windows, self.fold, self.scheme, self.options = windows, fold, scheme, options

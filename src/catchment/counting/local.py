@@ -136,9 +136,19 @@ class LocalCounter:
             return None
         self._told = now
         up = Up(
-            self.node, self.life, self.frontier, self.held.end, self.passed, self.asked,
-            self.zoned, self._counts, self._samples, self._pieces, self.held.late, self._span,
-        )  # fmt: skip
+            self.node,
+            self.life,
+            self.frontier,
+            self.held.end,
+            self.passed,
+            self.asked,
+            self.zoned,
+            self._counts,
+            self._samples,
+            self._pieces,
+            self.held.late,
+            self._span,
+        )
         self._pieces, self._counts, self._samples, self._speak = [], [], Samples(), False
         self._span = None
         return up
@@ -287,12 +297,26 @@ class LocalCounter:
 
     def to_bytes(self) -> bytes:
         down = None if self.down is None else self.down.to_bytes()
-        return wire.dump([
-            self.held.to_plain(), self.life, down, self.asked, self.zoned, self.known, self.done,
-            self.passed, self.tiles, self.sent, self._told, self._speak,
-            [p.to_plain() for p in self._pieces], self._counts, self._samples.to_plain(),
-            self._span,
-        ])  # fmt: skip
+        return wire.dump(
+            [
+                self.held.to_plain(),
+                self.life,
+                down,
+                self.asked,
+                self.zoned,
+                self.known,
+                self.done,
+                self.passed,
+                self.tiles,
+                self.sent,
+                self._told,
+                self._speak,
+                [p.to_plain() for p in self._pieces],
+                self._counts,
+                self._samples.to_plain(),
+                self._span,
+            ]
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes, windows: Sequence[Counted], fold: Fold) -> LocalCounter:

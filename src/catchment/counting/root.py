@@ -31,10 +31,17 @@ class RootCounter:
     """
 
     def __init__(
-        self, nodes: Iterable[int], windows: Sequence[Counted], fold: Fold, scheme: str = "auto",
-        predictor: str = "pace", timeout: int | None = None, patience: int | None = None,
-        zones: bool = True, returns: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        nodes: Iterable[int],
+        windows: Sequence[Counted],
+        fold: Fold,
+        scheme: str = "auto",
+        predictor: str = "pace",
+        timeout: int | None = None,
+        patience: int | None = None,
+        zones: bool = True,
+        returns: bool = True,
+    ) -> None:
         self.edges, self.fold = Edges(windows), fold
         self.scheme = check(scheme)
         self.predictor, self.timeout, self.patience = predictor, timeout, Patience(patience)
@@ -141,6 +148,10 @@ class RootCounter:
 
     # -- words out -------------------------------------------------------------------------------
 
+    def say_again(self) -> None:
+        """Repeats the last order with the next step: it may not have arrived."""
+        self._changed = True
+
     def step(self, now: int = 0) -> Down | None:
         """Does what can be done; what is to be said to all nodes, if anything."""
         if self.timeout is not None:
@@ -158,9 +169,18 @@ class RootCounter:
         waits = self.scheme in WAITING
         gone = [node for node, track in self.tracks.items() if track.gone]
         down = Down(
-            self.version, self.using, self.complete, self._open_edges(), self.ask, self.zone,
-            self.forecast, self._lives(), gone, waits, again,
-        )  # fmt: skip
+            self.version,
+            self.using,
+            self.complete,
+            self._open_edges(),
+            self.ask,
+            self.zone,
+            self.forecast,
+            self._lives(),
+            gone,
+            waits,
+            again,
+        )
         if self.scheme == "auto":
             self._spent += len(down.to_bytes()) * len(self.tracks)
         return down
@@ -183,8 +203,9 @@ class RootCounter:
     def _lives(self) -> dict[int, tuple[int, int, Place]]:
         return {
             node: (track.life, track.settled, at(track.frontier))
-            for node, track in self.tracks.items() if track.fresh
-        }  # fmt: skip
+            for node, track in self.tracks.items()
+            if track.fresh
+        }
 
     @property
     def _reached(self) -> int:

@@ -16,23 +16,44 @@ from catchment.counting.windows import Slice, Window
 from catchment.model.window import Counted
 
 _PLAIN = (
-    "scheme", "predictor", "timeout", "zones",
-    "returns", "found", "edge", "complete", "orders",
-    "version", "corrections", "rounds", "_ordered", "_corrected", "_spent", "_doubtful", "_news",
+    "scheme",
+    "predictor",
+    "timeout",
+    "zones",
+    "returns",
+    "found",
+    "edge",
+    "complete",
+    "orders",
+    "version",
+    "corrections",
+    "rounds",
+    "_ordered",
+    "_corrected",
+    "_spent",
+    "_doubtful",
+    "_news",
     "_changed",
-)  # fmt: skip
+)
 
 
 def save(root: RootCounter) -> bytes:
     """All that a root must not lose."""
     orders = [None if o is None else o.to_plain() for o in (root.ask, root.zone, root.forecast)]
     full = [[w.kind, w.number, w.partial, w.exact, w.missing] for w in root.full]
-    return wire.dump([
-        {name: getattr(root, name) for name in _PLAIN},
-        [track.to_plain() for track in root.tracks.values()],
-        [part.to_plain() for part in root.shelf.slices], root.pace.to_plain(),
-        root.shares.to_plain(), root.auto.to_plain(), orders, full, root.patience.to_plain(),
-    ])  # fmt: skip
+    return wire.dump(
+        [
+            {name: getattr(root, name) for name in _PLAIN},
+            [track.to_plain() for track in root.tracks.values()],
+            [part.to_plain() for part in root.shelf.slices],
+            root.pace.to_plain(),
+            root.shares.to_plain(),
+            root.auto.to_plain(),
+            orders,
+            full,
+            root.patience.to_plain(),
+        ]
+    )
 
 
 def restore(
@@ -52,5 +73,6 @@ def restore(
         None if order is None else kind(*order)
         for kind, order in zip((Ask, Zone, Forecast), orders, strict=True)
     )
-    root._changed |= repeat
+    if repeat:
+        root.say_again()
     return root

@@ -88,8 +88,13 @@ class Auto:
 
     def to_plain(self) -> list[Any]:
         return [
-            self.using, self.corrections, self.event, self.asking, self.straight, self.moves,
-        ]  # fmt: skip
+            self.using,
+            self.corrections,
+            self.event,
+            self.asking,
+            self.straight,
+            self.moves,
+        ]
 
     @classmethod
     def from_plain(cls, data: list[Any]) -> Auto:

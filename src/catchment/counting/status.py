@@ -15,11 +15,15 @@ def status(root: RootCounter) -> dict[str, Any]:
     """The scheme in use, how often it was wrong, and whose clocks or links are bad."""
     tracks = root.tracks
     return {
-        "scheme": root.using, "moves": root.auto.moves, "edges": root.edge,
-        "corrections": root.corrections, "rounds": root.rounds, "clocks": clocks(root),
+        "scheme": root.using,
+        "moves": root.auto.moves,
+        "edges": root.edge,
+        "corrections": root.corrections,
+        "rounds": root.rounds,
+        "clocks": clocks(root),
         "late": {node: track.late for node, track in tracks.items() if track.late},
         "missing": [node for node, track in tracks.items() if track.gone and not track.left],
-    }  # fmt: skip
+    }
 
 
 def clocks(root: RootCounter) -> dict[int, str]:

@@ -128,9 +128,10 @@ class Track:
         self.counts, self.samples = {}, []
         cut = self.cuts[edge]
         self.pieces = {
-            where: piece for where, piece in self.pieces.items()
+            where: piece
+            for where, piece in self.pieces.items()
             if piece.high <= cut or (piece.raw and piece.high <= end)
-        }  # fmt: skip
+        }
 
     @property
     def newest(self) -> int:
@@ -146,17 +147,38 @@ class Track:
 
     def to_plain(self) -> list[Any]:
         return [
-            self.node, self.life, self.frontier, self.settled, self.passed, self.asked, self.zoned,
-            self.late, self.heard, self.gone, self.left, self.fresh, self.cuts,
-            [piece.to_plain() for piece in self.pieces.values()], self.counts,
+            self.node,
+            self.life,
+            self.frontier,
+            self.settled,
+            self.passed,
+            self.asked,
+            self.zoned,
+            self.late,
+            self.heard,
+            self.gone,
+            self.left,
+            self.fresh,
+            self.cuts,
+            [piece.to_plain() for piece in self.pieces.values()],
+            self.counts,
             [list(fact) for fact in self.samples],
-        ]  # fmt: skip
+        ]
 
     @classmethod
     def from_plain(cls, data: list[Any]) -> Track:
         track = cls(data[0], data[1], data[3], data[2])
-        (track.passed, track.asked, track.zoned, track.late, track.heard, track.gone,
-         track.left, track.fresh, track.cuts) = data[4:13]  # fmt: skip
+        (
+            track.passed,
+            track.asked,
+            track.zoned,
+            track.late,
+            track.heard,
+            track.gone,
+            track.left,
+            track.fresh,
+            track.cuts,
+        ) = data[4:13]
         pieces = [Piece(*piece) for piece in data[13]]
         track.pieces = {(piece.low, piece.high): piece for piece in pieces}
         track.counts, track.samples = data[14], [tuple(fact) for fact in data[15]]

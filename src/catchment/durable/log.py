@@ -492,11 +492,16 @@ class Log:
         name = self.name.encode()
         head = (
             _HEADER.pack(
-                _MAGIC, _VERSION, len(name), segment.number, segment.previous, segment.trimmed,
+                _MAGIC,
+                _VERSION,
+                len(name),
+                segment.number,
+                segment.previous,
+                segment.trimmed,
                 segment.seed,
             )
             + name
-        )  # fmt: skip
+        )
         return head + _CHECK.pack(zlib.crc32(head))
 
     @property

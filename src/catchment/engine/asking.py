@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from catchment.engine.group import GroupState
 from catchment.model.plan import Group
 from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
@@ -24,12 +23,16 @@ def found_by_asking(
     """Groups that have count windows only, and their names for good; `keys`: the types of each."""
     least = LARGE if count == "auto" else 1
     return {
-        group.id: planned.origins[group.id] for group in planned.plan.groups
-        if only_counts(group) and group.slicing == "settled" and group.measure == "event"
-        and not group.distinct_on and not _in_order(group)
+        group.id: planned.origins[group.id]
+        for group in planned.plan.groups
+        if only_counts(group)
+        and group.slicing == "settled"
+        and group.measure == "event"
+        and not group.distinct_on
+        and not _in_order(group)
         and all(_plain(kind) for kind in keys[group.id].values())
         and all(min(window.size, window.step) >= least for window in counts_of(group))
-    }  # fmt: skip
+    }
 
 
 def _in_order(group: Group) -> bool:
@@ -39,10 +42,6 @@ def _in_order(group: Group) -> bool:
 
 def counts_of(group: Group) -> list[Counted]:
     return [window for window in group.windows if isinstance(window, Counted)]
-
-
-def windows_of(state: GroupState) -> list[Counted]:
-    return counts_of(state.group)
 
 
 def _plain(kind: pa.DataType) -> bool:

@@ -95,17 +95,19 @@ def check_time(schema: pa.Schema, time: str) -> None:
     """Refuses events without a column of times under that name."""
     if time not in schema.names:
         raise SchemaError(
-            "the events have no such time column", given=time,
+            "the events have no such time column",
+            given=time,
             hint=did_you_mean(time, schema.names),
-        )  # fmt: skip
+        )
     if schema.names.count(time) > 1:
         raise SchemaError("two columns have one name", given=time, hint="rename one of them")
     kind = schema.field(time).type
     if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         raise SchemaError(
-            f"the time column {time!r} is not a time", given=str(kind),
+            f"the time column {time!r} is not a time",
+            given=str(kind),
             hint="cast it to a timestamp first, or name another column with time=",
-        )  # fmt: skip
+        )
 
 
 def _some_name(plan: Plan, group: Group) -> str:
@@ -226,9 +228,10 @@ def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
             raise SchemaError("two columns have one name", given=name, hint="rename one of them")
         if name not in table.schema.names:
             raise SchemaError(
-                "a column that was there before is missing", given=name,
+                "a column that was there before is missing",
+                given=name,
                 hint=did_you_mean(name, table.schema.names),
-            )  # fmt: skip
+            )
         column = table.column(name)
         wanted = schema.field(name).type
         if column.type != wanted:
@@ -245,9 +248,10 @@ def _cast(column: pa.ChunkedArray[Any], name: str, wanted: pa.DataType) -> pa.Ch
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
-            f"column {name!r} changed its type", given=f"{column.type}, before {wanted}",
+            f"column {name!r} changed its type",
+            given=f"{column.type}, before {wanted}",
             hint="push events of one schema, or cast them",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def key_type(kind: pa.DataType) -> pa.DataType:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import counted
+from catchment.engine.bound_group import BoundGroup
 from catchment.engine.group import Era, GroupState
 from catchment.engine.results import Limit
 from catchment.engine.rows import Operators, Rows, identity_fields
@@ -46,7 +47,7 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
         id: old.known_since.get(id, EARLIEST) if id in old.operators else newest for id in operators
     }
     new.keys, new.late, new.newest = old.keys, old.late, old.newest
-    new.waiting = [_with_columns(table, new) for table in old.waiting]
+    new.waiting = [with_columns(table, new.bound) for table in old.waiting]
     new.repeats = old.repeats
     new.frontier = old.frontier
     new.kept_from, new.eras = old.kept_from, old.eras
@@ -151,17 +152,17 @@ def _after_last_uncut(edge: int, window: Periodic, edges: Edges, first: int, unt
     return low
 
 
-def _with_columns(table: pa.Table, state: GroupState) -> pa.Table:
+def with_columns(table: pa.Table, bound: BoundGroup) -> pa.Table:
     """Waiting events with the columns of a new plan, in its order; what it does not need goes.
 
     Windows that need a column which was not kept begin later, so its values do not matter.
     """
-    missing = [field for field in state.waiting_schema if field.name not in table.schema.names]
+    missing = [field for field in bound.waiting_schema if field.name not in table.schema.names]
     for field in missing:
         mark = field.name.startswith("?")
         nothing = np.zeros(table.num_rows, np.bool_) if mark else [None] * table.num_rows
         table = table.append_column(field, pa.array(nothing, field.type))
-    return table.select(state.waiting_schema.names)
+    return table.select(bound.waiting_schema.names)
 
 
 def _move_ranks(old: GroupState, new: GroupState, newest: int) -> None:

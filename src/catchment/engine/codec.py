@@ -19,7 +19,7 @@ from catchment.operators.values import Mask, from_arrow, one_piece, to_arrow
 Compression = Literal["lz4", "zstd"]
 
 MAGIC = b"CATCHMENT"
-FORMAT = 1
+FORMAT = 2
 _HEAD = struct.Struct(">9sHIQ")
 
 BOUNDS = ("slice_start", "slice_end", "key", "slice_first", "slice_last")
@@ -102,21 +102,31 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """The inverse of `pack`; refuses bytes that are not whole."""
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
         raise StateError(
-            "these bytes are not a snapshot", given=f"{len(data)} bytes",
+            "these bytes are not a snapshot",
+            given=f"{len(data)} bytes",
             hint="a snapshot is written by engine.snapshot()",
-        )  # fmt: skip
+        )
     _, version, checksum, length = _HEAD.unpack_from(data)
     if version > FORMAT:
         raise StateError(
-            "the snapshot was written by a newer version", given=f"format {version}",
+            "the snapshot was written by a newer version",
+            given=f"format {version}",
             hint=f"this version reads up to format {FORMAT}: upgrade it",
-        )  # fmt: skip
+        )
+    if version < FORMAT:
+        raise StateError(
+            "the snapshot was written by an older version",
+            given=f"format {version}",
+            hint=f"this version reads format {FORMAT} only: read the events again, "
+            "or finish with the version that wrote it",
+        )
     body = memoryview(data)[_HEAD.size :]
     if len(body) != length or zlib.crc32(body) != checksum:
         raise StateError(
-            "the snapshot is damaged or cut short", given=f"{len(body)} of {length} bytes",
+            "the snapshot is damaged or cut short",
+            given=f"{len(body)} of {length} bytes",
             hint="take it again, or restore an older one",
-        )  # fmt: skip
+        )
     (size,) = struct.unpack_from(">Q", body)
     head = json.loads(bytes(body[8 : 8 + size]))
     tables = {}

@@ -44,10 +44,16 @@ class Complete:
 
         fields = {name: take(column, rows) for name, column in self.fields.items()}
         return Complete(
-            self.kind[rows], self.key[rows], self.start[rows], self.end[rows], fields,
-            some(self.index), some(self.revision), some(self.retracted),
+            self.kind[rows],
+            self.key[rows],
+            self.start[rows],
+            self.end[rows],
+            fields,
+            some(self.index),
+            some(self.revision),
+            some(self.retracted),
             some(self.node),
-        )  # fmt: skip
+        )
 
 
 def number_alike(*columns: Ints) -> Ints:
@@ -72,9 +78,17 @@ def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[B
         order = np.lexsort((windows.start, selection, windows.kind))
         windows, selection = windows.take(order), selection[order]
     block = Block(
-        keys, windows.key, windows.start, windows.end, windows.fields, operators,
-        windows.index, windows.revision, windows.retracted, windows.node,
-    )  # fmt: skip
+        keys,
+        windows.key,
+        windows.start,
+        windows.end,
+        windows.fields,
+        operators,
+        windows.index,
+        windows.revision,
+        windows.retracted,
+        windows.node,
+    )
     return block, _spans(windows.kind, selection)
 
 

@@ -77,9 +77,14 @@ class Full(NamedTuple):
 
 
 def step(
-    state: Ranks, events: Ordered, rank: Ints, rows: Rows, heads: Ints,
-    store: StoreKind, operators: Operators,
-) -> tuple[Ranks, Full]:  # fmt: skip
+    state: Ranks,
+    events: Ordered,
+    rank: Ints,
+    rows: Rows,
+    heads: Ints,
+    store: StoreKind,
+    operators: Operators,
+) -> tuple[Ranks, Full]:
     """Takes in the rows that the events were cut to; gives the windows that are full."""
     keys = events.key[events.heads]
     before = _totals(state, keys)
@@ -107,9 +112,14 @@ def _joined(
 
 
 def _assemble(
-    state: Ranks, kept: Rows, keys: Ints, before: Ints, after: Ints,
-    store: StoreKind, operators: Operators,
-) -> Full:  # fmt: skip
+    state: Ranks,
+    kept: Rows,
+    keys: Ints,
+    before: Ints,
+    after: Ints,
+    store: StoreKind,
+    operators: Operators,
+) -> Full:
     owners, kinds, numbers = [], [], []
     for place, window in enumerate(state.windows):
         low = np.maximum((before - window.size) // window.step + 1, 0)
@@ -125,9 +135,15 @@ def _assemble(
 
 
 def _merged(
-    kept: Rows, keys: Ints, kind: Ints, number: Ints, start: Ints, end: Ints,
-    store: StoreKind, operators: Operators,
-) -> Full:  # fmt: skip
+    kept: Rows,
+    keys: Ints,
+    kind: Ints,
+    number: Ints,
+    start: Ints,
+    end: Ints,
+    store: StoreKind,
+    operators: Operators,
+) -> Full:
     """Windows of keys from one rank to another, put together from the rows that are kept."""
     low, high = _places(kept, keys, start), _places(kept, keys, end)
     shelf = Store(store, operators)

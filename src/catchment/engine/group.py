@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine import counted, marked, sessions, settled
-from catchment.engine.batch import Batch, Chosen
+from catchment.engine.batch import Batch
+from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, number_alike
 from catchment.engine.keys import KeyIndex
 from catchment.engine.ledger import Ledger
@@ -17,12 +18,11 @@ from catchment.engine.owning import Owning
 from catchment.engine.periodic import assemble_periodic, due, touched
 from catchment.engine.repeats import Repeats
 from catchment.engine.rows import Rows, compact, concat_rows, no_rows
-from catchment.engine.slicing import Slicer
+from catchment.engine.slicer import ALONE, WaitingGroup, lasting_events, sliced_group
+from catchment.engine.slicing import SlicedGroup
 from catchment.engine.store import Store
-from catchment.engine.streams import Owned, lane
-from catchment.model.plan import Group
+from catchment.engine.streams import Owned
 from catchment.model.window import Counted, Gap, Marked, Periodic
-from catchment.operators import Operator, OperatorRef, operator_class
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, Series
@@ -33,22 +33,6 @@ _UNTIDY = 1 << 16
 _CROWD = 1 << 12
 """Keys below which none is forgotten."""
 
-ALONE = "0"
-"""The stream of an engine that is no node of a tree."""
-
-Types = Mapping[str | None, pa.DataType | None]
-
-
-def bind(group: Group, types: Types, updates: bool, census: bool = False) -> dict[str, Operator]:
-    """The group's operators over columns of these types; updates need to know what changed."""
-    refs = [OperatorRef(*ref) for ref in group.operators]
-    # How many events a window of a stream holds is known by nothing else.
-    if (census or group.slicing == "stream") and OperatorRef("count") not in refs:
-        refs.append(OperatorRef("count"))
-    if updates:
-        refs.append(OperatorRef("digest"))
-    return {ref.id: operator_class(ref.kind)(ref, types.get(ref.column)) for ref in refs}
-
 
 class Era(NamedTuple):
     """Events up to the time `until` may have been cut at the edges of these windows only."""
@@ -58,17 +42,16 @@ class Era(NamedTuple):
 
 
 class GroupState:
-    """Slices events of one group and assembles its windows.
+    """Assembles the windows of one group out of its slices.
 
     Results are final up to `horizon`; between it and the frontier, late events may still change
     them, and `ledger` knows what was said. Without updates the two are one and there is no ledger.
     """
 
-    def __init__(self, group: Group, types: Types, updates: bool, census: bool = False) -> None:
-        self.group = group
-        self.types = types
-        self.operators = bind(group, types, updates, census)
-        self.slicer = Slicer(group, self.operators)
+    def __init__(self, bound: BoundGroup) -> None:
+        self.bound = bound
+        self.group = group = bound.group
+        self.operators = bound.operators
         self.keys = KeyIndex()
         self.store = Store(group.store, self.operators)
         self.pending: list[Rows] = []
@@ -92,12 +75,14 @@ class GroupState:
         self.series = Series([w for _, w in windows if isinstance(w, Periodic)])
         self.sessions = {
             n: sessions.sessions(w.gap, self.operators, None)
-            for n, w in windows if isinstance(w, Gap)
-        }  # fmt: skip
+            for n, w in windows
+            if isinstance(w, Gap)
+        }
         self.marks = {
             n: marked.marks(w, self.operators, None)
-            for n, w in windows if isinstance(w, Marked) and group.slicing != "stream"
-        }  # fmt: skip
+            for n, w in windows
+            if isinstance(w, Marked) and group.slicing != "stream"
+        }
         self.own = Owning(group, self.operators) if group.slicing == "stream" else None
         self.live: Collection[str] | None = None
         """The streams that may still bring events; None: all that did."""
@@ -106,57 +91,41 @@ class GroupState:
         if counts:
             state = counted.ranks(tuple(counts.values()), self.operators, None)
             self.ranks.append((tuple(counts), state))
-        self.ledger = Ledger(group.windows) if updates else None
-        self.conditions = settled.conditions_of(group)
-        columns = (operator.ref.column for operator in self.operators.values())
-        self.columns = list(dict.fromkeys(column for column in columns if column))
-        self.waiting_schema = settled.waiting_schema(types, self.columns, self.conditions)
-        """What is kept of events until they settle."""
+        self.ledger = Ledger(group.windows) if bound.updates else None
 
-    # -- slice -----------------------------------------------------------------------------------
+    # -- slices in -------------------------------------------------------------------------------
 
-    def push(self, batch: Batch) -> Mask | None:
-        """Slices a batch, or lays it by until it settles; says which events repeat others."""
+    def add_events(self, batch: Batch) -> Mask:
+        """Takes in events of a group that drops duplicates: says which repeat others."""
+        assert self.repeats is not None
         kept = batch.chosen(self.group)
-        repeated = None
-        if self.repeats is not None:
-            unique = self.repeats.accept(batch, kept)
-            repeated = np.zeros(len(batch), np.bool_)
-            repeated[np.arange(len(batch)) if kept.rows is None else kept.rows] = ~unique
-            kept = kept.where(unique)
-        if len(batch):
-            self.newest = max(self.newest, batch.span[1])
-            times = kept.of(batch.times)
-            self.saw(times, times[:0])
-        if self.group.slicing == "arrival":
-            sliced = self.slicer.slice(batch, kept)
-            self.calls += sliced.calls
-            rows = sliced.rows
-            rows.key = self.keys.translate(sliced.keys, rows.key)
-            self.absorb(rows)
-        elif len(batch):
-            self.lay_by(batch, kept)
+        unique = self.repeats.accept(batch, kept)
+        repeated = np.zeros(len(batch), np.bool_)
+        repeated[np.arange(len(batch)) if kept.rows is None else kept.rows] = ~unique
+        self.add(sliced_group(self.bound, batch, kept.where(unique)), ALONE)
         return repeated
+
+    def add(self, part: SlicedGroup | WaitingGroup, stream: str) -> None:
+        """Takes in what a slicer made of events of a stream."""
+        if isinstance(part, WaitingGroup):
+            streams = None if self.own is None else self.own.streams
+            events = lasting_events(part, self.keys, streams, stream)
+            times = events.column(settled.TIME).to_numpy()
+            self.saw(times, times)
+            self.waiting += [events] if len(times) else []
+            return
+        rows = part.rows
+        self.calls += part.calls
+        rows.key = self.keys.translate(part.keys, rows.key)
+        self.saw(rows.first, rows.last)
+        self.absorb(rows)
 
     def saw(self, first: Ints, last: Ints) -> None:
         """Notes how far time has come, and which windows said already may have changed."""
         if len(last):
             self.newest = max(self.newest, int(last.max()))
-        if self.ledger is not None:
+        if self.ledger is not None and len(self.series):
             self.late.append(first[first < self.frontier])
-
-    def lay_by(self, batch: Batch, kept: Chosen, stream: str = ALONE) -> None:
-        """Keeps events until they settle."""
-        keys = batch.keys(self.group.by)
-        code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
-        if kept.selection is not None:
-            code = kept.selection * keys.count + code
-        lasting = self.keys.translate(keys, code)
-        if self.own is not None:
-            lasting = lane(self.own.streams.code(stream), lasting)
-        table = settled.waiting(batch, kept, lasting, self.columns, self.conditions)
-        if table.num_rows:
-            self.waiting.append(table)
 
     def absorb(self, rows: Rows) -> None:
         """Takes in partials, made here or elsewhere."""
@@ -373,6 +342,7 @@ class GroupState:
         found = [self.store.keys, *(rows.key for rows in self._tables())]
         found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
         found += [m.seen for m in self.marks.values()] + [tally.keys for _, tally in self.ranks]
+        found += [windows.key for windows in self.ready]
         if self.ledger is not None:
             found.append(np.array(self.ledger.keys, np.int64))
         return found
@@ -388,6 +358,8 @@ class GroupState:
         self.store.recode(place)
         for rows in {id(rows): rows for rows in self._tables()}.values():
             rows.key = place[rows.key]
+        for windows in self.ready:
+            windows.key = place[windows.key]
         self.waiting = [settled.recode(table, place) for table in self.waiting]
         self.marks = {n: m._replace(seen=np.sort(place[m.seen])) for n, m in self.marks.items()}
         self.ranks = [(kinds, counted.recode(tally, place)) for kinds, tally in self.ranks]

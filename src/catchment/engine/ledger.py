@@ -45,9 +45,10 @@ class Ledger:
             there.update(identities)
             out += self._said_anew(part, identities, sure)
         gone = [
-            identity for identity, (_, digest) in self.said.items()
+            identity
+            for identity, (_, digest) in self.said.items()
             if identity[0] in self.retractable and digest is not None and identity not in there
-        ]  # fmt: skip
+        ]
         indexed = [identity for identity in gone if identity[0] in self.indexed]
         others = [identity for identity in gone if identity[0] not in self.indexed]
         out += [self._retract(some, operators) for some in (indexed, others) if some]

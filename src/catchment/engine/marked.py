@@ -116,9 +116,14 @@ def track(state: Marks, events: Ordered) -> Track:
     unknown[virtual_numbers] = flags
     member = np.where(inside & counted, number, -1)[real]
     return Track(
-        member, keys[segment[heads]], time[heads], end, closed, unknown,
+        member,
+        keys[segment[heads]],
+        time[heads],
+        end,
+        closed,
+        unknown,
         virtual_numbers[carried_at],
-    )  # fmt: skip
+    )
 
 
 def _open_before(opening: Mask, closing: Mask, first: Mask) -> Mask:

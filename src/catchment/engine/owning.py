@@ -163,9 +163,13 @@ class Owning:
             mine = mine[np.argsort(lanes[mine])]
             since = start[(kind == number) & (unknown == _SINCE)].tolist()
             self.courses[number] = Course(
-                state.window, lanes[mine], begun[mine], start[mine], unknown[mine],
+                state.window,
+                lanes[mine],
+                begun[mine],
+                start[mine],
+                unknown[mine],
                 since[0] if since else None,
-            )  # fmt: skip
+            )
 
     def save(self, prefix: str, tables: dict[str, pa.Table]) -> dict[str, Any]:
         """Puts tables beside those of a snapshot; gives what is no table."""
@@ -190,7 +194,11 @@ class Owning:
             rows = codec.table_to_rows(tables[f"{prefix}gathered {kind}"], self.operators)
             told = tables[f"{prefix}gathered {kind} given"]
             self.gathered[kind] = Gathered(
-                self.gathered[kind].window, rows, since, codec.ints(told, "key"),
-                codec.ints(told, "given"), missed,
+                self.gathered[kind].window,
+                rows,
+                since,
+                codec.ints(told, "key"),
+                codec.ints(told, "given"),
+                missed,
                 codec.ints(tables[f"{prefix}gathered {kind} heard"], "lane"),
-            )  # fmt: skip
+            )

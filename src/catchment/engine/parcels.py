@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec
-from catchment.engine.engine import Engine
+from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import EVENTS, NODE, Partials, key_columns
 from catchment.engine.results import Limit, Results, Shape
 from catchment.model.plan import Plan
@@ -111,33 +111,33 @@ def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
     spans: list[list[int]] = []
     places: dict[int, int] = {}
     unended: set[int] = set()
-    for (group, window, selection), parts in results._parts.items():
+    for (group, window, selection), parts in results.parts.items():
         for block, low, high in parts:
             number = places.setdefault(id(block), len(places))
             spans.append([number, group, window, selection, low, high])
             if not block.complete:
                 unended.add(number)
-            shape = results._shapes[group]
-            for answer, _ in results._names.of((group, window, selection)):
+            shape = results.shapes[group]
+            for answer, _ in results.names.of((group, window, selection)):
                 form = shape.forms[answer]
                 name = f"{number} {form.number} {0 if form.common else low}"
                 if name not in tables:
                     bounds = (0, len(block)) if form.common else (low, high)
                     tables[name] = block.table(shape, answer, *bounds)
-    limits = {name: list(limit) for name, limit in results._limits.items()}
+    limits = {name: list(limit) for name, limit in results.limits.items()}
     meta = {"spans": spans, "limits": limits, "note": note or {}, "unended": sorted(unended)}
     return codec.pack(meta, tables, "lz4")
 
 
-def unpack_results(data: bytes, engine: Engine) -> tuple[Results, dict[str, Any]]:
-    """The results that an engine of the same plan and schema packed, and the note."""
+def unpack_results(data: bytes, bound: BoundPlan) -> tuple[Results, dict[str, Any]]:
+    """The results that an assembler of the same bound plan gave, and the note."""
     meta, tables = codec.unpack(data)
     sheets: dict[int, dict[tuple[int, int], pa.Table]] = {}
     for name, table in tables.items():
         number, form, low = map(int, name.split())
         sheets.setdefault(number, {})[form, low] = table
-    results = engine.no_results()
-    results._limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    results = bound.no_results(limits)
     unended = meta["unended"]
     made = {number: Sheet(held, number not in unended) for number, held in sheets.items()}
     for number, group, window, selection, low, high in meta["spans"]:

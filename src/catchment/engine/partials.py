@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, settled, streams
-from catchment.engine.binding import Types
-from catchment.engine.complete import Complete
-from catchment.engine.group import GroupState
+from catchment.engine.bound_group import BoundGroup, ValueTypes
+from catchment.engine.keys import KeyIndex
 from catchment.engine.owning import Owning
 from catchment.engine.rows import Rows, compact
 from catchment.model.plan import Group
@@ -42,66 +40,73 @@ _KIND, _NUMBER = "#kind", "#number"
 _TYPES = b"catchment types"
 
 
-def take(
-    state: GroupState, rows: Rows, waiting: list[pa.Table], keys: dict[str, pa.DataType],
-    node: int, seq: int,
-) -> pa.Table:  # fmt: skip
+class Holder(Protocol):
+    """What holds slices of a bound group under codes of its own."""
+
+    bound: BoundGroup
+    keys: KeyIndex
+    own: Owning | None
+
+
+def take(holder: Holder, rows: Rows, waiting: list[pa.Table], node: int, seq: int) -> pa.Table:
     """A group's partials as a table: of rows, or of events that wait."""
-    if state.group.slicing == "arrival":
-        merged = compact(rows, state.operators)  # rows of one stamp must differ in slice or key
+    bound = holder.bound
+    if bound.group.slicing == "arrival":
+        merged = compact(rows, bound.operators)  # rows of one stamp must differ in slice or key
         code = merged.key
-        table = codec.rows_to_table(merged, state.operators).drop_columns(["key"])
+        table = codec.rows_to_table(merged, bound.operators).drop_columns(["key"])
     else:
-        table = pa.concat_tables(waiting) if waiting else state.waiting_schema.empty_table()
+        table = pa.concat_tables(waiting) if waiting else bound.waiting_schema.empty_table()
         code = codec.ints(table, settled.KEY)
         table = table.drop_columns([settled.KEY])
-        if state.own is not None:
+        if holder.own is not None:
             stream, code = streams.parts_of(code)
-            table = table.append_column(streams.STREAM, state.own.streams.column(stream))
-    return _keyed(state, table, code, keys, node, seq)
+            table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
+    return _keyed(holder, table, code, node, seq)
 
 
-def take_owned(
-    state: GroupState, owned: streams.Owned, keys: dict[str, pa.DataType], node: int, seq: int
-) -> pa.Table:
+def take_owned(holder: Holder, owned: streams.Owned, node: int, seq: int) -> pa.Table:
     """Slices that know their windows, as a table."""
-    assert state.own is not None
-    merged = streams.compact_owned(owned, state.operators)
-    table = codec.rows_to_table(merged.rows, state.operators).drop_columns(["key"])
-    for name, column in streams.tags_to_columns(merged, state.own.streams).items():
+    assert holder.own is not None
+    operators = holder.bound.operators
+    merged = streams.compact_owned(owned, operators)
+    table = codec.rows_to_table(merged.rows, operators).drop_columns(["key"])
+    for name, column in streams.tags_to_columns(merged, holder.own.streams).items():
         table = table.append_column(name, column)
-    return _keyed(state, table, merged.rows.key, keys, node, seq)
+    return _keyed(holder, table, merged.rows.key, node, seq)
 
 
-def take_courses(state: GroupState, keys: dict[str, pa.DataType], node: int, seq: int) -> pa.Table:
+def take_courses(holder: Holder, node: int, seq: int) -> pa.Table:
     """How far a node has followed its stream's windows, as a table."""
-    assert state.own is not None
-    table = state.own.courses_table()
+    assert holder.own is not None
+    bound = holder.bound
+    table = holder.own.courses_table()
     stream, code = streams.parts_of(codec.ints(table, "lane"))
     table = table.drop_columns(["lane"])
-    table = table.append_column(streams.STREAM, state.own.streams.column(stream))
-    if not len(state.keys) and table.num_rows:  # only when types began, of no key at all
-        columns: list[pa.Array[Any]] = [
-            pa.nulls(table.num_rows).cast(keys[name]) for name in state.group.by
-        ]
-        return stamped(table, state.group, state.types, np.zeros_like(code), columns, node, seq)
-    return _keyed(state, table, code, keys, node, seq)
+    table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
+    if not len(holder.keys) and table.num_rows:  # only when types began, of no key at all
+        columns = [pa.nulls(table.num_rows).cast(bound.key_types[name]) for name in bound.group.by]
+        return stamped(table, bound.group, bound.types, np.zeros_like(code), columns, node, seq)
+    return _keyed(holder, table, code, node, seq)
 
 
-def _keyed(
-    state: GroupState, table: pa.Table, code: Ints, keys: dict[str, pa.DataType], node: int,
-    seq: int,
-) -> pa.Table:  # fmt: skip
-    selection, columns = state.keys.selections[code], state.keys.take(code)
+def _keyed(holder: Holder, table: pa.Table, code: Ints, node: int, seq: int) -> pa.Table:
+    bound = holder.bound
+    selection, columns = holder.keys.selections[code], holder.keys.take(code)
     if not table.num_rows:
-        columns = [pa.nulls(0).cast(keys[name]) for name in state.group.by]
-    return stamped(table, state.group, state.types, selection, columns, node, seq)
+        columns = [pa.nulls(0).cast(bound.key_types[name]) for name in bound.group.by]
+    return stamped(table, bound.group, bound.types, selection, columns, node, seq)
 
 
 def stamped(
-    table: pa.Table, group: Group, types: Mapping[str | None, pa.DataType | None],
-    selection: Ints, keys: list[pa.Array[Any]], node: int, seq: int,
-) -> pa.Table:  # fmt: skip
+    table: pa.Table,
+    group: Group,
+    types: ValueTypes,
+    selection: Ints,
+    keys: list[pa.Array[Any]],
+    node: int,
+    seq: int,
+) -> pa.Table:
     """The table with its stamp, its keys and the types of its values."""
     rows = table.num_rows
     stamp = {
@@ -115,7 +120,7 @@ def stamped(
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
 
 
-def types_of(table: pa.Table) -> Types:
+def types_of(table: pa.Table) -> dict[str | None, pa.DataType | None]:
     """The types of the aggregated expressions, which partials carry along."""
     known = pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_TYPES]))
     return {None: None} | {field.name: field.type for field in known}
@@ -129,43 +134,26 @@ def key_types(table: pa.Table, group: Group) -> dict[str, pa.DataType]:
     return {name: table.schema.field(f"key {name}").type for name in group.by}
 
 
-def absorb(state: GroupState, table: pa.Table) -> None:
-    """Takes partials into a group's state; each must come once."""
-    if not table.num_rows:
-        return
-    if are_events(table):
-        state.waiting.append(events_of(state, table))
-        times = codec.ints(table, settled.TIME)
-        state.saw(times, times)
-        return
-    if _NUMBER in table.schema.names:
-        _take_full(state, table)
-        return
-    if state.own is not None:
-        owned = owned_of(state, table)
-        state.saw(owned.rows.first, owned.rows.last)
-        state.take_in(owned)
-        return
-    rows = rows_of(state, table)
-    state.saw(rows.first, rows.last)
-    state.absorb(rows)
-
-
 def full_windows(
-    state: GroupState, kinds: Ints, numbers: Ints, rows: Rows, selection: Ints,
+    bound: BoundGroup,
+    kinds: Ints,
+    numbers: Ints,
+    rows: Rows,
+    selection: Ints,
     keys: list[pa.Array[Any]],
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """Count windows that are full already, a row each, as partials of their group."""
-    table = codec.rows_to_table(rows, state.operators).drop_columns(["key"])
+    table = codec.rows_to_table(rows, bound.operators).drop_columns(["key"])
     table = table.append_column(_KIND, pa.array(kinds))
     table = table.append_column(_NUMBER, pa.array(numbers))
-    return stamped(table, state.group, state.types, selection, keys, 0, 0)
+    return stamped(table, bound.group, bound.types, selection, keys, 0, 0)
 
 
-def _take_full(state: GroupState, table: pa.Table) -> None:
-    rows = rows_of(state, table)
-    kinds, numbers = codec.ints(table, _KIND), codec.ints(table, _NUMBER)
-    state.ready.append(Complete(kinds, rows.key, rows.first, rows.last, rows.fields, numbers))
+def full_in(table: pa.Table) -> tuple[Ints, Ints] | None:
+    """Of count windows that are full already: which of the group's each is, and its number."""
+    if _NUMBER not in table.schema.names:
+        return None
+    return codec.ints(table, _KIND), codec.ints(table, _NUMBER)
 
 
 def are_events(table: pa.Table) -> bool:
@@ -173,50 +161,48 @@ def are_events(table: pa.Table) -> bool:
     return settled.TIME in table.schema.names
 
 
-def rows_of(state: GroupState, table: pa.Table) -> Rows:
+def rows_of(holder: Holder, table: pa.Table) -> Rows:
     """Partials of a group that slices on arrival, under the codes that its keys have here."""
-    code = _codes(state, table)
+    code = _codes(holder, table)
     bounds = [codec.ints(table, name) for name in codec.BOUNDS if name != "key"]
-    fields = codec.fields_from_arrow(table, state.operators)
+    fields = codec.fields_from_arrow(table, holder.bound.operators)
     return Rows(bounds[0], bounds[1], code, bounds[2], bounds[3], fields)
 
 
-def events_of(state: GroupState, table: pa.Table, stream: str | None = None) -> pa.Table:
+def events_of(holder: Holder, table: pa.Table, stream: str | None = None) -> pa.Table:
     """Events that wait, of a group that cuts them once they are settled.
 
     Whoever reads a stream knows its name better than those who read a part of it.
     """
-    rest = table.select([settled.TIME, settled.ARRIVAL, *_payload(state)])
-    codes = _codes(state, table) if state.own is None else _lanes(state.own, state, table, stream)
-    return rest.add_column(0, settled.KEY, pa.array(codes))
+    names = [name for name in holder.bound.waiting_schema.names if name != settled.KEY]
+    codes = _codes(holder, table) if holder.own is None else _lanes(holder, table, stream)
+    return table.select(names).add_column(0, settled.KEY, pa.array(codes))
 
 
-def owned_of(state: GroupState, table: pa.Table) -> streams.Owned:
+def owned_of(holder: Holder, table: pa.Table) -> streams.Owned:
     """Slices that know their windows."""
-    assert state.own is not None
-    tags = streams.tags_of(table, len(state.own.places), state.own.streams)
-    return streams.Owned(rows_of(state, table), tags)
+    assert holder.own is not None
+    tags = streams.tags_of(table, len(holder.own.places), holder.own.streams)
+    return streams.Owned(rows_of(holder, table), tags)
 
 
-def load_courses(state: GroupState, table: pa.Table) -> None:
+def load_courses(holder: Holder, table: pa.Table) -> None:
     """Goes on following a stream's windows from where `take_courses` wrote it down."""
-    assert state.own is not None
-    state.own.load_courses(table, _lanes(state.own, state, table, None))
+    assert holder.own is not None
+    holder.own.load_courses(table, _lanes(holder, table, None))
 
 
-def _lanes(own: Owning, state: GroupState, table: pa.Table, stream: str | None) -> Ints:
-    codes = _codes(state, table)
+def _lanes(holder: Holder, table: pa.Table, stream: str | None) -> Ints:
+    assert holder.own is not None
+    codes = _codes(holder, table)
     if stream is not None:
-        return streams.lane(own.streams.code(stream), codes)
-    return streams.lane(own.streams.codes(codec.whole(table, streams.STREAM)), codes)
+        return streams.lane(holder.own.streams.code(stream), codes)
+    return streams.lane(holder.own.streams.codes(codec.whole(table, streams.STREAM)), codes)
 
 
-def _codes(state: GroupState, table: pa.Table) -> Ints:
-    return state.keys.codes_of(codec.ints(table, SELECTION), key_columns(table, state.group))
-
-
-def _payload(state: GroupState) -> list[str]:
-    return state.columns + ["?" + text for text in state.conditions]
+def _codes(holder: Holder, table: pa.Table) -> Ints:
+    keys = key_columns(table, holder.bound.group)
+    return holder.keys.codes_of(codec.ints(table, SELECTION), keys)
 
 
 def ends_of(table: pa.Table) -> Ints:

@@ -86,9 +86,12 @@ def assemble_periodic(
     begins = np.searchsorted(window, np.arange(len(bound) + 1))
     index, owner = runs(begins[place], begins[place + 1])
     return Assembled(
-        kind[owner], start[owner], end[owner], key[index],
+        kind[owner],
+        start[owner],
+        end[owner],
+        key[index],
         {name: take(column, index) for name, column in fields.items()},
-    )  # fmt: skip
+    )
 
 
 def _distinct(start: Ints, end: Ints) -> tuple[Ints, Ints]:

@@ -231,8 +231,11 @@ def _since(state: Gathered, rows: Rows) -> Rows:
 
 
 _READINGS: dict[str, Way] = {
-    "local": _local, "aligned": _aligned, "ordered": _ordered, "gaps": _gaps,
-}  # fmt: skip
+    "local": _local,
+    "aligned": _aligned,
+    "ordered": _ordered,
+    "gaps": _gaps,
+}
 
 
 def as_complete(place: int, window: Marked, rows: Rows, names: list[str]) -> Complete:

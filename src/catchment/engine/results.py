@@ -152,9 +152,12 @@ class Shape:
     """What the results of a group look like."""
 
     def __init__(
-        self, group: Group, types: Mapping[str | None, pa.DataType | None],
-        key_types: Mapping[str, pa.DataType], updates: bool,
-    ) -> None:  # fmt: skip
+        self,
+        group: Group,
+        types: Mapping[str | None, pa.DataType | None],
+        key_types: Mapping[str, pa.DataType],
+        updates: bool,
+    ) -> None:
         self.group = group
         self.types = types
         self.key_types = key_types
@@ -226,23 +229,27 @@ class Results(Mapping[str, pa.Table]):
     """
 
     def __init__(
-        self, plan: Plan, shapes: Mapping[int, Shape], names: NamesOf,
-        limits: Mapping[str, Limit] | None = None, told: bool = False,
-    ) -> None:  # fmt: skip
-        self._limits = dict(limits or {})
+        self,
+        plan: Plan,
+        shapes: Mapping[int, Shape],
+        names: NamesOf,
+        limits: Mapping[str, Limit] | None = None,
+        told: bool = False,
+    ) -> None:
+        self.limits = dict(limits or {})
         self._told = told
         """Whether results say of windows that may never end whether they have."""
         self._plan = plan
-        self._shapes = shapes
-        self._names = names
-        self._parts: dict[Place, list[tuple[Leaf, int, int]]] = {}
+        self.shapes = shapes
+        self.names = names
+        self.parts: dict[Place, list[tuple[Leaf, int, int]]] = {}
         self._made: dict[tuple[int, int], pa.Table] = {}
 
     def add(self, group: int, block: Leaf, spans: list[tuple[int, int, int, int]]) -> None:
         """Adds a block whose rows `[low, high)` are of a window and selection."""
         for window, selection, low, high in spans:
             if high > low:
-                self._parts.setdefault((group, window, selection), []).append((block, low, high))
+                self.parts.setdefault((group, window, selection), []).append((block, low, high))
 
     def __getitem__(self, name: str) -> pa.Table:
         group, number = self._plan.names[name]
@@ -252,12 +259,12 @@ class Results(Mapping[str, pa.Table]):
         table = self._made.get((group, number))
         if table is None:
             answer = self._plan.groups[group].answers[number]
-            parts = self._parts.get((group, answer.window, answer.selection))
+            parts = self.parts.get((group, answer.window, answer.selection))
             table = self._made[group, number] = self._make(group, number, parts or [])
         return table
 
     def _make(self, group: int, number: int, parts: list[tuple[Leaf, int, int]]) -> pa.Table:
-        shape = self._shapes[group]
+        shape = self.shapes[group]
         if not parts:
             return self._judged(group, number, shape.empty(number), True)
         tables = [
@@ -275,18 +282,18 @@ class Results(Mapping[str, pa.Table]):
         return table.append_column(COMPLETE, column)
 
     def _limited(self, name: str, table: pa.Table) -> pa.Table:
-        return self._limits[name].within(table) if name in self._limits else table
+        return self.limits[name].within(table) if name in self.limits else table
 
     def _pairs(self) -> Iterator[tuple[str, pa.Table]]:
         """The queries that have rows, each distinct computation made once."""
-        for place, parts in self._parts.items():
-            for number, names in self._names.of(place):
+        for place, parts in self.parts.items():
+            for number, names in self.names.of(place):
                 table = self._made.get((place[0], number))
                 if table is None:
                     table = self._make(place[0], number, parts)
                     self._made[place[0], number] = table
                 for name in names:
-                    if name not in self._limits:
+                    if name not in self.limits:
                         yield name, table
                     elif (some := self._limited(name, table)).num_rows:
                         yield name, some
@@ -301,9 +308,9 @@ class Results(Mapping[str, pa.Table]):
         return _Values(self)
 
     def __len__(self) -> int:
-        if self._limits:
+        if self.limits:
             return sum(1 for _ in self)
-        return sum(self._names.count(place) for place in self._parts)
+        return sum(self.names.count(place) for place in self.parts)
 
     def __contains__(self, name: object) -> bool:
         return name in self._plan.names and self[str(name)].num_rows > 0
@@ -311,8 +318,8 @@ class Results(Mapping[str, pa.Table]):
     def rows(self) -> int:
         """Result rows of all queries together, without making their tables."""
         return sum(
-            self._names.count(place) * sum(high - low for _, low, high in parts)
-            for place, parts in self._parts.items()
+            self.names.count(place) * sum(high - low for _, low, high in parts)
+            for place, parts in self.parts.items()
         )
 
 

@@ -41,9 +41,13 @@ class Rows:
 
     def take(self, index: Ints) -> Rows:
         return Rows(
-            self.start[index], self.end[index], self.key[index], self.first[index],
-            self.last[index], {name: take(column, index) for name, column in self.fields.items()},
-        )  # fmt: skip
+            self.start[index],
+            self.end[index],
+            self.key[index],
+            self.first[index],
+            self.last[index],
+            {name: take(column, index) for name, column in self.fields.items()},
+        )
 
     def __getitem__(self, part: slice) -> Rows:
         fields = {name: column[part] for name, column in self.fields.items()}
@@ -158,10 +162,13 @@ def merge_rows(rows: Rows, groups: Grouping, operators: Operators) -> Rows:
     order, starts, _ = groups.segments
     head = order[starts] if len(starts) else starts
     return Rows(
-        groups.min(rows.start), groups.max(rows.end), rows.key[head],
-        groups.min(rows.first), groups.max(rows.last),
+        groups.min(rows.start),
+        groups.max(rows.end),
+        rows.key[head],
+        groups.min(rows.first),
+        groups.max(rows.last),
         merge_fields(rows.fields, groups, operators),
-    )  # fmt: skip
+    )
 
 
 def compact(rows: Rows, operators: Operators) -> Rows:

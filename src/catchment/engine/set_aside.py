@@ -12,10 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import QueryError
-from catchment.model.capacity import Capacity
-
-ASIDE_BYTES = 64 << 20
-"""Bytes of late and bad rows that are held together, unless another limit is given."""
+from catchment.model.capacity import ASIDE_BYTES, Capacity
 
 Spill = Callable[[str, pa.Table], bool | None]
 """Writes rows of a kind (`late` or `bad`) to a place that outlives the buffer; False: it is full.

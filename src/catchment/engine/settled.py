@@ -129,9 +129,13 @@ def cut_rows(
     fields = flat(lift(_Read(events), Chosen(None, None), lambda: events.time, groups, operators))
     last = np.concatenate([heads[1:], [len(events)]]) - 1
     rows = Rows(
-        edges[place[heads]], edges[place[heads] + 1], events.key[heads],
-        events.time[heads], events.time[last], fields,
-    )  # fmt: skip
+        edges[place[heads]],
+        edges[place[heads] + 1],
+        events.key[heads],
+        events.time[heads],
+        events.time[last],
+        fields,
+    )
     return rows, heads
 
 

@@ -24,7 +24,7 @@ _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
 
 
-class Sliced(NamedTuple):
+class SlicedGroup(NamedTuple):
     """Partials whose keys are codes local to the batch, and what the codes stand for."""
 
     rows: Rows
@@ -37,7 +37,7 @@ class Sliced(NamedTuple):
         return codes // self.keys.count, codes % self.keys.count
 
 
-class Slicer:
+class GroupSlicer:
     """Slices batches for one group of a plan."""
 
     def __init__(self, group: Group, operators: Mapping[str, Operator]) -> None:
@@ -50,12 +50,12 @@ class Slicer:
         coarse = [w for w in group.windows if isinstance(w, Periodic)]
         self.coarse = Edges(coarse) if self.gap else self.edges
 
-    def slice(self, batch: Batch, kept: Chosen) -> Sliced:
+    def slice(self, batch: Batch, kept: Chosen) -> SlicedGroup:
         """The partials of a batch, one row per slice and key, or a few."""
         keys = batch.keys(self.group.by)
         parts = self._parts(batch, kept, keys)
         rows = concat_rows([part for part, _ in parts], self.operators)
-        return Sliced(rows, keys, sum(calls for _, calls in parts))
+        return SlicedGroup(rows, keys, sum(calls for _, calls in parts))
 
     def _parts(self, batch: Batch, kept: Chosen, keys: LocalKeys) -> list[tuple[Rows, int]]:
         """Without keys, events in order need no scatter: where most are, late ones go apart.
@@ -164,9 +164,10 @@ class Slicer:
         place = np.searchsorted(edges, ordered, side="right") - 1
         new = np.ones(len(times), np.bool_)
         new[1:] = (
-            (owner[1:] != owner[:-1]) | (place[1:] != place[:-1])
+            (owner[1:] != owner[:-1])
+            | (place[1:] != place[:-1])
             | (ordered[1:] - ordered[:-1] > self.gap)
-        )  # fmt: skip
+        )
         codes = np.empty(len(times), np.int64)
         codes[order] = np.cumsum(new) - 1
         heads = np.flatnonzero(new)
@@ -202,9 +203,15 @@ class Slicer:
         return chosen, groups, start, start + window.length, owner
 
     def _rows(
-        self, batch: Batch, kept: Chosen, times: Ints, groups: Grouping,
-        start: Ints, end: Ints, key: Ints,
-    ) -> Rows:  # fmt: skip
+        self,
+        batch: Batch,
+        kept: Chosen,
+        times: Ints,
+        groups: Grouping,
+        start: Ints,
+        end: Ints,
+        key: Ints,
+    ) -> Rows:
         fields = flat(lift(batch, kept, lambda: times, groups, self.operators))
         present = None
         if groups.n > len(start):  # some groups of a dense grouping are empty
@@ -216,9 +223,14 @@ class Slicer:
         return Rows(start, end, key, first, last, fields)
 
     def _ends(
-        self, times: Ints, groups: Grouping, present: Ints | None,
-        start: Ints, end: Ints, key: Ints,
-    ) -> tuple[Ints, Ints]:  # fmt: skip
+        self,
+        times: Ints,
+        groups: Grouping,
+        present: Ints | None,
+        start: Ints,
+        end: Ints,
+        key: Ints,
+    ) -> tuple[Ints, Ints]:
         """The first and last times, of those slices where a session may begin or end.
 
         Of two neighbours so close that no break fits between them, neither the last of the one
@@ -300,6 +312,9 @@ def _input(
         return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)
     valid = kept.of(column.valid)
     return Input(
-        values[valid], groups.select(valid), lambda: times()[valid],
-        lambda: kept.of(batch.arrivals)[valid], column.levels,
-    )  # fmt: skip
+        values[valid],
+        groups.select(valid),
+        lambda: times()[valid],
+        lambda: kept.of(batch.arrivals)[valid],
+        column.levels,
+    )

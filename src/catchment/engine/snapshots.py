@@ -1,9 +1,7 @@
-"""An engine's whole state as bytes, and back."""
+"""The whole state of an assembler as numbers and tables, and back."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,37 +12,36 @@ from catchment.engine.group import Era, GroupState
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Limit
 from catchment.engine.rows import concat_rows
-from catchment.model.plan import Plan
-from catchment.model.query import Query
-from catchment.model.window import Counted, Periodic, window_from_dict
+from catchment.model.window import Periodic, window_from_dict
 
 if TYPE_CHECKING:
-    from catchment.engine.engine import Engine
+    from catchment.engine.assembler import Assembler
 
-_SETTINGS = (
-    "time", "lateness", "late", "bad", "rate", "frontier", "newest", "counts", "census",
-    "incomplete",
-)  # fmt: skip
 _PLACES = ("frontier", "kept_from", "newest", "slices", "partials", "calls", "known_since")
 
 
-def save(engine: Engine) -> bytes:
+def save(assembler: Assembler) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    """What is no table, and the tables."""
     tables: dict[str, pa.Table] = {}
-    meta: dict[str, Any] = {name: getattr(engine, name) for name in _SETTINGS}
-    meta["keep"] = engine._keep
-    meta["key_bytes"] = engine.key_bytes
-    meta["plan"] = base64.b64encode(engine.plan.to_bytes()).decode()
-    meta["queries"] = [query.to_dict() for query in engine.queries.values()]
-    meta["limits"] = {name: list(limit) for name, limit in engine.limits.items()}
-    if engine.schema is not None:
-        tables["schema"] = engine.schema.empty_table()
-    aside = engine.aside
-    meta["aside"] = {n: getattr(aside, n) for n in ("limit", "spilled", "dropped")}
-    for name, rows in aside.tables().items():
-        for number, table in enumerate(rows):
-            tables[f"{name} {number}"] = table
-    meta["groups"] = {str(id): _save_group(s, f"{id} ", tables) for id, s in engine.states.items()}
-    return codec.pack(meta, tables)
+    meta: dict[str, Any] = {
+        "frontier": assembler.frontier,
+        "newest": assembler.newest,
+        "counts": dict(assembler.counts),
+        "limits": {name: list(limit) for name, limit in assembler.limits.items()},
+    }
+    meta["groups"] = {
+        str(id): _save_group(state, f"{id} ", tables) for id, state in assembler.states.items()
+    }
+    return meta, tables
+
+
+def load(assembler: Assembler, meta: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    """Brings an assembler of the same plan to where another one was."""
+    assembler.frontier, assembler.newest = meta["frontier"], meta["newest"]
+    assembler.counts |= meta["counts"]
+    assembler.limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    for id, state in assembler.states.items():
+        _load_group(state, f"{id} ", meta["groups"][str(id)], tables)
 
 
 def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> dict[str, Any]:
@@ -91,35 +88,6 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
     return meta
 
 
-def load(cls: type[Engine], blob: bytes, clock: Callable[[], int]) -> Engine:
-    meta, tables = codec.unpack(blob)
-    queries = [Query.from_dict(query) for query in meta["queries"]]
-    keep = None if meta["keep"] is None else f"{meta['keep']}us"
-    engine = cls(
-        [], meta["time"], f"{meta['lateness']}us", meta["late"], keep=keep, bad=meta["bad"],
-        rate=meta["rate"], clock=clock, census=meta.get("census", False),
-        **({"key_bytes": meta["key_bytes"]} if "key_bytes" in meta else {}),
-        incomplete=meta.get("incomplete", "count"),
-    )  # fmt: skip
-    engine.queries = {query.name: query for query in queries}
-    engine.plan = Plan.from_bytes(base64.b64decode(meta["plan"]))
-    engine._replanned()
-    engine.frontier, engine.newest = meta["frontier"], meta["newest"]
-    engine.counts |= meta["counts"]
-    engine.limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
-    for name, value in meta.get("aside", {}).items():
-        setattr(engine.aside, name, value)
-    for kind in ("late", "bad"):
-        for key, table in tables.items():
-            if key.startswith(kind + " "):
-                engine.aside.add(kind, table)
-    if "schema" in tables:
-        engine._bind(tables["schema"].schema)
-    for id, state in engine.states.items():
-        _load_group(state, f"{id} ", meta["groups"][str(id)], tables)
-    return engine
-
-
 def _load_group(
     state: GroupState, prefix: str, meta: dict[str, Any], tables: dict[str, pa.Table]
 ) -> None:
@@ -130,7 +98,7 @@ def _load_group(
         setattr(state, name, meta[name])
     state.eras = [
         Era(tuple(_periodic(window) for window in windows), until)
-        for windows, until in meta.get("eras", [])
+        for windows, until in meta["eras"]
     ]
     state.keys = KeyIndex()
     keys = tables[prefix + "keys"]
@@ -148,32 +116,24 @@ def _load_group(
         )
     for n, mark in state.marks.items():
         unknown = codec.whole(tables[f"{prefix}marks {n} unknown"], "unknown")
-        held = tables.get(f"{prefix}marks {n} events")  # an older version did not count them
         state.marks[n] = mark._replace(
-            open=rows(f"marks {n}"), since=since["marks"][str(n)],
+            open=rows(f"marks {n}"),
+            since=since["marks"][str(n)],
             unknown=unknown.to_numpy(zero_copy_only=False),
             seen=codec.ints(tables[f"{prefix}marks {n} seen"], "key"),
-            events=codec.ints(held, "events") if held else np.zeros(len(unknown), np.int64),
-        )  # fmt: skip
+            events=codec.ints(tables[f"{prefix}marks {n} events"], "events"),
+        )
     _load_ranks(state, prefix, since["ranks"], tables)
     if state.ledger is not None:
-        for *identity, revision, digest, end in _emitted(state, meta):
+        for *identity, revision, digest, end in meta["emitted"]:
             state.ledger.said[tuple(identity)] = (revision, digest)
             state.ledger.ends[tuple(identity)] = end
-        for identity in meta.get("doubtful", []):
+        for identity in meta["doubtful"]:
             state.ledger.doubtful.add(tuple(identity))
     if state.repeats is not None:
         state.repeats.load(prefix, tables, meta["repeats"])
     if state.own is not None:
         state.own.load(prefix, tables, meta["own"])
-
-
-def _emitted(state: GroupState, meta: dict[str, Any]) -> list[list[Any]]:
-    """What was said of windows; of count windows older snapshots do not tell the bounds."""
-    if "emitted" in meta:
-        return list(meta["emitted"])
-    windows = state.group.windows
-    return [said for said in meta["ledger"] if not isinstance(windows[said[0]], Counted)]
 
 
 def _periodic(data: dict[str, Any]) -> Periodic:

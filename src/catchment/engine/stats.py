@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from catchment.engine.group import GroupState
+COUNTS = (
+    "events",
+    "accepted",
+    "late",
+    "bad",
+    "duplicates",
+    "updates",
+    "results",
+    "open_windows",
+    "open_events",
+)
+"""What every runtime counts of events and windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +57,3 @@ class Stats:
 
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
-
-
-def missed(states: Iterable[GroupState]) -> int:
-    """Slices that came too late for the windows that they are in."""
-    return sum(state.own.missed for state in states if state.own is not None)

@@ -83,9 +83,10 @@ def compact_owned(owned: Owned, operators: Operators) -> Owned:
     rows, tags = rows.take(order), tags[order]
     new = np.ones(len(order), np.bool_)
     new[1:] = (
-        (rows.start[1:] != rows.start[:-1]) | (rows.key[1:] != rows.key[:-1])
+        (rows.start[1:] != rows.start[:-1])
+        | (rows.key[1:] != rows.key[:-1])
         | (tags[1:] != tags[:-1]).any(axis=1)
-    )  # fmt: skip
+    )
     heads = np.flatnonzero(new)
     groups = Grouping(None, len(heads), starts=heads, rows=len(order))
     return Owned(merge_rows(rows, groups, operators), tags[heads])
@@ -150,9 +151,12 @@ def follow(state: Course, events: settled.Ordered) -> tuple[Course, Followed]:
     is_open = state.start != OPEN
     start, lanes = state.start[is_open], state.lane[is_open]
     held = marked.Marks(
-        state.window, Rows(start, start, lanes, start, start), state.unknown[is_open],
-        state.since, state.lane,
-    )  # fmt: skip
+        state.window,
+        Rows(start, start, lanes, start, start),
+        state.unknown[is_open],
+        state.since,
+        state.lane,
+    )
     track = marked.track(held, events)
     # A window that began unseen is no result; but what overlaps it is none either.
     counts = (track.unknown == 0) | (state.window.reading == "gaps")
@@ -165,9 +169,11 @@ def follow(state: Course, events: settled.Ordered) -> tuple[Course, Followed]:
     rank = before[:-1] - before[np.searchsorted(track.key, track.key)]
     number = np.where(fresh, grown.begun[place] + rank, grown.begun[place] - 1)
     number = np.where(counts, number, -1)
-    seen_from = track.start if state.since is None else np.where(
-        track.unknown > 0, state.since, track.start
-    )  # fmt: skip
+    seen_from = (
+        track.start
+        if state.since is None
+        else np.where(track.unknown > 0, state.since, track.start)
+    )
     begun = grown.begun.copy()
     np.add.at(begun, place[fresh], 1)
     after, unknown = grown.start.copy(), grown.unknown.copy()
@@ -190,9 +196,11 @@ def _with_lanes(state: Course, lanes: Ints) -> Course:
         return made
 
     return state._replace(
-        lane=every, begun=put(state.begun, 0), start=put(state.start, OPEN),
+        lane=every,
+        begun=put(state.begun, 0),
+        start=put(state.start, OPEN),
         unknown=put(state.unknown, 0),
-    )  # fmt: skip
+    )
 
 
 def cut(
@@ -225,9 +233,13 @@ def cut(
 
 
 def _ended(
-    followed: Followed, kind: int, kinds: int, events: settled.Ordered, group: Group,
+    followed: Followed,
+    kind: int,
+    kinds: int,
+    events: settled.Ordered,
+    group: Group,
     operators: Operators,
-) -> Owned:  # fmt: skip
+) -> Owned:
     """Of each window that ended, a row that says so; it lies in the slice of the window's end."""
     done = np.flatnonzero(followed.track.closed & (followed.number >= 0))
     at = followed.track.end[done]
@@ -237,9 +249,13 @@ def _ended(
     place = np.searchsorted(edges, at, side="right") - 1
     low, high = edges[place], edges[place + 1]
     rows = Rows(
-        np.where(low <= EARLIEST, at, low), np.where(high >= LATEST, at + 1, high),
-        followed.track.key[done], at, at, identity_fields(operators, len(done)),
-    )  # fmt: skip
+        np.where(low <= EARLIEST, at, low),
+        np.where(high >= LATEST, at + 1, high),
+        followed.track.key[done],
+        at,
+        at,
+        identity_fields(operators, len(done)),
+    )
     tags = np.full((len(done), 1 + 3 * kinds), OPEN, np.int64)
     tags[:, 1::3], tags[:, 2::3] = -1, 0
     tags[:, 1 + 3 * kind], tags[:, 2 + 3 * kind] = followed.number[done], followed.start[done]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,21 @@ def out_of_range(values: Ints, ceiling: int = FARTHEST) -> Mask:
     return (values <= -FARTHEST) | (values >= ceiling)
 
 
-def refuse_bad(table: pa.Table, time: str) -> None:
+def refuse_bad(table: pa.Table, column: str) -> None:
     """Raises DataError when a row has no usable time, before anything is done with any row."""
-    if time not in table.schema.names:
+    if column not in table.schema.names:
         return
-    times, good = times_of(table.column(time))
+    times, good = times_of(table.column(column))
     bad = out_of_range(times) if good is None else ~good | out_of_range(times)
     if bad.any():
         row = table.slice(int(np.flatnonzero(bad)[0]), 1)
         raise DataError(
-            "a row has no usable time", given=row.to_string(preview_cols=8)[-200:],
+            "a row has no usable time",
+            given=row.to_string(preview_cols=8)[-200:],
             hint='bad="collect" sets such rows aside and goes on',
-        )  # fmt: skip
+        )
+
+
+def now() -> int:
+    """The wall clock, in microseconds."""
+    return time.time_ns() // 1000

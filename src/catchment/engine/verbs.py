@@ -1,9 +1,9 @@
-"""The three pure verbs over Arrow tables: plain calls of what every runtime runs.
+"""The three verbs over Arrow tables: plain calls of what every runtime runs.
 
-`slice` is a `Cutter` that is given events, `merge` one that is given partials, and `assemble` an
-`Engine` that is given partials. Only one thing is added here: a partial is a row of a slice and
-key, stamped with the node that made it and a sequence number, its identity; the same partial may
-arrive any number of times, in any order, and is merged once. (Nodes and Spark know what they have
+`slice` is a `Slicer` beside a `Merger`, `merge` a `Merger`, and `assemble` an `Assembler`, each
+made for one call. Only one thing is added here: a partial is a row of a slice and key, stamped with
+the node that made it and a sequence number, its identity; the same partial may arrive any number of
+times, in any order, and is merged once. (Nodes and Spark know what they have
 taken by whole messages.) Groups that wait for their events to settle have events as partials until
 the root cuts them.
 """
@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, settled
-from catchment.engine.binding import Types, group_types, key_type
-from catchment.engine.cutter import Cutter
-from catchment.engine.engine import Engine
+from catchment.engine.binding import group_types, key_type
+from catchment.engine.bound import BoundPlan, GroupTypes
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import (
     EVENTS,
@@ -33,9 +32,11 @@ from catchment.engine.partials import (
     types_of,
 )
 from catchment.engine.results import Results
+from catchment.engine.slicer import rank
 from catchment.engine.streams import Streams, own_windows, tags_of
-from catchment.model.duration import Instant
+from catchment.model.duration import Instant, instant
 from catchment.model.plan import Plan
+from catchment.model.rules import EventRules
 from catchment.operators.ragged import Ints
 
 MERGED = -1
@@ -49,9 +50,11 @@ def slice(
 
     `arrival` is the number of the first event in its node's order of arrival.
     """
-    cutter = Cutter(plan, events.schema, time=time, node=node, stream=str(node))
-    cutter.cut(events, arrival)
-    return cutter.take(seq)
+    bound = BoundPlan(plan, EventRules.of(time), events.schema)
+    slicer, merger = bound.slicer(str(node)), bound.merger(node)
+    for sliced in slicer.slice(events, arrival=rank(node, arrival)):
+        merger.add(sliced)
+    return merger.take(seq)
 
 
 def merge(
@@ -61,17 +64,16 @@ def merge(
 
     Associative and commutative; a partial that comes twice counts once. Without a sequence number
     the stamp follows from what was merged: the same partials give the same, others another. What
-    came once is merged by a `Cutter`, as every node between the sources and the root does it.
+    came once is merged by a `Merger`, as every node between the sources and the root does it.
     """
     collected: dict[int, list[pa.Table]] = {}
     for partials in parts:
         for id, table in partials.items():
             collected.setdefault(id, []).append(table)
     once = {id: _once(id, tables, plan) for id, tables in collected.items()}
-    cutter = Cutter(plan, None, time=plan.time or "ts", node=node)
-    cutter.adopt(plan, _known(plan, once))
-    cutter.absorb(once)
-    made = cutter.take(_digest(once.values()) if seq is None else seq)
+    merger = BoundPlan.of_partials(plan, _known(plan, once)).merger(node)
+    merger.absorb(once)
+    made = merger.take(_digest(once.values()) if seq is None else seq)
     return {id: made.get(id, table) for id, table in once.items()}
 
 
@@ -110,16 +112,15 @@ def _first_of(identity: list[Ints]) -> Ints:
 
 def assemble(partials: Partials, frontier: Instant | None, plan: Plan) -> Results:
     """The windows complete at the frontier (None: at the end of input) of these partials."""
-    engine = Engine([])
     merged = merge([partials], plan)
-    engine.adopt(plan, _known(plan, merged))
-    engine.absorb(merged)
-    return engine.close() if frontier is None else engine.advance(frontier)
+    assembler = BoundPlan.of_partials(plan, _known(plan, merged)).assembler()
+    assembler.absorb(merged)
+    return assembler.close() if frontier is None else assembler.advance(instant(frontier))
 
 
-def _known(plan: Plan, partials: Partials) -> dict[int, tuple[Types, dict[str, pa.DataType]]]:
+def _known(plan: Plan, partials: Partials) -> dict[int, GroupTypes]:
     """The types of values and keys of those groups that partials tell of."""
-    known: dict[int, tuple[Types, dict[str, pa.DataType]]] = {}
+    known: dict[int, GroupTypes] = {}
     for group in plan.groups:
         if group.distinct_on and EVENTS in partials:
             schema = partials[EVENTS].schema

@@ -30,13 +30,20 @@ from catchment.expression.values import (
     mismatch,
     null,
     where,
-)  # fmt: skip
+)
 
 TYPES: dict[str, pa.DataType] = {
-    "BOOLEAN": BOOL, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(),
-    "BIGINT": INT, "FLOAT": pa.float32(), "DOUBLE": DOUBLE, "STRING": STRING, "DATE": DATE,
+    "BOOLEAN": BOOL,
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": INT,
+    "FLOAT": pa.float32(),
+    "DOUBLE": DOUBLE,
+    "STRING": STRING,
+    "DATE": DATE,
     "TIMESTAMP": TIME,
-}  # fmt: skip
+}
 DECIMAL = re.compile(r"DECIMAL\((\d+), (\d+)\)")
 _SECOND = 1_000_000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -59,9 +66,11 @@ def cast(node: Call, args: Sequence[Value]) -> Value:
     route = _ROUTES.get((kind(value), kind(null(to))))
     if route is None:
         raise mismatch(
-            node, args, "a value that has a meaning in the new type",
+            node,
+            args,
+            "a value that has a meaning in the new type",
             hint=f"{value.type} does not convert to {node.to}",
-        )  # fmt: skip
+        )
     return route(value, to)
 
 
@@ -209,22 +218,41 @@ def _fast(route: Callable[[Value, pa.DataType], Value]) -> Callable[[Value, pa.D
 
 
 _ROUTES: dict[tuple[str, str], Callable[[Value, pa.DataType], Value]] = {
-    ("bool", "int"): _plain, ("bool", "float"): _plain, ("bool", "string"): _plain,
-    ("int", "int"): _to_whole, ("int", "float"): _plain, ("int", "string"): _plain,
-    ("int", "bool"): _not_zero, ("int", "time"): _from_seconds,
-    ("float", "int"): _to_whole, ("float", "float"): _plain, ("float", "bool"): _not_zero,
+    ("bool", "int"): _plain,
+    ("bool", "float"): _plain,
+    ("bool", "string"): _plain,
+    ("int", "int"): _to_whole,
+    ("int", "float"): _plain,
+    ("int", "string"): _plain,
+    ("int", "bool"): _not_zero,
+    ("int", "time"): _from_seconds,
+    ("float", "int"): _to_whole,
+    ("float", "float"): _plain,
+    ("float", "bool"): _not_zero,
     ("float", "string"): lambda value, to: _by_value(_show_float)(double(value), to),
     ("float", "time"): _from_seconds,
-    ("string", "string"): _plain, ("string", "bool"): _by_value(_read_bool),
+    ("string", "string"): _plain,
+    ("string", "bool"): _by_value(_read_bool),
     ("string", "int"): _fast(_by_value(_read_int, INT)),
     ("string", "float"): _fast(_by_value(_read_float, DOUBLE)),
-    ("string", "time"): _by_value(_read_time, TIME), ("string", "date"): _by_value(_read_date),
-    ("time", "time"): convert, ("time", "date"): _to_day, ("time", "int"): _to_seconds,
-    ("time", "float"): _to_seconds, ("time", "string"): _show_time,
-    ("date", "time"): convert, ("date", "date"): _plain, ("date", "string"): _plain,
-    ("decimal", "int"): _to_whole, ("decimal", "float"): _plain, ("decimal", "bool"): _not_zero,
-    ("decimal", "decimal"): convert, ("decimal", "time"): _from_seconds,
-    ("decimal", "string"): _by_value("{:f}".format), ("int", "decimal"): convert,
+    ("string", "time"): _by_value(_read_time, TIME),
+    ("string", "date"): _by_value(_read_date),
+    ("time", "time"): convert,
+    ("time", "date"): _to_day,
+    ("time", "int"): _to_seconds,
+    ("time", "float"): _to_seconds,
+    ("time", "string"): _show_time,
+    ("date", "time"): convert,
+    ("date", "date"): _plain,
+    ("date", "string"): _plain,
+    ("decimal", "int"): _to_whole,
+    ("decimal", "float"): _plain,
+    ("decimal", "bool"): _not_zero,
+    ("decimal", "decimal"): convert,
+    ("decimal", "time"): _from_seconds,
+    ("decimal", "string"): _by_value("{:f}".format),
+    ("int", "decimal"): convert,
     ("float", "decimal"): lambda value, to: _to_decimal(double(value), to),
-    ("string", "decimal"): _to_decimal, ("bool", "decimal"): _to_decimal,
-}  # fmt: skip
+    ("string", "decimal"): _to_decimal,
+    ("bool", "decimal"): _to_decimal,
+}

@@ -19,24 +19,52 @@ from catchment.expression.nodes import Call, Column, Literal, Node
 from catchment.expression.refuse import refusal, sql_of
 
 _BINARY: dict[type[exp.Expression], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-}  # fmt: skip
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _FUNCTIONS: dict[type[exp.Expression], tuple[str, int, int]] = {
-    exp.Abs: ("abs", 1, 1), exp.Round: ("round", 1, 2), exp.Floor: ("floor", 1, 1),
-    exp.Ceil: ("ceil", 1, 1), exp.Sqrt: ("sqrt", 1, 1), exp.Ln: ("ln", 1, 1),
-    exp.Log: ("log", 2, 2), exp.Exp: ("exp", 1, 1), exp.Pow: ("power", 2, 2),
-    exp.Least: ("least", 2, 99), exp.Greatest: ("greatest", 2, 99),
-    exp.Coalesce: ("coalesce", 1, 99), exp.Nullif: ("nullif", 2, 2),
-    exp.Lower: ("lower", 1, 1), exp.Upper: ("upper", 1, 1), exp.Length: ("length", 1, 1),
-}  # fmt: skip
+    exp.Abs: ("abs", 1, 1),
+    exp.Round: ("round", 1, 2),
+    exp.Floor: ("floor", 1, 1),
+    exp.Ceil: ("ceil", 1, 1),
+    exp.Sqrt: ("sqrt", 1, 1),
+    exp.Ln: ("ln", 1, 1),
+    exp.Log: ("log", 2, 2),
+    exp.Exp: ("exp", 1, 1),
+    exp.Pow: ("power", 2, 2),
+    exp.Least: ("least", 2, 99),
+    exp.Greatest: ("greatest", 2, 99),
+    exp.Coalesce: ("coalesce", 1, 99),
+    exp.Nullif: ("nullif", 2, 2),
+    exp.Lower: ("lower", 1, 1),
+    exp.Upper: ("upper", 1, 1),
+    exp.Length: ("length", 1, 1),
+}
 _TYPES = {
-    "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INT",
-    "BIGINT": "BIGINT", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "TEXT": "STRING",
-    "VARCHAR": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP",
-}  # fmt: skip
+    "BOOLEAN": "BOOLEAN",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INT": "INT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "TEXT": "STRING",
+    "VARCHAR": "STRING",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMP",
+}
 _LARGEST = 2**63
 
 
@@ -68,15 +96,17 @@ def _function(node: exp.Expression, what: str) -> Node:
     if any(key not in known for key in given) or not least <= len(args) <= most:
         count = str(least) if least == most else f"{least} or more" if most > 9 else "1 or 2"
         raise QueryError(
-            f"the {what} gives {name} the wrong arguments", given=sql_of(node),
+            f"the {what} gives {name} the wrong arguments",
+            given=sql_of(node),
             hint=f"{name} takes {count} argument{'' if count == '1' else 's'}",
-        )  # fmt: skip
+        )
     made = tuple(convert(a, what) for a in args)
     if name == "round" and not all(isinstance(d, Literal) and d.kind == "int" for d in made[1:]):
         raise QueryError(
-            f"the {what} rounds to digits that are not fixed", given=sql_of(node),
+            f"the {what} rounds to digits that are not fixed",
+            given=sql_of(node),
             hint="write the number of digits itself, as in round(v, 2)",
-        )  # fmt: skip
+        )
     return Call(name, made)
 
 
@@ -91,14 +121,16 @@ def _column(node: exp.Expression, what: str) -> Node:
         raise refusal(identifier, what)
     if node.args.get("table"):
         raise QueryError(
-            f"the {what} uses a name with a dot", given=sql_of(node),
+            f"the {what} uses a name with a dot",
+            given=sql_of(node),
             hint=f"for a column of that name write `{sql_of(node).replace('`', '')}` in backticks",
-        )  # fmt: skip
+        )
     if not identifier.quoted and not identifier.name.isidentifier():
         raise QueryError(
-            f"the {what} uses a name that is not plain", given=identifier.name,
+            f"the {what} uses a name that is not plain",
+            given=identifier.name,
             hint=f"for a column of that name write `{identifier.name}` in backticks",
-        )  # fmt: skip
+        )
     return Column(identifier.name)
 
 
@@ -113,9 +145,10 @@ def _number(text: str, what: str) -> Literal:
     elif math.isfinite(float(text)):
         return Literal("float", float(text))
     raise QueryError(
-        f"the {what} uses a number that is too large", given=text,
+        f"the {what} uses a number that is too large",
+        given=text,
         hint="whole numbers have 64 bits; others are doubles",
-    )  # fmt: skip
+    )
 
 
 def _negative(node: exp.Expression, what: str) -> Node:
@@ -175,9 +208,10 @@ def _like(node: exp.Expression, what: str) -> Node:
     pattern = convert(node.expression, what)
     if not isinstance(pattern, Literal) or pattern.kind != "string":
         raise QueryError(
-            f"the {what} uses LIKE without a fixed pattern", given=sql_of(node),
+            f"the {what} uses LIKE without a fixed pattern",
+            given=sql_of(node),
             hint="write the pattern as a text, as in name LIKE 'a%'",
-        )  # fmt: skip
+        )
     like = Call("like", (convert(node.this, what), pattern))
     return negate(like) if node.args.get("negate") else like
 
@@ -249,9 +283,10 @@ def _moment(text: str, target: str, what: str) -> Literal:
     except (ValueError, OverflowError) as error:
         example = "2026-01-31" + (" 12:00:00" if target == "TIMESTAMP" else "")
         raise QueryError(
-            f"the {what} has a {target.lower()} that cannot be read", given=repr(text),
+            f"the {what} has a {target.lower()} that cannot be read",
+            given=repr(text),
             hint=f"write {target} '{example}'",
-        ) from error  # fmt: skip
+        ) from error
 
 
 _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {

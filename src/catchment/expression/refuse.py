@@ -7,9 +7,25 @@ from sqlglot import exp
 from catchment.errors import QueryError, did_you_mean
 
 FUNCTION_NAMES = (
-    "abs", "cast", "ceil", "coalesce", "exp", "floor", "greatest", "if", "least", "length", "ln",
-    "log", "lower", "nullif", "power", "round", "sqrt", "upper",
-)  # fmt: skip
+    "abs",
+    "cast",
+    "ceil",
+    "coalesce",
+    "exp",
+    "floor",
+    "greatest",
+    "if",
+    "least",
+    "length",
+    "ln",
+    "log",
+    "lower",
+    "nullif",
+    "power",
+    "round",
+    "sqrt",
+    "upper",
+)
 _SUPPORTED = (
     "supported are columns, literals, + - * / %, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, "
     "IS NULL, CASE, and " + ", ".join(FUNCTION_NAMES)
@@ -32,9 +48,10 @@ def refusal(node: exp.Expression, what: str) -> QueryError:
             return QueryError(f"the {what} uses {name}", given=sql_of(node), hint=hint)
     if isinstance(node, exp.Alias | exp.Tuple):
         return QueryError(
-            f"the {what} must be one expression", given=sql_of(node),
+            f"the {what} must be one expression",
+            given=sql_of(node),
             hint="a column name with other characters than letters, digits and _ goes in backticks",
-        )  # fmt: skip
+        )
     if isinstance(node, exp.Anonymous):
         hint = did_you_mean(node.name.lower(), FUNCTION_NAMES, _SUPPORTED)
         return QueryError(f"the {what} uses an unknown function", given=node.name, hint=hint)

@@ -62,9 +62,10 @@ def mismatch(node: Call, args: Sequence[Value], needs: str, hint: str = "") -> S
     """The error for an operation that does not fit the types of its operands."""
     types = " and ".join(dict.fromkeys(str(a.type) for a in args))
     return SchemaError(
-        f"{node.op.upper()} needs {needs}, not {types}", given=render(node),
+        f"{node.op.upper()} needs {needs}, not {types}",
+        given=render(node),
         hint=hint or "convert with CAST(... AS ...)",
-    )  # fmt: skip
+    )
 
 
 def need(node: Call, args: Sequence[Value], kinds: Sequence[str], needs: str) -> None:

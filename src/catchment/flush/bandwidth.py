@@ -64,8 +64,9 @@ class Estimate:
     def to_dict(self) -> dict[str, Any]:
         return {
             "rate": None if math.isinf(self.rate) else self.rate,
-            "error": None if math.isinf(self.error) else self.error, "seen": self.seen,
-        }  # fmt: skip
+            "error": None if math.isinf(self.error) else self.error,
+            "seen": self.seen,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Estimate:

@@ -21,9 +21,10 @@ class Line:
         self.times, self.rates = np.asarray(times, float), np.asarray(rates, float)
         if not len(self.rates) or (self.rates < 0).any() or not self.rates[-1] > 0:
             raise JobError(
-                "a link must carry something in the end", given=f"{list(rates)} bytes/s",
+                "a link must carry something in the end",
+                given=f"{list(rates)} bytes/s",
                 hint="give a bandwidth above zero",
-            )  # fmt: skip
+            )
         steps = np.diff(self.times)
         self._work = np.concatenate([[0.0], np.cumsum(steps * self.rates[:-1])])
 

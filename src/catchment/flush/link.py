@@ -30,9 +30,10 @@ class Link:
     def __init__(self, flush: Flush, known: dict[str, Any] | None = None) -> None:
         known = known or {}
         self.estimate = (
-            Estimate.from_dict(known["estimate"]) if "estimate" in known
+            Estimate.from_dict(known["estimate"])
+            if "estimate" in known
             else Estimate.begun(flush.bandwidth)
-        )  # fmt: skip
+        )
         self.meter = None if flush.meter is None else Meter.full(flush.meter, -math.inf)
         if self.meter is not None and "left" in known:
             self.meter.left, self.meter.at = known["left"], known["at"]
@@ -114,7 +115,7 @@ class Link:
         return {
             "bandwidth": None if rate is None else round(rate),
             "error": None if error is None else round(error, 3),
-        }  # fmt: skip
+        }
 
     # -- what follows -----------------------------------------------------------------------------
 

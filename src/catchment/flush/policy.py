@@ -71,9 +71,10 @@ def parse(text: object) -> Policy:
         return _hybrid(words)
     if name == "empirical":
         raise JobError(
-            "two flush policies are empirical", given=name,
+            "two flush policies are empirical",
+            given=name,
             hint="write eager(empirical) or lazy(empirical)",
-        )  # fmt: skip
+        )
     if name in ("eager", "lazy"):
         return _pure(name, words)
     if words:
@@ -84,9 +85,10 @@ def parse(text: object) -> Policy:
 def _plain(name: str, words: list[str]) -> Policy:
     if words:
         raise JobError(
-            "this flush policy takes nothing", given=f"{name}({', '.join(words)})",
+            "this flush policy takes nothing",
+            given=f"{name}({', '.join(words)})",
             hint=f"write {name}",
-        )  # fmt: skip
+        )
     return Policy(name, lazy="bounded") if name == "auto" else Policy(name)
 
 

@@ -17,9 +17,16 @@ WEIGHT = 10.0
 AUTO = parse("auto")
 COMPRESS = ("auto", "on", "off")
 _KEYS = (
-    "policy", "eviction", "weight", "staleness", "budget", "meter", "bandwidth", "priorities",
+    "policy",
+    "eviction",
+    "weight",
+    "staleness",
+    "budget",
+    "meter",
+    "bandwidth",
+    "priorities",
     "compress",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -74,15 +81,22 @@ def read(given: object) -> Flush:
     if goals and policy.kind != "auto":
         raise JobError(
             "only auto has a goal: another policy does what it says",
-            given=f"{policy} and {goals[0]}", hint=f"write policy: auto, or leave out {goals[0]}",
-        )  # fmt: skip
+            given=f"{policy} and {goals[0]}",
+            hint=f"write policy: auto, or leave out {goals[0]}",
+        )
     if len(goals) > 1:
         raise JobError("flush has one goal", given=" and ".join(goals), hint="leave out the others")
     return Flush(
-        policy, _word(given, "eviction", tuple(EVICTIONS), "likely"), _weight(given),
-        _duration(given), _rate(given, "budget"), _rate(given, "meter"), _rate(given, "bandwidth"),
-        _priorities(given.get("priorities") or {}), _word(given, "compress", COMPRESS, "auto"),
-    )  # fmt: skip
+        policy,
+        _word(given, "eviction", tuple(EVICTIONS), "likely"),
+        _weight(given),
+        _duration(given),
+        _rate(given, "budget"),
+        _rate(given, "meter"),
+        _rate(given, "bandwidth"),
+        _priorities(given.get("priorities") or {}),
+        _word(given, "compress", COMPRESS, "auto"),
+    )
 
 
 def _word(given: Mapping[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
@@ -138,12 +152,14 @@ def flush_schema() -> dict[str, Any]:
     number, text = {"type": "number", "exclusiveMinimum": 0}, {"type": "string"}
     keys: dict[str, Any] = {
         "policy": {**text, "examples": ["auto", "hybrid(0.25)"]},
-        "eviction": {"enum": list(EVICTIONS)}, "weight": number,
-        "staleness": {**text, "examples": ["2s"]}, "budget": {**text, "examples": ["1 MB/h"]},
+        "eviction": {"enum": list(EVICTIONS)},
+        "weight": number,
+        "staleness": {**text, "examples": ["2s"]},
+        "budget": {**text, "examples": ["1 MB/h"]},
         "meter": {**text, "examples": ["500 MB/day"]},
         "bandwidth": {**text, "examples": ["1 MB/s"]},
         "priorities": {"type": "object", "additionalProperties": number},
         "compress": {"enum": [*COMPRESS, True, False]},
-    }  # fmt: skip
+    }
     mapping = {"type": "object", "properties": keys, "additionalProperties": False}
     return {"anyOf": [{"type": "null"}, keys["policy"], mapping]}

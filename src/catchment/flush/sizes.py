@@ -37,9 +37,14 @@ class Past:
 
     @classmethod
     def of(
-        cls, first: Floats, last: Floats, count: Floats, sizes: Floats, length: float,
+        cls,
+        first: Floats,
+        last: Floats,
+        count: Floats,
+        sizes: Floats,
+        length: float,
         bandwidth: float,
-    ) -> Past:  # fmt: skip
+    ) -> Past:
         """From the first and last arrival of each key, in seconds since the slice began."""
         often, many = np.unique(count, return_counts=True)
         at = np.linspace(0.0, length, GRID)
@@ -50,9 +55,14 @@ class Past:
             gone[late.keys] = late.depart
             lazy = held(first, gone, at, sizes)
         return cls(
-            len(count), int(count.sum()), float(sizes.mean()) if len(sizes) else 0.0, often,
-            many.astype(float), held(first, last, at, sizes), lazy,
-        )  # fmt: skip
+            len(count),
+            int(count.sum()),
+            float(sizes.mean()) if len(sizes) else 0.0,
+            often,
+            many.astype(float),
+            held(first, last, at, sizes),
+            lazy,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +151,16 @@ def lazy_empirical(now: Moment) -> float:
 
 
 EAGER: dict[str, Callable[[Moment, Past], float]] = {
-    "uniform": uniform, "nonuniform": nonuniform, "empirical": eager_empirical,
-}  # fmt: skip
+    "uniform": uniform,
+    "nonuniform": nonuniform,
+    "empirical": eager_empirical,
+}
 LAZY: dict[str, Callable[[Moment], float]] = {
-    "pessimistic": pessimistic, "optimistic": optimistic, "empirical": lazy_empirical,
+    "pessimistic": pessimistic,
+    "optimistic": optimistic,
+    "empirical": lazy_empirical,
     "bounded": bounded,
-}  # fmt: skip
+}
 
 
 def size(policy: Policy, now: Moment) -> float:

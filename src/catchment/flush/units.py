@@ -8,13 +8,31 @@ import re
 from catchment.errors import JobError
 
 _SIZES = {
-    "b": 1, "byte": 1, "bytes": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
-}  # fmt: skip
+    "b": 1,
+    "byte": 1,
+    "bytes": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
 _TIMES = {
-    "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600,
-    "d": 86400, "day": 86400, "month": 30 * 86400,
-}  # fmt: skip
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+    "month": 30 * 86400,
+}
 _RATE = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)\s*/\s*([a-z]+)\s*$")
 _EXAMPLE = 'write as in "1 MB/h", "200 kB/s" or "500 MB/day"'
 
@@ -27,8 +45,9 @@ def rate(value: object, what: str) -> float:
     """
     found = _RATE.match(value.lower()) if isinstance(value, str) else None
     if found is None or found[2] not in _SIZES or found[3] not in _TIMES:
-        raise JobError(f"the {what} is not an amount of bytes in a time", given=repr(value),
-                       hint=_EXAMPLE)  # fmt: skip
+        raise JobError(
+            f"the {what} is not an amount of bytes in a time", given=repr(value), hint=_EXAMPLE
+        )
     number = float(found[1]) * _SIZES[found[2]] / _TIMES[found[3]]
     if not number > 0 or math.isinf(number):
         raise JobError(f"the {what} must be more than nothing", given=value, hint=_EXAMPLE)

@@ -47,9 +47,10 @@ class Function(ABC):
         """Refuses parameters that mean nothing."""
         if aggregate.params:
             raise QueryError(
-                f"{self.name} takes a column and nothing else", given=aggregate.text,
+                f"{self.name} takes a column and nothing else",
+                given=aggregate.text,
                 hint=f'try ct.{self.name}("v")',
-            )  # fmt: skip
+            )
 
     def check_type(self, aggregate: Aggregate, type: pa.DataType | None, query: str) -> None:
         if type is not None and not self.accepts(type):

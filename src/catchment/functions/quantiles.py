@@ -24,9 +24,10 @@ def share(function: str, params: tuple[object, ...]) -> None:
     q = params[0] if len(params) == 1 else None
     if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
         raise QueryError(
-            f"{function} takes one number from 0 to 1", given=", ".join(map(repr, params)) or None,
+            f"{function} takes one number from 0 to 1",
+            given=", ".join(map(repr, params)) or None,
             hint=f'try ct.{function}("v", 0.95)',
-        )  # fmt: skip
+        )
 
 
 class Quantile(Function):

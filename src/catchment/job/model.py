@@ -19,12 +19,12 @@ from pydantic import (
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions
-from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
 from catchment.job.topology import NodeSection, SourceForm
 from catchment.job.window import read_window, window_schema
+from catchment.model.capacity import ASIDE_BYTES
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
 from catchment.model.rules import QueryRules, bound
@@ -88,9 +88,10 @@ class QuerySection(Section):
 
     def build(self, path: str) -> Query:
         options = {
-            "distinct_on": self.distinct_on, "distinct_within": self.distinct_within,
+            "distinct_on": self.distinct_on,
+            "distinct_within": self.distinct_within,
             "measure": self.measure,
-        }  # fmt: skip
+        }
         if self.sql is None:
             if self.select is None:
                 raise JobError(f"{path} has neither sql nor select", hint="add one of them")
@@ -100,9 +101,10 @@ class QuerySection(Section):
         for key in ("select", "by", "where", "window"):
             if key in self.model_fields_set:
                 raise JobError(
-                    f"{path} has both sql and {key}", given=f"{path}.{key}",
+                    f"{path} has both sql and {key}",
+                    given=f"{path}.{key}",
                     hint=f"the SQL says it all; leave out {key}",
-                )  # fmt: skip
+                )
         query = sql(self.sql, self.name)
         return Query(
             query.name,

@@ -42,9 +42,10 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
         name = key.value if isinstance(key, yaml.ScalarNode) else repr(key)
         if name in seen:
             raise JobError(
-                "a key stands twice in the job file", given=f"{name}, line {_line(key.start_mark)}",
+                "a key stands twice in the job file",
+                given=f"{name}, line {_line(key.start_mark)}",
                 hint="leave out one of them",
-            )  # fmt: skip
+            )
         seen.add(name)
     loader.flatten_mapping(node)
     made: dict[Any, Any] = loader.construct_mapping(node, deep=True)

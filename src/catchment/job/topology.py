@@ -112,11 +112,13 @@ def _circles(nodes: Sequence[NodeSection], known: dict[str, NodeSection]) -> Ite
 def _without_work(node: NodeSection, children: bool) -> Iterator[JobError]:
     if not children and node.source is None:
         yield JobError(
-            "a node has neither source nor children", given=node.id,
+            "a node has neither source nor children",
+            given=node.id,
             hint="add source: {type: parquet, path: events/}",
-        )  # fmt: skip
+        )
     if children and node.listen is None:
         yield JobError(
-            "a node with children must say where they find it", given=node.id,
+            "a node with children must say where they find it",
+            given=node.id,
             hint="add listen: 127.0.0.1:7401",
-        )  # fmt: skip
+        )

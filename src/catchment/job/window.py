@@ -47,9 +47,10 @@ def _from_text(text: str, path: str) -> Window:
 def _from_mapping(value: Mapping[Any, Any], path: str) -> Window:
     if len(value) != 1:
         raise JobError(
-            "a window in the job file has one name", given=f"{path}: {', '.join(map(str, value))}",
+            "a window in the job file has one name",
+            given=f"{path}: {', '.join(map(str, value))}",
             hint=_EXAMPLE,
-        )  # fmt: skip
+        )
     ((name, options),) = value.items()
     known = list(_parameters(str(name)))
     if not isinstance(options, Mapping):
@@ -57,9 +58,10 @@ def _from_mapping(value: Mapping[Any, Any], path: str) -> Window:
     for key in options:
         if key not in known:
             raise JobError(
-                "no such key in the job file", given=f"{path}.{name}.{key}",
+                "no such key in the job file",
+                given=f"{path}.{name}.{key}",
                 hint=did_you_mean(str(key), known),
-            )  # fmt: skip
+            )
     return _built(str(name), dict(options), path)
 
 
@@ -82,9 +84,10 @@ def _built(name: str, options: dict[str, Any], path: str) -> Window:
 def _arguments(name: str, given: str) -> JobError:
     parts = [n if p.default is p.empty else f"[{n}]" for n, p in _parameters(name).items()]
     return JobError(
-        f"the window {name} has the wrong arguments", given=given,
+        f"the window {name} has the wrong arguments",
+        given=given,
         hint=f"it takes {', '.join(parts)}",
-    )  # fmt: skip
+    )
 
 
 def _split(text: str) -> list[str]:
@@ -122,8 +125,12 @@ def window_schema() -> dict[str, Any]:
             "additionalProperties": False,
         }
         scalar = {"type": ["string", "integer"]}
-        forms.append({
-            "type": "object", "properties": {name: {"anyOf": [scalar, options]}},
-            "required": [name], "additionalProperties": False,
-        })  # fmt: skip
+        forms.append(
+            {
+                "type": "object",
+                "properties": {name: {"anyOf": [scalar, options]}},
+                "required": [name],
+                "additionalProperties": False,
+            }
+        )
     return {"anyOf": forms}

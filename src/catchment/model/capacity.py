@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from catchment.model.settings import positive
+
 Unit = Literal["bytes", "rows", "files", "entries"]
 
 
@@ -35,6 +37,38 @@ class Capacity:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+KEY_BYTES = 4 << 30
+"""What keys may take unless it is said otherwise: enough for some ten million."""
+ASIDE_BYTES = 64 << 20
+"""What rows that were set aside may take before somebody takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """How much memory a part of the pipeline may take; `of` checks what a user gave."""
+
+    state_bytes: int
+    """Of open windows and their keys; past it, StateError."""
+    key_bytes: int = KEY_BYTES
+    """Of keys alone, all of them needed; past it, LimitError."""
+    aside_bytes: int = ASIDE_BYTES
+    """Of late and bad rows that nobody has taken; past it, they are spilled or dropped."""
+
+    @classmethod
+    def of(
+        cls,
+        state_bytes: int | None = None,
+        key_bytes: int | None = None,
+        aside_bytes: int = ASIDE_BYTES,
+    ) -> MemoryLimits:
+        """The limits as a user gives them; the state may take the machine's memory by default."""
+        return cls(
+            machine_memory() if state_bytes is None else state_bytes,
+            KEY_BYTES if key_bytes is None else positive(key_bytes, "key_bytes"),
+            aside_bytes,
+        )
 
 
 def machine_memory() -> int:

@@ -10,14 +10,30 @@ from numbers import Integral
 from catchment.errors import QueryError
 
 _UNITS = {
-    "us": 1, "microsecond": 1, "microseconds": 1,
-    "ms": 1_000, "millisecond": 1_000, "milliseconds": 1_000,
-    "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000, "seconds": 1_000_000,
-    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000, "minutes": 60_000_000,
-    "h": 3_600_000_000, "hour": 3_600_000_000, "hours": 3_600_000_000,
-    "d": 86_400_000_000, "day": 86_400_000_000, "days": 86_400_000_000,
-    "w": 604_800_000_000, "week": 604_800_000_000, "weeks": 604_800_000_000,
-}  # fmt: skip
+    "us": 1,
+    "microsecond": 1,
+    "microseconds": 1,
+    "ms": 1_000,
+    "millisecond": 1_000,
+    "milliseconds": 1_000,
+    "s": 1_000_000,
+    "sec": 1_000_000,
+    "second": 1_000_000,
+    "seconds": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "minutes": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "hours": 3_600_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
+    "days": 86_400_000_000,
+    "w": 604_800_000_000,
+    "week": 604_800_000_000,
+    "weeks": 604_800_000_000,
+}
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _EXAMPLE = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
 _LONGEST = 1 << 60
@@ -88,9 +104,10 @@ def instant(value: Instant, what: str = "time") -> int:
     """
     if isinstance(value, bool) or not isinstance(value, str | Integral | datetime):
         raise QueryError(
-            f"the {what} is not an instant", given=repr(value),
+            f"the {what} is not an instant",
+            given=repr(value),
             hint="pass a datetime, an ISO text or whole microseconds since 1970",
-        )  # fmt: skip
+        )
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, str):
@@ -98,9 +115,10 @@ def instant(value: Instant, what: str = "time") -> int:
             value = datetime.fromisoformat(value)
         except ValueError as error:
             raise QueryError(
-                f"the {what} is not an instant", given=repr(value),
+                f"the {what} is not an instant",
+                given=repr(value),
                 hint='write it as "2026-01-31 12:00:00" (UTC unless it says otherwise)',
-            ) from error  # fmt: skip
+            ) from error
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     return (value - _EPOCH) // timedelta(microseconds=1)

@@ -26,12 +26,14 @@ def unpack(data: bytes, what: str, format: int) -> dict[str, Any]:
         found = read["format"]
     except (zlib.error, ValueError, KeyError, TypeError) as error:
         raise StateError(
-            f"these bytes are not a {what}", given=f"{len(data)} bytes",
+            f"these bytes are not a {what}",
+            given=f"{len(data)} bytes",
             hint="they were cut short, or are of something else",
-        ) from error  # fmt: skip
+        ) from error
     if found != format:
         raise StateError(
-            f"the {what} was written in another format", given=f"format {found}",
+            f"the {what} was written in another format",
+            given=f"format {found}",
             hint=f"this version reads format {format}: upgrade the older side",
-        )  # fmt: skip
+        )
     return read

@@ -76,10 +76,11 @@ class Plan:
     def to_bytes(self) -> bytes:
         """The plan as bytes; equal plans give equal bytes."""
         data = {
-            "version": self.version, "names": self.names,
+            "version": self.version,
+            "names": self.names,
             "groups": [_group_to_dict(group) for group in self.groups],
             **({} if self.time is None else {"time": self.time}),
-        }  # fmt: skip
+        }
         return packed.pack(data, FORMAT)
 
     @classmethod
@@ -91,9 +92,10 @@ class Plan:
             return cls(read["version"], groups, names, read.get("time"))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise StateError(
-                "these bytes are not a plan", given=f"{len(data)} bytes",
+                "these bytes are not a plan",
+                given=f"{len(data)} bytes",
                 hint="a plan is written by Plan.to_bytes()",
-            ) from error  # fmt: skip
+            ) from error
 
 
 def longest(plan: Plan) -> int:
@@ -111,9 +113,18 @@ def _group_to_dict(group: Group) -> dict[str, Any]:
 
 
 _PLAIN = (
-    "id", "by", "selections", "measure", "distinct_on", "distinct_within", "operators",
-    "slicing", "store", "way", "why",
-)  # fmt: skip
+    "id",
+    "by",
+    "selections",
+    "measure",
+    "distinct_on",
+    "distinct_within",
+    "operators",
+    "slicing",
+    "store",
+    "way",
+    "why",
+)
 
 
 def _group_from_dict(data: dict[str, Any]) -> Group:

@@ -50,9 +50,11 @@ class Aggregate:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "function": self.function, "column": self.column,
-            "params": list(self.params), "name": self.name,
-        }  # fmt: skip
+            "function": self.function,
+            "column": self.column,
+            "params": list(self.params),
+            "name": self.name,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Aggregate:
@@ -115,9 +117,14 @@ class Query:
     def identity(self) -> tuple[Any, ...]:
         """What the query computes, whatever its name: equal identities are computed once."""
         return (
-            self.aggregates, self.by, self.where, self.window,
-            self.distinct_on, self.distinct_within, self.measure,
-        )  # fmt: skip
+            self.aggregates,
+            self.by,
+            self.where,
+            self.window,
+            self.distinct_on,
+            self.distinct_within,
+            self.measure,
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -189,14 +196,16 @@ def _columns(value: str | Sequence[str], what: str) -> tuple[str, ...]:
 def _check(query: Query) -> None:
     if not isinstance(query.window, Window):
         raise QueryError(
-            f"query {query.name!r} needs a window", given=repr(query.window),
+            f"query {query.name!r} needs a window",
+            given=repr(query.window),
             hint='try window=ct.tumbling("10s")',
-        )  # fmt: skip
+        )
     if query.measure not in MEASURES:
         raise QueryError(
-            "no such measure of time", given=repr(query.measure),
+            "no such measure of time",
+            given=repr(query.measure),
             hint=did_you_mean(str(query.measure), MEASURES),
-        )  # fmt: skip
+        )
     for what, named in (("time column", query.time), ("table", query.table)):
         if named is not None and (not isinstance(named, str) or not named):
             raise QueryError(
@@ -222,15 +231,17 @@ def _check(query: Query) -> None:
     for aggregate in query.aggregates:
         if not isinstance(aggregate, Aggregate):
             raise QueryError(
-                f"query {query.name!r}: not an aggregate", given=repr(aggregate),
+                f"query {query.name!r}: not an aggregate",
+                given=repr(aggregate),
                 hint='try ct.avg("v")',
-            )  # fmt: skip
+            )
         label = _unicode(aggregate.label)
         if label in taken or label in kept:
             raise QueryError(
                 f"query {query.name!r} has two result columns of one name",
-                given=label, hint='give one another name with .alias("...")',
-            )  # fmt: skip
+                given=label,
+                hint='give one another name with .alias("...")',
+            )
         taken.add(label)
 
 
@@ -243,10 +254,13 @@ def _check_streams(query: Query) -> None:
     if query.distinct_on:
         raise QueryError(
             f"query {query.name!r}: repeats are found where all events meet, but these windows "
-            "are cut on each node", given="distinct_on", hint="leave out reading, or distinct_on",
-        )  # fmt: skip
+            "are cut on each node",
+            given="distinct_on",
+            hint="leave out reading, or distinct_on",
+        )
     if query.measure != "event":
         raise QueryError(
             f"query {query.name!r}: windows cut on each node are in event time",
-            given=f"measure={query.measure!r}", hint="leave out reading, or measure",
-        )  # fmt: skip
+            given=f"measure={query.measure!r}",
+            hint="leave out reading, or measure",
+        )

@@ -13,12 +13,73 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catchment.errors import QueryError, did_you_mean
+from catchment.model.duration import Duration
 from catchment.model.query import Query
-from catchment.model.settings import Late
+from catchment.model.settings import (
+    BAD,
+    INCOMPLETE,
+    LATE,
+    Bad,
+    Incomplete,
+    Late,
+    column_name,
+    not_negative,
+    one_of,
+)
 from catchment.model.window import Marked, by_stream
 
 EVENTS = "events"
 """What SQL may always call the events of a job in FROM."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRules:
+    """How the events of a job are treated; durations in microseconds.
+
+    `of` checks what a user gave.
+    """
+
+    time: str = "ts"
+    """The column of event times."""
+    lateness: int = 0
+    """How far behind the newest event the frontier stays."""
+    late: Late = "drop"
+    """What becomes of events before the frontier."""
+    keep: int | None = None
+    """How long late events may correct results; None: for the longest window."""
+    bad: Bad = "collect"
+    """What becomes of rows without a usable time."""
+    incomplete: Incomplete = "count"
+    """What becomes of windows that are open at the end of the input."""
+
+    @classmethod
+    def of(
+        cls,
+        time: str = "ts",
+        lateness: Duration = "0s",
+        late: Late = "drop",
+        keep: Duration | None = None,
+        bad: Bad = "collect",
+        incomplete: Incomplete = "count",
+    ) -> EventRules:
+        """The rules as a user gives them; raises the first mistake.
+
+        >>> EventRules.of(lateness="2s").lateness
+        2000000
+        """
+        return cls(
+            column_name(time, "time column"),
+            not_negative(lateness, "lateness"),
+            one_of(late, LATE, "late"),
+            None if keep is None else not_negative(keep, "keep"),
+            one_of(bad, BAD, "bad"),
+            one_of(incomplete, INCOMPLETE, "incomplete"),
+        )
+
+    @property
+    def for_queries(self) -> QueryRules:
+        """What queries must fit, where nothing else is known of the job."""
+        return QueryRules(self.time, self.late)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,9 @@ def founded(job: Job) -> Charter:
     queries = job.build()
     check_nodes(job.nodes)
     settings = {
-        "time": job.time, "late": job.late, "rate": job.rate,
+        "time": job.time,
+        "late": job.late,
+        "rate": job.rate,
         "keep": None if job.keep is None else micros(job.keep),
         "lateness": micros(job.lateness),
         "idle": None if job.idle_timeout is None else micros(job.idle_timeout),
@@ -68,7 +70,7 @@ def founded(job: Job) -> Charter:
         "state_bytes": job.state_bytes,
         "key_bytes": job.key_bytes,
         "tables": list(job.tables),
-    }  # fmt: skip
+    }
     placed = enumerate(_places(job.nodes))
     places = {place.id: replace(place, number=number) for number, place in placed}
     charter = Charter(job.new_identity(), 0, settings, places)
@@ -176,13 +178,15 @@ def _address(node: NodeSection, known: dict[str, NodeSection]) -> str:
         listen = known[parent].listen
         if listen is None:
             raise JobError(
-                "a node with children must say where they find it", given=parent,
+                "a node with children must say where they find it",
+                given=parent,
                 hint="add listen: 127.0.0.1:7401",
-            )  # fmt: skip
+            )
         return listen
     if ":" not in parent:
         raise JobError(
-            "a node's parent is unknown", given=f"{parent}, the parent of {node.id}",
+            "a node's parent is unknown",
+            given=f"{parent}, the parent of {node.id}",
             hint=did_you_mean(parent, known) or "give its address, as in 10.0.0.5:7401",
-        )  # fmt: skip
+        )
     return parent

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
 from catchment.model.capacity import Capacity
 from catchment.model.node_id import NodeId, alike, node_id
@@ -59,9 +59,12 @@ class Office:
     """The transport's handler; one thing at a time."""
 
     def __init__(
-        self, member: Member, lock: threading.RLock, news: threading.Event,
+        self,
+        member: Member,
+        lock: threading.RLock,
+        news: threading.Event,
         changed: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member, self.lock, self.news, self.changed = member, lock, news, changed
         self.links: Callable[[], set[str]] = set
         """The children that are connected."""
@@ -107,10 +110,14 @@ class Office:
 
     def ask(self, what: str, body: Note) -> Note:
         questions: dict[str, Callable[[Note], Note]] = {
-            "status": self._status, "queries": self._queries, "add query": self._add_query,
-            "remove query": self._remove_query, "add node": self._add_node,
-            "remove node": self._remove_node, "move node": self._move_node,
-        }  # fmt: skip
+            "status": self._status,
+            "queries": self._queries,
+            "add query": self._add_query,
+            "remove query": self._remove_query,
+            "add node": self._add_node,
+            "remove node": self._remove_node,
+            "move node": self._move_node,
+        }
         if what not in questions:
             raise RefusedError("no such question", given=what, hint=did_you_mean(what, questions))
         return self._polite(lambda: questions[what](body))
@@ -187,9 +194,10 @@ class Office:
             )
         if parent not in charter.places:
             raise JobError(
-                "a node's parent is unknown", given=f"{parent}, the parent of {id}",
+                "a node's parent is unknown",
+                given=f"{parent}, the parent of {id}",
                 hint=did_you_mean(parent, charter.places),
-            )  # fmt: skip
+            )
         if charter.places[parent].source:
             raise JobError("this node has no place for children", given=parent, hint=_READS_ONLY)
         number = 1 + max(place.number for place in charter.places.values())
@@ -223,9 +231,10 @@ class Office:
         machine = self.member.machine
         if isinstance(machine, Root) and machine.plan < charter.plan:
             raise JobError(
-                "queries are changing just now", given=f"{id} to {parent}",
+                "queries are changing just now",
+                given=f"{id} to {parent}",
                 hint="try again when `catchment status` shows the newest plan",
-            )  # fmt: skip
+            )
         self.member.adopt(charter.moved(id, parent), now())
         return {"moved": id}
 
@@ -243,9 +252,10 @@ class Office:
         ]
         if children:
             raise JobError(
-                "a node with children cannot leave", given=f"{id} has {', '.join(children)}",
+                "a node with children cannot leave",
+                given=f"{id} has {', '.join(children)}",
                 hint="move or remove them first",
-            )  # fmt: skip
+            )
         self.member.adopt(charter.without(id), now())
         return {"removed": id}
 
@@ -271,9 +281,10 @@ def check_move(charter: Charter, id: str, parent: str) -> None:
         raise JobError("a node with children must say where they find it", given=asked)
     if place.was is not None:
         raise JobError(
-            "this node is on its way already", given=f"{id}, from {place.was} to {place.parent}",
+            "this node is on its way already",
+            given=f"{id}, from {place.was} to {place.parent}",
             hint="a move ends once both parents are up and the node has told the new one",
-        )  # fmt: skip
+        )
     if place.parent == parent:
         raise JobError("this node is there already", given=asked)
     above: str | None = parent

@@ -11,7 +11,7 @@ from typing import Any
 
 from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import CatchmentError, RefusedError, StateError
 from catchment.model.capacity import Capacity
 from catchment.nodes.disk import FileDisk

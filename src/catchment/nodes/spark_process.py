@@ -6,8 +6,8 @@ import threading
 import time
 from typing import Any
 
-from catchment.engine.engine import now
 from catchment.engine.partials import Partials
+from catchment.engine.times import now
 from catchment.errors import CatchmentError, RefusedError
 from catchment.nodes.founding import Given
 from catchment.nodes.process import BEAT, NodeProcess

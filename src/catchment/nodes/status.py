@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import NeverRead
@@ -35,9 +35,12 @@ def status(
     """
     charter, machine = member.charter, member.machine
     found: dict[str, Any] = {
-        "node": member.id, "role": _role(member), "job": charter.job if charter else None,
-        "charter": charter.version if charter else None, "damage": member.disk.damage(),
-    }  # fmt: skip
+        "node": member.id,
+        "role": _role(member),
+        "job": charter.job if charter else None,
+        "charter": charter.version if charter else None,
+        "damage": member.disk.damage(),
+    }
     found["life"] = member.held.life if member.living else None
     troubles = [why for why in (member.refused, member.outdated) if why is not None]
     if troubles:
@@ -54,20 +57,27 @@ def status(
         ]
     if isinstance(machine, Root):
         found |= {
-            "frontier": _time(machine.frontier), "sure": _time(machine.last.get("sure", EARLIEST)),
-            "missing": machine.last.get("missing", []), "plan": machine.plan,
-            "counts": dict(machine.counts), "step": machine.number,
-        }  # fmt: skip
+            "frontier": _time(machine.frontier),
+            "sure": _time(machine.last.get("sure", EARLIEST)),
+            "missing": machine.last.get("missing", []),
+            "plan": machine.plan,
+            "counts": dict(machine.counts),
+            "step": machine.number,
+        }
         if machine.tally is not None:
             found["count windows"] = machine.tally.status()
     elif machine is not None:
         flow = machine.flow
         found |= {
-            "frontier": _time(flow.frontier), "sure": _time(flow.sure), "plan": flow.plan,
-            "missing": flow.note.get("missing", []), "sent": flow.outbox.sent,
-            "acknowledged": member.acked, "waiting bytes": flow.outbox.nbytes,
+            "frontier": _time(flow.frontier),
+            "sure": _time(flow.sure),
+            "plan": flow.plan,
+            "missing": flow.note.get("missing", []),
+            "sent": flow.outbox.sent,
+            "acknowledged": member.acked,
+            "waiting bytes": flow.outbox.nbytes,
             "link": flow.link.shown() | flow.easing.shown(),
-        }  # fmt: skip
+        }
     note = source or SourceNote()
     found["never read"] = [asdict(one) for one in note.never_read]
     found["never read by nodes"] = {
@@ -104,7 +114,7 @@ def limits(member: Member) -> list[Capacity]:
         found.append(Capacity("inbox", member.inbox.nbytes, member.quota, "bytes", then))
     if isinstance(machine, Root):
         found.append(machine.capacity())
-        found += [] if machine.engine is None else machine.engine.capacities()
+        found += [] if machine.assembler is None else machine.assembler.capacities()
         if machine.tally is not None:
             found.append(lanes_capacity(len(machine.tally.lanes)))
     elif machine is not None:
@@ -114,12 +124,13 @@ def limits(member: Member) -> list[Capacity]:
         then = "no more messages are sent until one is acknowledged"
         flying = max(member.sent - member.acked, 0)
         found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
-        found += flow.cutter.capacities()
+        found += flow.merger.capacities()
         if flow.counting is not None:
             kept = flow.counting.kept
             found += [kept.capacity(), lanes_capacity(len(kept.lanes))]
-    if isinstance(machine, Local) and member.keep is not None:
-        found.append(member.keep.capacity())
+    if isinstance(machine, Local):
+        found.append(machine.slicer.aside.capacity())
+        found += [] if member.keep is None else [member.keep.capacity()]
     return found
 
 
@@ -135,12 +146,15 @@ def _children(inbox: Inbox, links: set[str], carried: dict[str, dict[str, Any]])
         id: {
             "connected": id in links,
             "silent seconds": round((at - inbox.heard.get(id, at)) / 1e6, 1),
-            "frontier": _time(child.frontier), "received": inbox.received(id),
-            "taken": child.taken, "missing": list(child.missing), "link": carried.get(id),
+            "frontier": _time(child.frontier),
+            "received": inbox.received(id),
+            "taken": child.taken,
+            "missing": list(child.missing),
+            "link": carried.get(id),
             **({"set aside": _aside(inbox, id)} if inbox.aside.get(id) else {}),
         }
         for id, child in inbox.children.items()
-    }  # fmt: skip
+    }
 
 
 def _aside(inbox: Inbox, id: str) -> dict[str, str]:

@@ -26,6 +26,16 @@ from catchment.operators.ragged import Field, Fields, Ragged
 BUILT_IN = (count, digest, ends, extreme, moments, product, sketches, sort, sum, user)
 
 __all__ = [
-    "BUILT_IN", "Computed", "Field", "Fields", "Grouping", "Input", "Operator", "OperatorRef",
-    "Ragged", "grouped", "operator_class", "register_operator",
-]  # fmt: skip
+    "BUILT_IN",
+    "Computed",
+    "Field",
+    "Fields",
+    "Grouping",
+    "Input",
+    "Operator",
+    "OperatorRef",
+    "Ragged",
+    "grouped",
+    "operator_class",
+    "register_operator",
+]

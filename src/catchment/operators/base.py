@@ -137,10 +137,11 @@ def register_operator(operator: type[Operator]) -> type[Operator]:
 def operator_class(kind: str) -> type[Operator]:
     if kind not in _OPERATORS:
         raise QueryError(
-            "no such operator", given=kind,
+            "no such operator",
+            given=kind,
             hint="register user-defined operators in every process: "
             + did_you_mean(kind, _OPERATORS),
-        )  # fmt: skip
+        )
     return _OPERATORS[kind]
 
 

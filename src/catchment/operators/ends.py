@@ -37,9 +37,7 @@ class _End(Operator):
         group, row = groups.last(rank) if self.latest else groups.first(rank)
         return self._placed(group, times[row], arrivals[row], values[row], groups.n)
 
-    def _placed(
-        self, groups: Ints, times: Ints, arrivals: Ints, values: Array, n: int
-    ) -> Fields:  # fmt: skip
+    def _placed(self, groups: Ints, times: Ints, arrivals: Ints, values: Array, n: int) -> Fields:
         # A group without values must lose to any other: it is the identity.
         worst = np.iinfo(np.int64).min if self.latest else np.iinfo(np.int64).max
         time, arrival = np.full(n, worst, np.int64), np.full(n, worst, np.int64)

@@ -52,9 +52,10 @@ def monoids() -> dict[str, Monoid]:
 def monoid_of(name: str) -> Monoid:
     if name not in _MONOIDS:
         raise QueryError(
-            "no such user-defined function", given=name,
+            "no such user-defined function",
+            given=name,
             hint="define it with ct.function(...) in every process that runs the plan",
-        )  # fmt: skip
+        )
     return _MONOIDS[name]
 
 
@@ -122,8 +123,9 @@ def encode_state(state: Any) -> bytes:
     except TypeError as error:
         raise QueryError(
             "a user-defined state must be made of numbers, texts, lists, tuples and dicts",
-            given=repr(state)[:80], hint="lift and combine must return only these",
-        ) from error  # fmt: skip
+            given=repr(state)[:80],
+            hint="lift and combine must return only these",
+        ) from error
 
 
 def decode_state(data: bytes) -> Any:

@@ -98,9 +98,11 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
             f"root: assemble; windows of many streams by reading ({', '.join(readings)})",
         ]
     if group.slicing == "settled":
-        why = "marks and counts" if any(
-            isinstance(w, Marked | Counted) for w in group.windows
-        ) else "functions whose order matters"  # fmt: skip
+        why = (
+            "marks and counts"
+            if any(isinstance(w, Marked | Counted) for w in group.windows)
+            else "functions whose order matters"
+        )
         because = f"{why}: a late one could split a slice"
         return [
             f"local: keep events, sorted, until they settle ({because})",

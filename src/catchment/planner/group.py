@@ -226,11 +226,20 @@ def _group(
     store, because = choose_store(kept, operators)
     plain = tuple((ref.kind, ref.column, ref.params) for ref in operators)
     return Group(
-        id, draft.by, tuple(draft.selections), draft.measure, draft.distinct_on,
-        draft.distinct_within, kept, plain, renumbered,
-        slicing if draft.before is None else draft.before.slicing, store,
-        "slices" if why is None else "accumulators", why or because,
-    )  # fmt: skip
+        id,
+        draft.by,
+        tuple(draft.selections),
+        draft.measure,
+        draft.distinct_on,
+        draft.distinct_within,
+        kept,
+        plain,
+        renumbered,
+        slicing if draft.before is None else draft.before.slicing,
+        store,
+        "slices" if why is None else "accumulators",
+        why or because,
+    )
 
 
 def operators_of(

@@ -29,16 +29,21 @@ class Planned:
     """The queries that give the windows that have begun, and then are removed."""
 
     def next(
-        self, number: int, queries: Mapping[str, Query], rate: float, apart: bool,
+        self,
+        number: int,
+        queries: Mapping[str, Query],
+        rate: float,
+        apart: bool,
         leaving: Iterable[str] = (),
-    ) -> Planned:  # fmt: skip
+    ) -> Planned:
         """The version that follows, with other queries, of which some leave."""
         made, lineage = replan(self.plan, queries.values(), rate, counts_apart=apart)
         origins = {
             group.id: self.origins[lineage[group.id]]
-            if lineage.get(group.id) in self.origins else f"{number}.{group.id}"
+            if lineage.get(group.id) in self.origins
+            else f"{number}.{group.id}"
             for group in made.groups
-        }  # fmt: skip
+        }
         definitions = next_definitions(self.definitions, queries)
         return Planned(made, lineage, dict(queries), origins, definitions, tuple(sorted(leaving)))
 
@@ -58,9 +63,12 @@ class Planned:
         lineage = {str(new): old for new, old in self.lineage.items()}
         queries = [query.to_dict() for query in self.queries.values()]
         known = {
-            "lineage": lineage, "queries": queries, "origins": self.origins,
-            "definitions": self.definitions, "leaving": self.leaving,
-        }  # fmt: skip
+            "lineage": lineage,
+            "queries": queries,
+            "origins": self.origins,
+            "definitions": self.definitions,
+            "leaving": self.leaving,
+        }
         head = json.dumps(known).encode()
         return head + b"\n" + self.plan.to_bytes()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.engine.cutter import Touch
+from catchment.engine.merger import Touch
 from catchment.errors import DataError
 from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
@@ -19,6 +19,7 @@ from catchment.flush.line import Line
 from catchment.model.plan import Group
 from catchment.model.query import Query
 from catchment.model.window import Periodic
+from catchment.planner.edges import EARLIEST
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import Edge
 from catchment.simulate.outcome import optimal, streaming
@@ -28,9 +29,14 @@ from catchment.tree.easing import holds_back
 from catchment.tree.message import Head, encode
 
 POLICIES = (
-    "optimal", "auto", "hybrid(0.25)", "lazy(pessimistic)", "eager(uniform)", "batching",
+    "optimal",
+    "auto",
+    "hybrid(0.25)",
+    "lazy(pessimistic)",
+    "eager(uniform)",
+    "batching",
     "streaming",
-)  # fmt: skip
+)
 _PIECES = 200
 """Of a slice: an edge looks at what has come so often, and decides half as often."""
 _TICKS = 100
@@ -74,15 +80,18 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
     stamps = pc.cast(events.column(time), pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     if len(stamps) < 2 or stamps[0] == stamps[-1]:
         raise DataError("the sample is too short to tell anything", given=f"{len(stamps)} events")
-    cutter = charter.cutter(charter.plan)
-    cutter.watched = True
+    bound = charter.bound(charter.plan)
+    merger = bound.merger(stream="advice")
+    slicer = bound.slicer(encoder=merger.encoder)
+    merger.watched = True
     seen: dict[int, list[tuple[float, Touch]]] = {}
     packed = {group.id: [0, 0] for group in plan.groups}
     for low, high in _pieces(stamps, _shortest([g for g in plan.groups if holds_back(g)])):
-        cutter.cut(events.slice(low, high - low), low)
-        for id, touches in cutter.touched().items():
+        for sliced in slicer.slice(events.slice(low, high - low), arrival=low):
+            merger.add(sliced)
+        for id, touches in merger.touched().items():
             seen.setdefault(id, []).extend((float(stamps[high - 1]), touch) for touch in touches)
-        for id, table in cutter.release(int(stamps[high - 1])).items():
+        for id, table in merger.release(int(stamps[high - 1]), settles=EARLIEST).items():
             if id in packed and table.num_rows:
                 head = Head("advice", 0, charter.plan, 0, 0)
                 packed[id][0] += len(encode(head, {id: table}, charter))
@@ -99,9 +108,15 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
 
 def _settings(time: str) -> dict[str, object]:
     return {
-        "time": time, "late": "drop", "keep": None, "rate": 1000.0, "lateness": 0, "idle": None,
-        "ahead": None, "timeout": None,
-    }  # fmt: skip
+        "time": time,
+        "late": "drop",
+        "keep": None,
+        "rate": 1000.0,
+        "lateness": 0,
+        "idle": None,
+        "ahead": None,
+        "timeout": None,
+    }
 
 
 def _shortest(groups: Iterable[Group]) -> int:

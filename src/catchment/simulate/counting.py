@@ -82,11 +82,21 @@ class Counting(Agenda):
     """Runs count windows over streams until nothing is left to do."""
 
     def __init__(
-        self, windows: Sequence[Counted], streams: Mapping[int, Stream], fold: Fold,
-        scheme: str = "auto", *, predictor: str = "pace", seed: int = 0, delay: int = MILLISECOND,
-        tick: int = 10 * MILLISECOND, lateness: int = 0, troubles: Troubles | None = None,
-        timeout: int | None = None, limit: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        windows: Sequence[Counted],
+        streams: Mapping[int, Stream],
+        fold: Fold,
+        scheme: str = "auto",
+        *,
+        predictor: str = "pace",
+        seed: int = 0,
+        delay: int = MILLISECOND,
+        tick: int = 10 * MILLISECOND,
+        lateness: int = 0,
+        troubles: Troubles | None = None,
+        timeout: int | None = None,
+        limit: int | None = None,
+    ) -> None:
         self.windows, self.fold = windows, fold
         self.dice = random.Random(seed)
         self.delay, self.tick, self.lateness, self.limit = delay, tick, lateness, limit

@@ -41,10 +41,18 @@ class Edge:
     """One policy over one edge's arrivals."""
 
     def __init__(
-        self, arrivals: Arrivals, wire: Wire, policy: Policy, eviction: str = "likely", *,
-        paced: bool = True, count: int = TICKS, tuner: Tuner | None = None,
-        cost: Cost | None = None, share: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        arrivals: Arrivals,
+        wire: Wire,
+        policy: Policy,
+        eviction: str = "likely",
+        *,
+        paced: bool = True,
+        count: int = TICKS,
+        tuner: Tuner | None = None,
+        cost: Cost | None = None,
+        share: float = 1.0,
+    ) -> None:
         self.arrivals, self.wire, self.policy = arrivals, wire, policy
         self.order = EVICTIONS[eviction]
         self.paced = paced
@@ -133,9 +141,12 @@ class Edge:
             return _NOBODY
         there = cell.there
         held = Held(
-            cell.last[there] - watch.begin, cell.count[there], cell.before[there],
-            now - watch.begin, self.arrivals.length,
-        )  # fmt: skip
+            cell.last[there] - watch.begin,
+            cell.count[there],
+            cell.before[there],
+            now - watch.begin,
+            self.arrivals.length,
+        )
         return there[first_out(self.order(held), cell.sizes[there], surplus)]
 
     def _late(self, now: float, of: Ints, keys: Ints, times: Floats | None = None) -> None:
@@ -143,8 +154,9 @@ class Edge:
         if times is not None:
             for at, window, key in zip(times.tolist(), of.tolist(), keys, strict=True):
                 self.wire.go_on(at)
-                self._send(at, np.array([key]), float(self.arrivals.size_of(np.array([key]))[0]),
-                           window)  # fmt: skip
+                self._send(
+                    at, np.array([key]), float(self.arrivals.size_of(np.array([key]))[0]), window
+                )
             return
         for window in np.unique(of).tolist():
             some = np.unique(keys[of == window])
@@ -160,9 +172,13 @@ class Edge:
         length = self.arrivals.length
         self._memory.learn(cell.keys[seen], cell.count[seen])
         self._past = Past.of(
-            cell.first[seen] - begin, cell.last[seen] - begin, cell.count[seen], cell.sizes[seen],
-            length, self.wire.bandwidth(begin, end) * self.share,
-        )  # fmt: skip
+            cell.first[seen] - begin,
+            cell.last[seen] - begin,
+            cell.count[seen],
+            cell.sizes[seen],
+            length,
+            self.wire.bandwidth(begin, end) * self.share,
+        )
         if self.tuner is not None:
             least = max(float(cell.sizes[seen].sum()), 1e-12)
             stale = max(self.wire.clear_at() - end, 0.0)
@@ -247,15 +263,22 @@ def shared_outcomes(edges: Sequence[Edge]) -> list[Outcome]:
     keys = np.concatenate([part[2] for part in parts])
     of = np.concatenate([np.full(len(part[2]), part[3]) for part in parts])
     return [
-        outcome(edge.arrivals, depart[who == n], keys[who == n], of[who == n], None,
-                arrive[who == n])
+        outcome(
+            edge.arrivals, depart[who == n], keys[who == n], of[who == n], None, arrive[who == n]
+        )
         for n, edge in enumerate(edges)
-    ]  # fmt: skip
+    ]
 
 
 def run(
-    arrivals: Arrivals, line: Line, policy: Policy, eviction: str = "likely", *,
-    believed: float | Estimate = 1.0, paced: bool = True, count: int = TICKS,
-) -> Outcome:  # fmt: skip
+    arrivals: Arrivals,
+    line: Line,
+    policy: Policy,
+    eviction: str = "likely",
+    *,
+    believed: float | Estimate = 1.0,
+    paced: bool = True,
+    count: int = TICKS,
+) -> Outcome:
     """One edge with a link of its own."""
     return Edge(arrivals, Wire(line, believed), policy, eviction, paced=paced, count=count).run()

@@ -193,8 +193,9 @@ class Events(Source):
         if batch == len(self._batches):
             return position
         return {
-            "batch": batch + 1, "arrival": position["arrival"] + self._batches[batch].num_rows,
-        }  # fmt: skip
+            "batch": batch + 1,
+            "arrival": position["arrival"] + self._batches[batch].num_rows,
+        }
 
     def bound(self, position: Position) -> Position:
         return position

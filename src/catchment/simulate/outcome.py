@@ -40,9 +40,13 @@ class Outcome:
 
 
 def outcome(
-    arrivals: Arrivals, depart: Floats, keys: Ints, of: Ints, line: Line | None,
+    arrivals: Arrivals,
+    depart: Floats,
+    keys: Ints,
+    of: Ints,
+    line: Line | None,
     arrive: Floats | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Of updates that depart in this order over a link; or that are known to arrive so."""
     sizes = arrivals.size_of(keys)
     if arrive is None:
@@ -55,9 +59,11 @@ def outcome(
     np.maximum.at(latest, of, arrive)
     updates = Arrivals(arrive, keys, arrivals.length, arrivals.windows, of, arrivals.each)
     return Outcome(
-        _sums(of, sizes, arrivals.windows), _least(arrivals),
-        np.maximum(latest - ends, 0.0) / arrivals.length, updates,
-    )  # fmt: skip
+        _sums(of, sizes, arrivals.windows),
+        _least(arrivals),
+        np.maximum(latest - ends, 0.0) / arrivals.length,
+        updates,
+    )
 
 
 def _least(arrivals: Arrivals) -> Floats:
@@ -92,15 +98,21 @@ def merged(outcomes: Sequence[Outcome]) -> Arrivals:
     order = np.argsort(times, kind="stable")
     first = given[0]
     return Arrivals(
-        times[order], np.concatenate([part.keys for part in given])[order], first.length,
-        first.windows, np.concatenate([part.of for part in given])[order], first.each,
-    )  # fmt: skip
+        times[order],
+        np.concatenate([part.keys for part in given])[order],
+        first.length,
+        first.windows,
+        np.concatenate([part.of for part in given])[order],
+        first.each,
+    )
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """Of several edges under one center: all traffic, and the staleness of whoever is last."""
     stale = np.max([made.staleness for made in outcomes], axis=0)
     return Outcome(
-        sum(made.traffic for made in outcomes), sum(made.least for made in outcomes), stale,  # type: ignore[arg-type]
+        np.sum([made.traffic for made in outcomes], axis=0),
+        np.sum([made.least for made in outcomes], axis=0),
+        stale,
         merged(outcomes),
-    )  # fmt: skip
+    )

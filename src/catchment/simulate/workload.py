@@ -46,13 +46,18 @@ SHAPES = {shape.name: shape for shape in (SMALL, MEDIUM, LARGE)}
 
 
 def arrivals(
-    shape: Shape, windows: int = 8, per_window: int = LOW, seed: int = 0, first: int = 6,
+    shape: Shape,
+    windows: int = 8,
+    per_window: int = LOW,
+    seed: int = 0,
+    first: int = 6,
     length: float = LENGTH,
-) -> Arrivals:  # fmt: skip
+) -> Arrivals:
     """One edge's arrivals; `first` is the hour of the day of the first window."""
     dice = np.random.default_rng([seed, 1])
-    weight = np.exp(shape.spread * np.random.default_rng([7, shape.possible]).normal(
-        size=shape.possible))  # fmt: skip
+    weight = np.exp(
+        shape.spread * np.random.default_rng([7, shape.possible]).normal(size=shape.possible)
+    )
     weight *= np.exp(0.5 * dice.normal(size=shape.possible))  # each site has its favourites
     chance = np.cumsum(weight / weight.sum())
     hours = (first + np.arange(windows)) % _DAY
@@ -107,6 +112,9 @@ def look(given: Arrivals) -> Look:
     var = np.bincount(place, gaps[same] ** 2) / n - mean**2
     often = n >= 24
     return Look(
-        float((count == 1).mean()), float(np.median(count)), float(count.mean()),
-        given.distinct().astype(float), np.sqrt(np.maximum(var[often], 0)) / mean[often],
-    )  # fmt: skip
+        float((count == 1).mean()),
+        float(np.median(count)),
+        float(count.mean()),
+        given.distinct().astype(float),
+        np.sqrt(np.maximum(var[often], 0)) / mean[often],
+    )

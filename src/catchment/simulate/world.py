@@ -101,9 +101,13 @@ class World(Agenda):
     """Runs a tree until it has nothing left to do."""
 
     def __init__(
-        self, charter: Charter, batches: Mapping[str, list[pa.Table]], seed: int = 0,
-        faults: Faults = NONE, until: float = 60.0,
-    ) -> None:  # fmt: skip
+        self,
+        charter: Charter,
+        batches: Mapping[str, list[pa.Table]],
+        seed: int = 0,
+        faults: Faults = NONE,
+        until: float = 60.0,
+    ) -> None:
         self.random = random.Random(seed)
         self.charter, self.faults = charter, faults
         super().__init__()
@@ -480,9 +484,14 @@ class World(Agenda):
         return site.parent if moved is None else moved.to
 
     def _answer(
-        self, site: Site, sender: Member | None, parent: Site, kind: str, attempt: int,
+        self,
+        site: Site,
+        sender: Member | None,
+        parent: Site,
+        kind: str,
+        attempt: int,
         reply: dict[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         if site.member is None or site.member is not sender or self.now < site.cut_until:
             return
         if self.now < site.frozen_until:

@@ -57,9 +57,13 @@ class KafkaSink(Sink):
 
         topics = {query: topic_name(self.topic, query) for query, _ in tables}
         kafka_transactions.write(
-            self._target(), delivery.job, delivery.part, delivery.batch, set(topics.values()),
+            self._target(),
+            delivery.job,
+            delivery.part,
+            delivery.batch,
+            set(topics.values()),
             lambda: _addressed(_FORMATS[self.format](delivery), topics),
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         need("confluent_kafka", "kafka")

@@ -93,9 +93,13 @@ def check(target: Target) -> None:
 
 
 def write(
-    target: Target, job: str, part: int, batch: int, topics: Iterable[str],
+    target: Target,
+    job: str,
+    part: int,
+    batch: int,
+    topics: Iterable[str],
     messages: Callable[[], Iterator[tuple[str, Message]]],
-) -> None:  # fmt: skip
+) -> None:
     """Commits the messages of a batch, unless they are committed."""
     end = time.monotonic() + target.timeout
     name = f"{job}-{part}-{digest(target.topic)}"
@@ -123,9 +127,14 @@ def _close_all() -> None:
 
 
 def _once(
-    target: Target, name: str, batch: int, topics: Iterable[str],
-    messages: Callable[[], Iterator[tuple[str, Message]]], end: float, trouble: list[KafkaError],
-) -> None:  # fmt: skip
+    target: Target,
+    name: str,
+    batch: int,
+    topics: Iterable[str],
+    messages: Callable[[], Iterator[tuple[str, Message]]],
+    end: float,
+    trouble: list[KafkaError],
+) -> None:
     _have(target, [target.marker, *topics], end, trouble)
     key = (os.getpid(), target, name)
     # A producer that failed is not put back: only a new one knows what became of its transaction.
@@ -226,8 +235,9 @@ def _have(target: Target, topics: Iterable[str], end: float, trouble: list[Kafka
     if missing:
         made = admin.create_topics(
             [NewTopic(topic, num_partitions=-1, replication_factor=-1) for topic in missing],
-            operation_timeout=_left(end), request_timeout=_left(end),
-        )  # fmt: skip
+            operation_timeout=_left(end),
+            request_timeout=_left(end),
+        )
         for future in made.values():
             try:
                 future.result(_left(end))

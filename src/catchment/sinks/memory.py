@@ -59,8 +59,11 @@ class Memory(Sink):
 
     def results(self, query: str) -> pa.Table:
         """All revisions of a query's results; a table without columns when there are none."""
-        found = [kept.tables[query] for _, kept in sorted(self._kept.items(), key=_place)
-                 if query in kept.tables]  # fmt: skip
+        found = [
+            kept.tables[query]
+            for _, kept in sorted(self._kept.items(), key=_place)
+            if query in kept.tables
+        ]
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
 
     def latest(self, query: str) -> pa.Table:

@@ -31,6 +31,7 @@ def need(package: str, extra: str) -> None:
         importlib.import_module(package)
     except ImportError as error:
         raise SinkError(
-            f"the {extra} sink needs a package that is not installed", given=package,
+            f"the {extra} sink needs a package that is not installed",
+            given=package,
             hint=f"pip install 'catchment[{extra}]'",
-        ) from error  # fmt: skip
+        ) from error

@@ -104,9 +104,10 @@ class ParquetSink(Sink):
             owner = _owner(place)
         if owner != job:
             raise SinkError(
-                "the folder holds results of another job", given=f"{self.path}: {owner}",
+                "the folder holds results of another job",
+                given=f"{self.path}: {owner}",
                 hint="batches of two jobs have the same names; give each job its own folder",
-            )  # fmt: skip
+            )
         _owned.add((self.path, job))
 
     def _file(self, table: pa.Table) -> pa.Buffer:
@@ -187,9 +188,10 @@ def _owner(place: Place) -> str | None:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(data)["job"])
     raise SinkError(
-        "the folder is marked, but not by a job", given=f"{place.uri}/{_MARKER}",
+        "the folder is marked, but not by a job",
+        given=f"{place.uri}/{_MARKER}",
         hint="choose another folder, or remove this file",
-    )  # fmt: skip
+    )
 
 
 def _parquet(names: Sequence[str]) -> list[str]:

@@ -191,9 +191,10 @@ def _check(connection: Connection, target: Target) -> None:
     version = connection.info.server_version // 10_000
     if version < _OLDEST:
         raise SinkError(
-            f"the sink needs PostgreSQL {_OLDEST} or newer", given=f"{target.shown}: {version}",
+            f"the sink needs PostgreSQL {_OLDEST} or newer",
+            given=f"{target.shown}: {version}",
             hint="older ones take rows with a null key for different rows",
-        )  # fmt: skip
+        )
     row = connection.execute(
         "SELECT oid IS NOT NULL AND has_schema_privilege(oid, 'CREATE, USAGE'),"
         " pg_is_in_recovery() FROM (SELECT to_regnamespace($1)::oid AS oid) AS found",

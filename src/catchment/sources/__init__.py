@@ -38,9 +38,10 @@ def source_of(events: Any) -> Source:
     paths = [events] if isinstance(events, str | Path) else events
     if not isinstance(paths, Iterable) or not all(isinstance(p, str | Path) for p in paths):
         raise SourceError(
-            "these are no events", given=type(events).__name__,
+            "these are no events",
+            given=type(events).__name__,
             hint="try a path, an Arrow table, a pandas, Polars or Spark frame",
-        )  # fmt: skip
+        )
     texts = tuple(str(path) for path in paths)
     if not texts:
         raise SourceError("no paths are given", hint="name at least one file or folder")

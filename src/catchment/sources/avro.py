@@ -20,16 +20,27 @@ _FRAME = 5
 """Confluent's frame: a zero, and the number of the schema in four bytes."""
 _UTC = "UTC"
 _PLAIN: dict[str, pa.DataType] = {
-    "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(),
-    "enum": pa.string(), "fixed": pa.binary(),
-}  # fmt: skip
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
 _LOGICAL: dict[str, pa.DataType] = {
-    "timestamp-micros": pa.timestamp("us", _UTC), "timestamp-millis": pa.timestamp("us", _UTC),
-    "local-timestamp-micros": pa.timestamp("us"), "local-timestamp-millis": pa.timestamp("us"),
-    "date": pa.date32(), "time-micros": pa.time64("us"), "time-millis": pa.time64("us"),
+    "timestamp-micros": pa.timestamp("us", _UTC),
+    "timestamp-millis": pa.timestamp("us", _UTC),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "date": pa.date32(),
+    "time-micros": pa.time64("us"),
+    "time-millis": pa.time64("us"),
     "uuid": pa.string(),
-}  # fmt: skip
+}
 
 
 class Avro(Decoder):
@@ -126,9 +137,10 @@ def avro_columns(avro: Mapping[str, Any]) -> pa.Schema:
         raise SourceError("not an Avro schema", given=avro, hint=str(error)) from error
     if avro.get("type") != "record":
         raise SourceError(
-            "the Avro schema is not a record", given=avro.get("type"),
+            "the Avro schema is not a record",
+            given=avro.get("type"),
             hint="events have named fields: wrap it in a record",
-        )  # fmt: skip
+        )
     return pa.schema(_fields(avro, {}))
 
 
@@ -141,9 +153,10 @@ def _arrow(avro: Any, named: dict[str, Any]) -> pa.DataType:
         kinds = [kind for kind in avro if kind != "null"]
         if len(kinds) > 1:
             raise SourceError(
-                "a field of several types cannot be a column", given=json.dumps(avro),
+                "a field of several types cannot be a column",
+                given=json.dumps(avro),
                 hint='only ["null", one type] is possible',
-            )  # fmt: skip
+            )
         return _arrow(kinds[0], named) if kinds else pa.null()
     if isinstance(avro, str):
         return _by_name(avro, named)

@@ -62,10 +62,11 @@ class Csv(TextFiles):
             source,
             pacsv.ReadOptions(use_threads=False, block_size=buffer.size + 1),
             convert_options=pacsv.ConvertOptions(
-                null_values=list(self.nulls), strings_can_be_null=True,
+                null_values=list(self.nulls),
+                strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
-        )  # fmt: skip
+        )
 
     def quick(self, block: bytes, header: list[str], schema: pa.Schema) -> pa.Table | None:
         for zone in _zones(block, schema):
@@ -86,10 +87,13 @@ class Csv(TextFiles):
             pacsv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=header),
             pacsv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=skip),
             pacsv.ConvertOptions(
-                column_types=schema, include_columns=schema.names, null_values=list(self.nulls),
-                strings_can_be_null=True, quoted_strings_can_be_null=False,
+                column_types=schema,
+                include_columns=schema.names,
+                null_values=list(self.nulls),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
             ),
-        )  # fmt: skip
+        )
 
     def _one_a_line(self, block: bytes, rows: int) -> bool:
         """Whether every line became a row: one whose quote is not closed swallows others."""

@@ -36,9 +36,15 @@ _SCHEMA = "schema.json"
 UNREADABLE = (OSError, pa.ArrowException, EOFError, UnicodeError, zlib.error)
 """What reading a broken file may raise. Arrow's errors are not all of one kind."""
 _PASSING = {
-    errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
-    errno.ESTALE, errno.ETIMEDOUT,
-}  # fmt: skip
+    errno.EACCES,
+    errno.EPERM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EAGAIN,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
 
 
 def refuse_passing(error: BaseException) -> None:
@@ -201,9 +207,10 @@ class Files(Source):
 
     def _nothing_yet(self) -> SourceError:
         return UnreachableError(
-            "the columns are not known: there is no file yet", given=self.path,
-            hint='give them, as in schema: {ts: timestamp, v: double}',
-        )  # fmt: skip
+            "the columns are not known: there is no file yet",
+            given=self.path,
+            hint="give them, as in schema: {ts: timestamp, v: double}",
+        )
 
     def _remember_schema(self) -> None:
         """Keeps the schema with the journal: the first file may be gone after a restart."""
@@ -230,9 +237,10 @@ class Files(Source):
         n = int(position["n"])
         if n > self._opened.last:
             raise SourceError(
-                "the journal of files is behind the checkpoint", given=f"{n}",
+                "the journal of files is behind the checkpoint",
+                given=f"{n}",
                 hint="its folder was changed: restore it, or start with a new checkpoint",
-            )  # fmt: skip
+            )
         if bound is not None and n >= bound["n"]:
             return position
         if self._opened.last > n:

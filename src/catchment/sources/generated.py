@@ -55,10 +55,17 @@ class Generated(Source):
         if number:
             seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
         return Generator(
-            seed=seed, keys=self.keys, rate=self.rate / self.streams, start=self.begin,
-            gaps=self.gaps, markers=self.markers, late_share=self.late_share,
-            late_by=self.late_by, key_skew=self.key_skew, string_keys=self.string_keys,
-        )  # fmt: skip
+            seed=seed,
+            keys=self.keys,
+            rate=self.rate / self.streams,
+            start=self.begin,
+            gaps=self.gaps,
+            markers=self.markers,
+            late_share=self.late_share,
+            late_by=self.late_by,
+            key_skew=self.key_skew,
+            string_keys=self.string_keys,
+        )
 
     def check(self) -> None:
         return

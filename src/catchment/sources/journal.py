@@ -56,9 +56,10 @@ class Journal:
     def __getitem__(self, n: int) -> list[Taken]:
         if n not in self._entries:
             raise SourceError(
-                "the journal of files has no such entry", given=f"{n} in {self._home.uri}",
+                "the journal of files has no such entry",
+                given=f"{n} in {self._home.uri}",
                 hint="the checkpoint is older than what was committed, or its folder was changed",
-            )  # fmt: skip
+            )
         return self._entries[n]
 
     def base(self, partition: str) -> int:
@@ -131,6 +132,7 @@ class Journal:
             return json.loads(data or b"")
         except ValueError as error:
             raise SourceError(
-                "the journal of files cannot be read", given=f"{self._home.uri}/{name}",
+                "the journal of files cannot be read",
+                given=f"{self._home.uri}/{name}",
                 hint="restore it, or start the job with a new checkpoint",
-            ) from error  # fmt: skip
+            ) from error

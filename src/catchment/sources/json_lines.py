@@ -23,8 +23,13 @@ class JsonLines(TextFiles):
     """
 
     endings: ClassVar[tuple[str, ...]] = (
-        ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz",
-    )  # fmt: skip
+        ".jsonl",
+        ".ndjson",
+        ".json",
+        ".jsonl.gz",
+        ".ndjson.gz",
+        ".json.gz",
+    )
 
     type: Literal["jsonl"] = "jsonl"
 
@@ -56,9 +61,12 @@ class JsonLines(TextFiles):
 
 
 def _halve(
-    lines: list[bytes], rows: list[int], schema: pa.Schema, tables: list[pa.Table],
+    lines: list[bytes],
+    rows: list[int],
+    schema: pa.Schema,
+    tables: list[pa.Table],
     why: dict[int, str],
-) -> None:  # fmt: skip
+) -> None:
     """Reads the rows that can be read, and says of the others why not."""
     if not rows:
         return

@@ -222,9 +222,10 @@ class Kafka(Messages):
                     except (pa.ArrowException, OSError):
                         continue
         raise UnreachableError(
-            "the topic has no message yet that tells its columns", given=", ".join(self._topics()),
+            "the topic has no message yet that tells its columns",
+            given=", ".join(self._topics()),
             hint="add schema: {ts: timestamp, v: double}",
-        )  # fmt: skip
+        )
 
 
 def _client() -> Any:

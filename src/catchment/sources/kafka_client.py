@@ -68,15 +68,28 @@ _CONSUMER_ONLY = {*_DEFAULTS, *_FIXED} - _FOR_ANY
 # Errors of a broker that restarts, moves a partition or has just made it; and of a group, which
 # is not needed here.
 _PASSING = {
-    KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT,
-    KafkaError._RESOLVE, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT,
-    KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError._WAIT_CACHE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION, KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._NOENT, KafkaError.GROUP_AUTHORIZATION_FAILED,
-}  # fmt: skip
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._WAIT_CACHE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError._NOENT,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 
 
 def settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -295,15 +308,17 @@ def _fetch(reader: _Reader, wanted: Range, patience: float, skip: bool) -> Itera
         elif time.monotonic() > deadline:
             raise failure(
                 f"{wanted.name} gave nothing at offset {at} for {patience:g} s",
-                reader.servers, reader.trouble,
-            )  # fmt: skip
+                reader.servers,
+                reader.trouble,
+            )
 
 
 def lost(topic: str, partition: int, at: int, count: int) -> SourceError:
     return SourceError(
-        f"{count} offsets are gone before they were read", given=f"{topic}/{partition} from {at}",
+        f"{count} offsets are gone before they were read",
+        given=f"{topic}/{partition} from {at}",
         hint="keep messages longer (retention.ms), or go on without them: on_lost: skip",
-    )  # fmt: skip
+    )
 
 
 class _Reader:
@@ -316,9 +331,10 @@ class _Reader:
             self.consumer = Consumer({**told, "error_cb": self._note}, logger=_log)
         except KafkaException as error:
             raise SourceError(
-                "Kafka's client refuses an option", given=error.args[0].str(),
+                "Kafka's client refuses an option",
+                given=error.args[0].str(),
                 hint="see the options of librdkafka",
-            ) from error  # fmt: skip
+            ) from error
 
     def _note(self, error: KafkaError) -> None:
         self.trouble = error

@@ -104,6 +104,7 @@ def check_paths(paths: tuple[str, ...]) -> None:
             raise UnreachableError("no such file or folder", given=path, hint="check the path")
         elif not any(True for _ in _names(path, ())):
             raise UnreachableError(
-                "no file matches the path", given=path,
+                "no file matches the path",
+                given=path,
                 hint="name the folder instead to wait for files in it",
-            )  # fmt: skip
+            )

@@ -76,9 +76,10 @@ class Mqtt(Messages):
             raise SourceError("mqtt needs a schema", hint="add schema: {ts: timestamp, v: double}")
         if self.topic_column in (self._given_schema() or pa.schema([])).names:
             raise SourceError(
-                "the topic's column has the name of another", given=self.topic_column,
+                "the topic's column has the name of another",
+                given=self.topic_column,
                 hint="choose another topic_column",
-            )  # fmt: skip
+            )
         return self
 
     def check(self) -> None:
@@ -179,9 +180,17 @@ class Mqtt(Messages):
         session = min(max(1, micros(self.session, "session") // 1_000_000), _FOREVER)
         secret = self.password.get_secret_value() if self.password is not None else None
         return _client().Link(
-            self.host, self.port, topics, self.qos, self.username, secret, self.tls,
-            self.keepalive, self.version, session,
-        )  # fmt: skip
+            self.host,
+            self.port,
+            topics,
+            self.qos,
+            self.username,
+            secret,
+            self.tls,
+            self.keepalive,
+            self.version,
+            session,
+        )
 
 
 def _position(spot: Spot) -> Position:
@@ -197,9 +206,10 @@ def _local(home: Folder) -> Path:
         return Path(url2pathname(urlparse(home.uri).path))
     if "://" in home.uri:
         raise SourceError(
-            "messages of MQTT are kept on local disk", given=home.uri,
+            "messages of MQTT are kept on local disk",
+            given=home.uri,
             hint="give the job a checkpoint on a local or shared disk",
-        )  # fmt: skip
+        )
     return Path(home.uri)
 
 

@@ -58,10 +58,13 @@ class Link:
         """A client that acknowledges nothing by itself."""
         new = self.version == 5
         client = Client(
-            CallbackAPIVersion.VERSION2, name, None if new else False,
+            CallbackAPIVersion.VERSION2,
+            name,
+            None if new else False,
             protocol=MQTTProtocolVersion.MQTTv5 if new else MQTTProtocolVersion.MQTTv311,
-            reconnect_on_failure=False, manual_ack=True,
-        )  # fmt: skip
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
         if self.username is not None:
             client.username_pw_set(self.username, self.password)
         if self.tls:
@@ -234,6 +237,9 @@ def _leave(client: Client) -> None:
 
 
 _FOR_GOOD = {
-    "Bad user name or password", "Not authorized", "Client identifier not valid", "Banned",
+    "Bad user name or password",
+    "Not authorized",
+    "Client identifier not valid",
+    "Banned",
     "Unsupported protocol version",
-}  # fmt: skip
+}

@@ -14,6 +14,7 @@ def module(name: str, extra: str) -> Any:
         return import_module(f"catchment.sources.{name}")
     except ModuleNotFoundError as error:
         raise SourceError(
-            "this source needs a package that is not installed", given=error.name,
+            "this source needs a package that is not installed",
+            given=error.name,
             hint=f"pip install 'catchment[{extra}]'",
-        ) from error  # fmt: skip
+        ) from error

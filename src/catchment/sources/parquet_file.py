@@ -52,11 +52,12 @@ class Parquet(Files):
             coded = set(_coded(file.metadata))
         return pa.schema(
             [
-                field.with_type(CODES) if field.type == pa.string() and field.name in coded
+                field.with_type(CODES)
+                if field.type == pa.string() and field.name in coded
                 else field
                 for field in schema
             ]
-        )  # fmt: skip
+        )
 
     def pieces(self, part: Part, schema: pa.Schema, where: str | None) -> Iterator[Piece]:
         rows = part.rows or []

@@ -19,9 +19,13 @@ from catchment.expression.nodes import Call, Column, Literal, Node
 from catchment.expression.parsing import parse
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda a, b: a == b, "<>": lambda a, b: a != b, "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
 _BELOW_NAN = ("=", "<", "<=", "in")
 """Comparisons that NaN, the largest of all numbers, never meets."""
 _EXACT = 1 << 53

@@ -248,9 +248,10 @@ class Spool:
     def _known(self, spot: Spot) -> None:
         if spot.segment not in self._sizes or spot > self.end:
             raise SourceError(
-                "the spool does not have the place where the job goes on", given=tuple(spot),
+                "the spool does not have the place where the job goes on",
+                given=tuple(spot),
                 hint=f"was {self._folder} emptied? then begin with a new checkpoint",
-            )  # fmt: skip
+            )
 
 
 def records(folder: Path, start: Spot, end: Spot) -> Iterator[Stored]:
@@ -262,9 +263,10 @@ def records(folder: Path, start: Spot, end: Spot) -> Iterator[Stored]:
             data = file.read(end.byte - start.byte)
     except OSError as error:
         raise SourceError(
-            "the spool cannot be read", given=path,
+            "the spool cannot be read",
+            given=path,
             hint="it must be at the same path wherever tasks run",
-        ) from error  # fmt: skip
+        ) from error
     at = 0
     while at < end.byte - start.byte:
         found = _record(data, at)

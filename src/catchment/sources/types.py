@@ -15,17 +15,37 @@ TIME = pa.timestamp("us", "UTC")
 CODES = pa.dictionary(pa.int32(), pa.string())
 """Texts as numbers into a list of the distinct ones."""
 WORDS: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(), "bool": pa.bool_(),
-    "tinyint": pa.int8(), "byte": pa.int8(), "int8": pa.int8(),
-    "smallint": pa.int16(), "short": pa.int16(), "int16": pa.int16(),
-    "int": pa.int32(), "integer": pa.int32(), "int32": pa.int32(),
-    "bigint": pa.int64(), "long": pa.int64(), "int64": pa.int64(),
-    "uint8": pa.uint8(), "uint16": pa.uint16(), "uint32": pa.uint32(), "uint64": pa.uint64(),
-    "float": pa.float32(), "real": pa.float32(), "float32": pa.float32(),
-    "double": pa.float64(), "float64": pa.float64(),
-    "string": pa.string(), "text": pa.string(), "varchar": pa.string(), "utf8": pa.string(),
-    "binary": pa.binary(), "date": pa.date32(), "timestamp": TIME,
-}  # fmt: skip
+    "boolean": pa.bool_(),
+    "bool": pa.bool_(),
+    "tinyint": pa.int8(),
+    "byte": pa.int8(),
+    "int8": pa.int8(),
+    "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int16": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "int32": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "utf8": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIME,
+}
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _UNITS = ("s", "ms", "us", "ns")
 
@@ -47,9 +67,10 @@ def type_of(word: str) -> pa.DataType:
             "no such decimal type", given=word, hint="it has 1 to 38 digits, as in decimal(10, 2)"
         )
     raise SourceError(
-        "no such type of column", given=word,
+        "no such type of column",
+        given=word,
         hint=did_you_mean(plain, [*WORDS, "decimal(10, 2)"]),
-    )  # fmt: skip
+    )
 
 
 def schema_of(types: Mapping[str, str]) -> pa.Schema:

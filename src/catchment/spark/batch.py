@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,20 +16,16 @@ from pyspark.storagelevel import StorageLevel
 
 from catchment.counting.edges import Edges
 from catchment.durable.folder import Folder
-from catchment.engine.asking import found_by_asking, windows_of
+from catchment.engine.asking import counts_of, found_by_asking
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import unpack_results
+from catchment.engine.results import Results
+from catchment.engine.stats import COUNTS
 from catchment.errors import SourceError
 from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules, bound
-from catchment.model.settings import (
-    INCOMPLETE,
-    Incomplete,
-    column_name,
-    each_its_name,
-    one_of,
-)
+from catchment.model.rules import EventRules, QueryRules, bound
+from catchment.model.settings import Incomplete, each_its_name
 from catchment.planner.group import DEFAULT_RATE
 from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
@@ -66,42 +62,46 @@ def run(
     `open_events` of `results.counts`); with `incomplete="emit"` they are results too, whose column
     `complete` is false. Without a session it starts Spark in local mode, on all cores.
     """
-    options: dict[str, Any] = {
-        "incomplete": incomplete,
-        "state_bytes": state_bytes,
-        "key_bytes": key_bytes,
-    }
-    return computed(events, queries, time, spark, buckets, options, None)
+    rules = EventRules.of(time, incomplete=incomplete)
+    return computed(events, queries, rules, spark, buckets, state_bytes, key_bytes)
 
 
 def computed(
     events: Events,
     queries: Query | Iterable[Query],
-    time: str,
+    rules: EventRules,
     spark: SparkSession | None,
     buckets: int | None,
-    options: dict[str, Any],
-    aside: AsidePlace | None,
+    state_bytes: int | None,
+    key_bytes: int | None,
+    aside: AsidePlace | None = None,
 ) -> RunResults:
     """The same, for a job that has a place for rows set aside."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    time = column_name(time, "time column")
-    named = {query.name: bound(query, QueryRules(time, tables=_tables(events))) for query in given}
+    named = {
+        query.name: bound(query, QueryRules(rules.time, tables=_tables(events))) for query in given
+    }
     planned = NOTHING.next(0, named, DEFAULT_RATE, apart=True)
     made = planned.plan
-    one_of(options["incomplete"], INCOMPLETE, "incomplete")
-    options = options | {"time": time}
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
     ship(spark)
     buckets = buckets or (cores_of(spark) if any(group.by for group in made.groups) else 1)
+    work = partial(
+        Work,
+        made.to_bytes(),
+        rules=rules,
+        buckets=buckets,
+        aside=aside,
+        state_bytes=state_bytes,
+        key_bytes=key_bytes,
+    )
     if not isinstance(events, DataFrame) and _is_frame(events):
-        return _run_table(_to_arrow(events), planned, options, spark, buckets)
+        return _run_table(_to_arrow(events), planned, work, spark)
     if isinstance(events, DataFrame):
-        work, parcels = frames.sliced(events, made, options, buckets)
-        return _assembled(work, parcels, spark, planned)
+        return _assembled(*frames.sliced(events, made, rules.time, work), spark, planned)
     source = source_of(events)
-    work, parcels = _sliced_source(source, made, options, spark, buckets, aside)
-    results = _assembled(work, parcels, spark, planned)
+    bound_work, parcels = _sliced_source(source, made, work, spark)
+    results = _assembled(bound_work, parcels, spark, planned)
     results.never_read = source.never_read()
     return results
 
@@ -115,12 +115,7 @@ def _tables(events: Events) -> tuple[str, ...]:
 
 
 def _sliced_source(
-    source: Source,
-    plan: Plan,
-    options: dict[str, Any],
-    spark: SparkSession,
-    buckets: int,
-    aside: AsidePlace | None = None,
+    source: Source, plan: Plan, made: Callable[[pa.Schema], Work], spark: SparkSession
 ) -> tuple[Work, DataFrame]:
     source.check()
     with tempfile.TemporaryDirectory(prefix="catchment-") as home:
@@ -132,11 +127,11 @@ def _sliced_source(
             _none_waiting(source)
         finally:
             source.close()
-    work = Work(plan.to_bytes(), source.event_schema(), options, buckets, aside=aside)
-    work.engine()  # refuses queries that do not fit the events, before anything is read
+    work = made(source.event_schema())
+    work.bound()  # refuses queries that do not fit the events, before anything is read
     nodes = {name: number for number, name in enumerate(dict.fromkeys(s.partition for s in splits))}
     numbered = [(nodes[split.partition], split) for split in splits]
-    columns = needed(plan, str(options["time"]), source.event_schema())
+    columns = needed(plan, work.rules.time, source.event_schema())
     task = ReadAndSlice(work, source, numbered, columns, common_condition(plan))
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
     return work, numbers.mapInArrow(task, PARCEL)
@@ -164,10 +159,10 @@ def common_condition(plan: Plan) -> str | None:
 
 
 def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Planned) -> RunResults:
-    engine = work.engine()
-    keys = {group.id: engine.key_types(group.id) for group in work.plan.groups}
+    bound = work.bound()
+    keys = {id: group.key_types for id, group in bound.groups.items()}
     # What is not full can only be emitted where its events are.
-    asks = work.options["incomplete"] == "count"
+    asks = work.rules.incomplete == "count"
     groups = frozenset(found_by_asking(planned, keys, "auto") if asks else ())
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     with ExitStack() as stack:
@@ -178,11 +173,11 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
             parcels = _cut_apart(work, kept, groups)
         placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
         rows = placed.mapInArrow(assemble, PARCEL).toArrow()
-    parts, counts = [], dict.fromkeys(engine.counts, 0)
+    parts, counts = list[Results](), dict.fromkeys(COUNTS, 0)
     unread: list[dict[str, Any]] = []
     spilled: list[Kept] = []
     for body in rows.column("body").to_pylist():
-        results, note = unpack_results(bytes(body or b""), engine)
+        results, note = unpack_results(bytes(body or b""), bound)
         parts.append(results)
         unread += note["unread"]
         spilled += [Kept(*one) for one in note["spilled"]]
@@ -190,7 +185,7 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
             counts[name] += count
     counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
     counts["aside_dropped"] = counts["bad"] - sum(kept.rows for kept in spilled)
-    parts = parts or [engine.no_results()]
+    parts = parts or [bound.no_results()]
     made = RunResults(parts, list(work.plan.names), counts, unread, spark)
     made.aside = spilled
     return made
@@ -199,8 +194,7 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
 def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFrame:
     """With the events of count windows cut where no edge is near."""
     samples = parcels.mapInArrow(Sample(work, groups), PARCEL).toArrow().column("body")
-    engine = work.engine()
-    edges = {id: Edges(windows_of(engine.states[id])) for id in groups}
+    edges = {id: Edges(counts_of(work.plan.groups[id])) for id in groups}
     doubts = doubts_of((bytes(body or b"") for body in samples.to_pylist()), edges)
     return parcels.mapInArrow(CutApart(work, groups, doubts), PARCEL)
 
@@ -218,17 +212,17 @@ def _to_arrow(events: Events) -> pa.Table:
 
 
 def _run_table(
-    table: pa.Table, planned: Planned, options: dict[str, Any], spark: SparkSession, buckets: int
+    table: pa.Table, planned: Planned, made: Callable[[pa.Schema], Work], spark: SparkSession
 ) -> RunResults:
     """Executors on this machine map the table from a file; others get it through Spark."""
     if not is_local(spark):
         frame = spark.createDataFrame(table)
-        work, parcels = frames.sliced(frame, planned.plan, options, buckets)
-        return _assembled(work, parcels, spark, planned)
+        time = made(table.schema).rules.time
+        return _assembled(*frames.sliced(frame, planned.plan, time, made), spark, planned)
     with tempfile.TemporaryDirectory(prefix="catchment-") as folder:
         path = Path(folder) / "events.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=1 << 20)
         source = source_of(str(path))
-        work, parcels = _sliced_source(source, planned.plan, options, spark, buckets)
+        work, parcels = _sliced_source(source, planned.plan, made, spark)
         return _assembled(work, parcels, spark, planned)

@@ -17,10 +17,10 @@ from catchment.counting import wire
 from catchment.counting.edges import Edges
 from catchment.counting.windows import Shelf, Slice
 from catchment.engine import codec, settled
-from catchment.engine.asking import windows_of
+from catchment.engine.asking import counts_of
+from catchment.engine.bound import BoundPlan
 from catchment.engine.counted import events_not_full
-from catchment.engine.engine import Engine
-from catchment.engine.group import GroupState
+from catchment.engine.merger import GroupMerger
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials, events_of, rows_of, stamped
 from catchment.engine.rows import Rows, concat_rows
@@ -58,22 +58,22 @@ class Sample:
     groups: frozenset[int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engine = self.work.engine()
+        groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
             found = []
             for id, table in unpack_partials(body)[0].items():
                 if id in self.groups:
-                    found += self._of(engine.states[id], id, table)
+                    found += self._of(groups[id], id, table)
             yield parcel([(bucket, wire.dump(found))])
 
-    def _of(self, state: GroupState, id: int, table: pa.Table) -> list[Any]:
-        events = events_of(state, table)
+    def _of(self, held: GroupMerger, id: int, table: pa.Table) -> list[Any]:
+        events = events_of(held, table)
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
-        step = max(1, Edges(windows_of(state)).longest // _SAMPLES)
+        step = max(1, Edges(counts_of(held.bound.group)).longest // _SAMPLES)
         found = []
         for code, rows in segments(keys):
             mine = np.sort(times[rows])
-            found.append([id, key_of(state.keys, code), len(mine), step, mine[::step]])
+            found.append([id, key_of(held.keys, code), len(mine), step, mine[::step]])
         return found
 
 
@@ -124,27 +124,26 @@ class CutApart:
     doubts: Doubts
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engine = self.work.engine()
+        groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
             partials, note = unpack_partials(body)
             for id in self.groups & partials.keys():
-                state = engine.states[id]
-                events = settled.ordered([events_of(state, partials.pop(id))])
-                partials |= self._cut(state, id, events)
+                events = settled.ordered([events_of(groups[id], partials.pop(id))])
+                partials |= self._cut(groups[id], id, events)
             yield parcel([(bucket, pack_partials(partials, note))])
 
-    def _cut(self, state: GroupState, id: int, events: settled.Ordered) -> Partials:
+    def _cut(self, held: GroupMerger, id: int, events: settled.Ordered) -> Partials:
         """Regions and spans of doubt alternate; regions are even."""
         place = np.zeros(len(events), np.int64)
         for begin, end in zip(events.heads, [*events.heads[1:], len(events)], strict=True):
-            bounds = self.doubts[id, key_of(state.keys, int(events.key[begin]))]
+            bounds = self.doubts[id, key_of(held.keys, int(events.key[begin]))]
             place[begin:end] = np.searchsorted(bounds, events.time[begin:end], "right")
         cuts = np.zeros(len(events), np.bool_)
         cuts[1:] = place[1:] != place[:-1]
-        rows, heads = settled.cut_rows(events, cuts, state.group, state.operators)
+        rows, heads = settled.cut_rows(events, cuts, held.bound.group, held.bound.operators)
         counts = np.diff(np.append(heads, len(events)))
         sure = place[heads] % 2 == 0
-        regions = codec.rows_to_table(rows.where(sure), state.operators).drop_columns(["key"])
+        regions = codec.rows_to_table(rows.where(sure), held.bound.operators).drop_columns(["key"])
         regions = regions.append_column(_REGION, pa.array(place[heads][sure]))
         regions = regions.append_column(_EVENTS, pa.array(counts[sure]))
         near = np.flatnonzero(place % 2 == 1)
@@ -152,14 +151,14 @@ class CutApart:
         table = table.append_column(_REGION, pa.array(place[near]))
         whole = self.work.plan.groups
         return {
-            id: _keyed(state, table, events.key[near]),
-            len(whole) + id: _keyed(state, regions, rows.key[sure]),
+            id: _keyed(held, table, events.key[near]),
+            len(whole) + id: _keyed(held, regions, rows.key[sure]),
         }
 
 
-def _keyed(state: GroupState, table: pa.Table, code: Ints) -> pa.Table:
-    selection, keys = state.keys.selections[code], state.keys.take(code)
-    return stamped(table, state.group, state.types, selection, keys, 0, 0)
+def _keyed(held: GroupMerger, table: pa.Table, code: Ints) -> pa.Table:
+    selection, keys = held.keys.selections[code], held.keys.take(code)
+    return stamped(table, held.bound.group, held.bound.types, selection, keys, 0, 0)
 
 
 # -- where a bucket is assembled ------------------------------------------------------------------
@@ -168,8 +167,9 @@ def _keyed(state: GroupState, table: pa.Table, code: Ints) -> pa.Table:
 class Meeting:
     """All that tasks have cut apart for a bucket: puts count windows together."""
 
-    def __init__(self, groups: frozenset[int], engine: Engine) -> None:
-        self.groups, self.engine = groups, engine
+    def __init__(self, groups: frozenset[int], bound: BoundPlan) -> None:
+        self.groups, self.plan = groups, bound.plan
+        self._held = bound.merger().groups
         self._events: dict[int, list[pa.Table]] = {}
         self._regions: dict[int, list[pa.Table]] = {}
         self.not_full = (0, 0)
@@ -177,7 +177,7 @@ class Meeting:
 
     def take(self, partials: Partials) -> Partials:
         """Takes what is its own; the rest."""
-        count, rest = len(self.engine.plan.groups), dict(partials)
+        count, rest = len(self.plan.groups), dict(partials)
         for id in self.groups:
             for held, place in ((self._events, id), (self._regions, count + id)):
                 if place in rest:
@@ -190,12 +190,12 @@ class Meeting:
             yield from ({id: table} for table in self._of(id))
 
     def _of(self, id: int) -> Iterator[pa.Table]:
-        state = self.engine.states[id]
-        edges = Edges(windows_of(state))
-        rows, ranks = self._rows(id, state, edges)
+        held = self._held[id]
+        edges = Edges(counts_of(held.bound.group))
+        rows, ranks = self._rows(id, held, edges)
         for code, mine in segments(rows.key):
             self._count(edges, int(ranks[mine].max()))
-            lift, windows = Lift(state), []
+            lift, windows = Lift(held.bound), []
             shelf = Shelf(edges, lift)
             places = _slices(ranks[mine], edges)
             low = 0
@@ -205,21 +205,23 @@ class Meeting:
                 windows += shelf.add(Slice(low, high, one, True, ()))
                 low = high
             if windows:
-                yield full_of(self.engine, id, lift, key_of(state.keys, code), windows)
+                yield full_of(lift, key_of(held.keys, code), windows)
 
     def _count(self, edges: Edges, total: int) -> None:
         for window in edges.windows:
             found = events_not_full(window, np.array([total], np.int64))
             self.not_full = (self.not_full[0] + found[0], self.not_full[1] + found[1])
 
-    def _rows(self, id: int, state: GroupState, edges: Edges) -> tuple[Rows, Ints]:
+    def _rows(self, id: int, held: GroupMerger, edges: Edges) -> tuple[Rows, Ints]:
         """Rows that no edge divides, and the rank of the last event of each."""
-        events = [_placed(state, table) for table in self._events.get(id, [])]
-        none = state.waiting_schema.empty_table().append_column(_REGION, pa.array([], pa.int64()))
+        events = [_placed(held, table) for table in self._events.get(id, [])]
+        none = held.bound.waiting_schema.empty_table().append_column(
+            _REGION, pa.array([], pa.int64())
+        )
         near = settled.ordered([none, *events])
         regions = self._regions.get(id, [])
-        sure = [rows_of(state, table) for table in regions]
-        known = concat_rows(sure, state.operators)
+        sure = [rows_of(held, table) for table in regions]
+        known = concat_rows(sure, held.bound.operators)
         ranks = _ranked(
             np.concatenate([near.key, known.key]),
             np.concatenate([codec.ints(t, _REGION) for t in (near.table, *regions)]),
@@ -231,14 +233,14 @@ class Meeting:
             return known, ranks
         places = _slices(ranks[: len(near)], edges)
         cuts = np.append(False, places[1:] != places[:-1])
-        parts, first = settled.cut_rows(near, cuts, state.group, state.operators)
+        parts, first = settled.cut_rows(near, cuts, held.bound.group, held.bound.operators)
         last = np.append(first[1:], len(near)) - 1
         ranks = np.concatenate([ranks[last], ranks[len(near) :]])
-        return concat_rows([parts, known], state.operators), ranks
+        return concat_rows([parts, known], held.bound.operators), ranks
 
 
-def _placed(state: GroupState, table: pa.Table) -> pa.Table:
-    return events_of(state, table).append_column(_REGION, table.column(_REGION))
+def _placed(held: GroupMerger, table: pa.Table) -> pa.Table:
+    return events_of(held, table).append_column(_REGION, table.column(_REGION))
 
 
 def _ranked(keys: Ints, places: Ints, counts: Ints) -> Ints:

@@ -17,6 +17,7 @@ from catchment.engine import codec
 from catchment.errors import JobError
 from catchment.job.model import Job
 from catchment.model.definition import Definition, next_definitions, output_name
+from catchment.model.rules import EventRules
 from catchment.sinks.base import Delivery, Sink
 from catchment.sources.aside_files import AsideFiles, AsidePlace
 from catchment.sources.base import NeverRead
@@ -25,7 +26,7 @@ from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
 from catchment.spark.past import DONE, ended_batch, home_of
 from catchment.spark.session import cores_of
-from catchment.spark.stream import _identity, held
+from catchment.spark.stream import held, job_identity
 
 log = logging.getLogger("catchment.queries")
 
@@ -50,7 +51,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell, lock: Lock | None = N
 
 
 def _run(job: Job, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) -> Status:
-    identity = _identity(home, job, spark)
+    identity = job_identity(home, job, spark)
     before = ended_batch(home)
     batch = 0 if before is None else before.batch + 1
     kept = home.sub("bounded")
@@ -75,8 +76,10 @@ def outputs_of(home: Folder, job: Job) -> dict[str, str]:
             output = output_name(name, definition.version)
             log.warning(
                 "query %s has another definition: version %d, whose results are %s",
-                name, definition.version, output,
-            )  # fmt: skip
+                name,
+                definition.version,
+                output,
+            )
     home.write(DEFINITIONS, json.dumps(found).encode())
     return {name: output_name(name, found[name].version) for name in found}
 
@@ -92,13 +95,18 @@ def _computed(
     tell("planning", 0, 0)
     with _stages(spark, tell):
         tasks = cores_of(spark)
-        options = {
-            "incomplete": job.incomplete,
-            "state_bytes": job.state_bytes,
-            "key_bytes": job.key_bytes,
-        }
+        rules = EventRules.of(job.time, incomplete=job.incomplete)
         place = AsidePlace(aside, batch, job.aside_bytes // tasks, job.aside_disk_bytes // tasks)
-        results = computed(job.source, job.build(), job.time, spark, job.buckets, options, place)
+        results = computed(
+            job.source,
+            job.build(),
+            rules,
+            spark,
+            job.buckets,
+            job.state_bytes,
+            job.key_bytes,
+            place,
+        )
     files = AsideFiles(aside, job.aside_disk_bytes)
     for kept in results.aside:
         files.adopt(kept)

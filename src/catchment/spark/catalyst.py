@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 
 from catchment.engine import codec
 from catchment.engine.binding import Types, group_types, key_type
-from catchment.engine.group import bind
+from catchment.engine.bound_group import operators_of
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import stamped
 from catchment.expression.decimals import digits_of
@@ -83,7 +83,7 @@ def recipe(group: Group, fields: Fields, types: Types) -> Recipe:
     parts = {"n": "count(1)"}
     if smallest_gap(group.windows) is not None:
         parts |= {"first": "min(t)", "last": "max(t)"}
-    for number, operator in enumerate(bind(group, types, updates=False).values()):
+    for number, operator in enumerate(operators_of(group, types).values()):
         for name, aggregate in _parts(operator, fields).items():
             parts[f"f{number}_{name}"] = aggregate
     if len(parts) > _MOST_PARTS:
@@ -260,7 +260,7 @@ class ToPartials:
             "slice_first": codec.ints(table, "first") if sessions else starts,
             "slice_last": codec.ints(table, "last") if sessions else starts,
         }
-        for place, (id, operator) in enumerate(bind(group, types, updates=False).items()):
+        for place, (id, operator) in enumerate(operators_of(group, types).items()):
             for name, values in _fields(operator, table, f"f{place}_").items():
                 columns[f"{id}.{name}"] = pa.array(values).cast(operator.fields[name])
         keys = [

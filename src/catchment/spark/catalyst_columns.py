@@ -239,10 +239,23 @@ def _cast(node: Call, args: list[Typed]) -> Typed:
 
 
 _CALLS: dict[str, Callable[[Call, list[Typed]], Typed]] = {
-    **dict.fromkeys(("+", "-", "*"), _arithmetic), "/": _divide, "%": _remainder,
-    "neg": _signed, "abs": _signed, "sqrt": _sqrt,
+    **dict.fromkeys(("+", "-", "*"), _arithmetic),
+    "/": _divide,
+    "%": _remainder,
+    "neg": _signed,
+    "abs": _signed,
+    "sqrt": _sqrt,
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), _compare),
-    "and": _junction, "or": _junction, "not": _not, "is null": _is_null, "in": _in,
-    "like": _like, "case": _case, "coalesce": _several, "least": _several,
-    "greatest": _several, "nullif": _nullif, "cast": _cast,
-}  # fmt: skip
+    "and": _junction,
+    "or": _junction,
+    "not": _not,
+    "is null": _is_null,
+    "in": _in,
+    "like": _like,
+    "case": _case,
+    "coalesce": _several,
+    "least": _several,
+    "greatest": _several,
+    "nullif": _nullif,
+    "cast": _cast,
+}

@@ -41,12 +41,17 @@ def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Sp
         if active is not None:
             active.stop()
         total = workers * cores
-        made = session(None, **{
-            "spark.master": master, "spark.executor.memory": "512m",
-            "spark.cores.max": str(total), "spark.default.parallelism": str(total),
-            "spark.python.daemon.module": "pyspark.daemon",
-            "spark.executor.extraJavaOptions": "",
-        })  # fmt: skip
+        made = session(
+            None,
+            **{
+                "spark.master": master,
+                "spark.executor.memory": "512m",
+                "spark.cores.max": str(total),
+                "spark.default.parallelism": str(total),
+                "spark.python.daemon.module": "pyspark.daemon",
+                "spark.executor.extraJavaOptions": "",
+            },
+        )
         stack.callback(made.stop)
         yield made
 
@@ -54,16 +59,21 @@ def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Sp
 def _process(stack: ExitStack, folder: str, name: str, command: list[str]) -> None:
     home = Path(pyspark.__file__).parent
     environment = os.environ | {
-        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
         "SPARK_NO_DAEMONIZE": "1",
-    }  # fmt: skip
+    }
     environment.pop("PYTHONPATH", None)
     log = os.open(f"{folder}/{name}.log", os.O_WRONLY | os.O_CREAT, 0o600)
     stack.callback(os.close, log)
     started = subprocess.Popen(
         [str(home / "bin/spark-class"), f"org.apache.spark.deploy.{command[0]}", *command[1:]],
-        env=environment, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
+        env=environment,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
     stack.callback(started.wait)
     stack.callback(started.terminate)
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from catchment.counting import wire
 from catchment.engine import codec
-from catchment.engine.engine import Engine
+from catchment.engine.assembler import Assembler
+from catchment.engine.bound import BoundPlan
 from catchment.engine.parcels import share_out
 from catchment.engine.partials import NODE, Partials
 from catchment.model.frontier import Frontier
@@ -84,19 +85,19 @@ class Asked:
 class Keepers:
     """The partitions of a bucket: what each keeps."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, assembler: Assembler) -> None:
+        self.assembler = assembler
         self.kept: dict[int, Kept] = {}
 
     def step(self, groups: Mapping[int, str], events: Partials, told: Asked) -> list[bytes]:
         """Takes a batch's events and orders; what there is to say to the driver."""
         ids = {name: id for id, name in groups.items()}
-        self.engine.absorb({ids[n]: from_ipc(b) for n, b in told.full.items() if n in ids})
+        self.assembler.absorb({ids[n]: from_ipc(b) for n, b in told.full.items() if n in ids})
         said: list[bytes] = []
         for node in told.nodes:
-            kept = self.kept.setdefault(node, Kept(node, self.engine))
-            kept.engine = self.engine
-            kept.switch(ids)
+            bound = self.assembler.bound
+            kept = self.kept.setdefault(node, Kept(node, bound))
+            kept.switch(bound, ids)
             if told.orders:
                 kept.hear(told.orders)
             mine = {groups[id]: _of_node(table, node) for id, table in events.items()}
@@ -113,8 +114,9 @@ class Keepers:
     def load(self, data: bytes, groups: Mapping[int, str]) -> None:
         """Goes on from saved state, by the version of the plan that was in use."""
         for node, names, body in wire.load(data):
-            kept = self.kept[node] = Kept(node, self.engine)
-            kept.switch({name: id for id, name in groups.items() if name in names})
+            bound = self.assembler.bound
+            kept = self.kept[node] = Kept(node, bound)
+            kept.switch(bound, {name: id for id, name in groups.items() if name in names})
             kept.load(body)
 
 
@@ -128,7 +130,7 @@ def _of_node(table: pa.Table, node: int) -> pa.Table:
 def count(
     spec: Spec,
     control: Control,
-    engine: Callable[[int], Engine],
+    bound: Callable[[int], BoundPlan],
     frontier: Frontier,
     notes: Iterable[bytes],
 ) -> Counting | None:
@@ -140,7 +142,7 @@ def count(
         if before.tally:  # orders will go on from the last number that partitions have heard
             Told(before.tally).save(spec, control.batch)
         return None
-    tally = Tally(spec.count, engine(control.plan), groups, before.tally)
+    tally = Tally(spec.count, bound(control.plan), groups, before.tally)
     number = tally.orders.number
     tally.follow(nodes_of(spec, frontier))
     tally.take(pa.table({"note": pa.array(sorted(notes), pa.binary())}))

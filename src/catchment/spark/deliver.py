@@ -12,10 +12,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from catchment.engine import codec
-from catchment.engine.engine import Engine, now
+from catchment.engine.bound import BoundPlan
 from catchment.engine.parcels import pack_results, unpack_results
 from catchment.engine.results import Results
 from catchment.engine.set_aside import joined
+from catchment.engine.times import now
 from catchment.model.capacity import Capacity, largest
 from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
@@ -69,7 +70,7 @@ class Steward:
         self.queries = Queries(spec) if framed else None
         """Where no offset of ours says the plan of the next batch, the progress does."""
         self.heard = heard
-        self._engines: dict[int, Engine] = {}
+        self._bounds: dict[int, BoundPlan] = {}
         self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
 
     def __call__(self, rows: DataFrame, _: int) -> None:
@@ -95,7 +96,7 @@ class Steward:
         self._keep_aside(control, aside, kept)
         self._deliver(control, results)
         progress = self._progress(control, reports)
-        counting = count(self.spec, control, self._engine, progress.frontier, notes)
+        counting = count(self.spec, control, self._bound, progress.frontier, notes)
         if counting is not None and control.ended:
             more = {n: progress.counts[n] + getattr(counting, n) for n in ENDINGS[:2]}
             progress = replace(progress, counts=progress.counts | more)
@@ -132,16 +133,16 @@ class Steward:
 
     def _deliver(self, control: Control, parcels: list[tuple[int, bytes]]) -> None:
         for bucket, body in sorted(parcels):
-            results, _ = unpack_results(body, self._engine(control.plan))
+            results, _ = unpack_results(body, self._bound(control.plan))
             delivery = delivery_of(self.spec, control, bucket, results)
             for sink in self.spec.sinks:
                 if sink.on_driver:
                     sink.write(delivery)
 
-    def _engine(self, plan: int) -> Engine:
-        if plan not in self._engines:
-            self._engines = {plan: self.spec.engine(plan)}
-        return self._engines[plan]
+    def _bound(self, plan: int) -> BoundPlan:
+        if plan not in self._bounds:
+            self._bounds = {plan: self.spec.bound(plan)}
+        return self._bounds[plan]
 
     def _progress(self, control: Control, reports: list[dict[str, Any]]) -> Progress:
         counts = dict.fromkeys((*COUNTS, *ENDINGS), 0)

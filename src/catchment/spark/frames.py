@@ -6,10 +6,9 @@ Python, to which their columns are sent as Arrow batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from catchment.engine.binding import bind_types, columns_of
+from catchment.engine.slicer import rank
 from catchment.errors import SchemaError, SourceError
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
@@ -41,17 +41,16 @@ Ways = dict[int, tuple[str, str]]
 
 
 def sliced(
-    events: DataFrame, plan: Plan, options: dict[str, Any], buckets: int
+    events: DataFrame, plan: Plan, time: str, work_of: Callable[[pa.Schema], Work]
 ) -> tuple[Work, DataFrame]:
     """The partials of a DataFrame's rows, by bucket."""
     if events.isStreaming:
         raise SourceError(
             "a streaming DataFrame has no end", hint="run a job on its source instead: ct.Job(...)"
         )
-    time = str(options["time"])
     schema = arrow_schema(events.schema, plan, time)
-    work = Work(plan.to_bytes(), schema, options, buckets)
-    work.engine()  # refuses queries that do not fit the events, before anything is read
+    work = work_of(schema)
+    work.bound()  # refuses queries that do not fit the events, before anything is read
     recipes = _recipes(plan, events.schema, schema, time)
     columns = {id: made for id, made in recipes.items() if isinstance(made, Recipe)}
     # By place, not by name: names may hold dots, or differ in case alone.
@@ -151,15 +150,16 @@ def arrow_schema(schema: StructType, plan: Plan, time: str) -> pa.Schema:
             if field.name in needed:
                 raise SchemaError(
                     f"column {field.name!r} has a type that Arrow has not",
-                    given=field.dataType.simpleString(), hint="cast it before",
-                ) from error  # fmt: skip
+                    given=field.dataType.simpleString(),
+                    hint="cast it before",
+                ) from error
     return pa.schema(fields)
 
 
 def _in_python(
     plain: DataFrame, work: Work, groups: tuple[Group, ...], schema: StructType
 ) -> DataFrame:
-    needed = {str(work.options["time"])}.union(*(columns_of(group) for group in groups))
+    needed = {work.rules.time}.union(*(columns_of(group) for group in groups))
     names = {f"c{n}": name for n, name in enumerate(schema.names) if name in needed}
     task = SliceRows(work, tuple(group.id for group in groups), tuple(names.values()))
     return plain.select(*names).mapInArrow(task, PARCEL)
@@ -178,12 +178,16 @@ class SliceRows:
         number = 0 if context is None else context.partitionId()
         work = self.work
         part = Plan(groups=tuple(work.plan.groups[id] for id in self.groups))
-        cutter = work.cutter(number, part)
+        bound = work.bound(part)
+        merger = bound.merger(number)
+        slicer = bound.slicer(encoder=merger.encoder)
         arrival = 0
         for piece in _pieces(batches):
-            cutter.cut(piece.rename_columns(list(self.names)), arrival)
+            events = piece.rename_columns(list(self.names))
+            for sliced in slicer.slice(events, arrival=rank(number, arrival)):
+                merger.add(sliced)
             arrival += piece.num_rows
-        yield parcel(by_bucket(work, cutter, number, {}))
+        yield parcel(by_bucket(work, slicer, merger, number, {}))
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

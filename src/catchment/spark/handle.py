@@ -142,11 +142,14 @@ class Handle:
         base |= {name: progress.counts.get(name, 0) for name in (*COUNTS, *ENDINGS)}
         base["aside_dropped"] += self.steward.files.removed
         return Status(
-            **base, batch=progress.batch, planned=self._planned,
+            **base,
+            batch=progress.batch,
+            planned=self._planned,
             frontier=frontier.value if known else None,
             lag=(frontier.newest - frontier.value) / 1e6 if known else None,
-            rate=self._rate(), partitions=newest,
-        )  # fmt: skip
+            rate=self._rate(),
+            partitions=newest,
+        )
 
     def _state(self) -> str:
         if self._query is None:
@@ -178,7 +181,7 @@ class Handle:
                 "this job keeps no results in memory",
                 given=", ".join(type(sink).__name__ for sink in self.spec.sinks),
                 hint="add the sink {type: memory}, or read them where they were written",
-            )  # fmt: skip
+            )
         planned = newest_plan(self.spec.home)
         names = self.queries()
         return _InMemory(memory, {n: n if planned is None else planned.output(n) for n in names})

@@ -73,9 +73,10 @@ def _serve(port: int, registry: CollectorRegistry) -> tuple[WSGIServer, threadin
         return start_http_server(port, addr=HOST, registry=registry)
     except OSError as error:
         raise CatchmentError(
-            "metrics cannot be served on this port", given=port,
+            "metrics cannot be served on this port",
+            given=port,
             hint=f"{(error.strerror or str(error)).lower()}; choose another, or 0 for a free one",
-        ) from error  # fmt: skip
+        ) from error
 
 
 class _FromJob(Collector):
@@ -153,9 +154,12 @@ class _FromSpark(StreamingQueryListener, Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self.name = ""
         self._seconds = Histogram(
-            "catchment_batch_seconds", "How long batches took.", ["job"],
-            buckets=_SECONDS, registry=registry,
-        )  # fmt: skip
+            "catchment_batch_seconds",
+            "How long batches took.",
+            ["job"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
         self._gauges: dict[str, tuple[str, float]] = {}
         registry.register(self)
 

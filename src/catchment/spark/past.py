@@ -73,6 +73,7 @@ def only(kind: str, home: Folder) -> None:
     if was_stream if kind == "batch" else was_batch:
         other = "a stream" if kind == "batch" else "a batch job"
         raise StateError(
-            f"the checkpoint is of {other}", given=home.uri,
+            f"the checkpoint is of {other}",
+            given=home.uri,
             hint="use another checkpoint, or the trigger it was made with",
-        )  # fmt: skip
+        )

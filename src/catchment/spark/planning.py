@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from catchment.engine.engine import now
+from catchment.engine.times import now
 from catchment.errors import StateError
 from catchment.model.frontier import Frontier
 from catchment.model.query import Query
@@ -171,9 +171,10 @@ class Progress:
         data = spec.home.sub("progress").read(f"{batch:09d}.json")
         if data is None:
             raise StateError(
-                "the progress of a batch is missing", given=f"{spec.home.uri}/progress/{batch:09d}",
+                "the progress of a batch is missing",
+                given=f"{spec.home.uri}/progress/{batch:09d}",
                 hint="the job's folder was changed by hand, or is of another job",
-            )  # fmt: skip
+            )
         held = json.loads(data)
         counting = held.pop("counting", None)
         held |= {"counting": None if counting is None else Counting(**counting)}

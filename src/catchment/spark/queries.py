@@ -214,17 +214,23 @@ class Queries:
             if before is not None and before.version < known.version:
                 log.warning(
                     "query %s has another definition: version %d, whose results are %s",
-                    name, known.version, planned.output(name),
-                )  # fmt: skip
+                    name,
+                    known.version,
+                    planned.output(name),
+                )
         self.spec.home.sub("plans").write(f"{version + 1:09d}", planned.to_bytes())
         forget_plans()  # one of this number may have been written before, and never used
         self._made[version] = version + 1
         return version + 1
 
     def _planned(
-        self, held: Planned, number: int, queries: dict[str, Query], rejected: dict[str, str],
+        self,
+        held: Planned,
+        number: int,
+        queries: dict[str, Query],
+        rejected: dict[str, str],
         leaving: list[str],
-    ) -> Planned | None:  # fmt: skip
+    ) -> Planned | None:
         """The next version of the plan, or None when nothing that can be used has changed."""
         fitting = {n: q for n, q in queries.items() if n in held.queries or self._fits(q, rejected)}
         # Who has not begun yet has nothing to end: such a query leaves with the version after.

@@ -9,17 +9,18 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.engine import codec
-from catchment.engine.cutter import Cutter
+from catchment.engine.bound import BoundPlan
+from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import Partials
-from catchment.engine.set_aside import SetAside
+from catchment.engine.slicer import rank
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
 from catchment.spark.spec import Control, Spec
 from catchment.spark.stepping import Messages, Steps
 
-_CUTTERS: dict[tuple[str, int], Cutter] = {}
-"""One for the plan in use; binding a plan to columns takes longer than a small batch."""
+_BOUND: dict[tuple[str, int], BoundPlan] = {}
+"""The plan in use; binding a plan to columns takes longer than a small batch."""
 
 
 @dataclass
@@ -42,26 +43,26 @@ class Reading:
 
     def _merged(self, split: Split | None) -> list[tuple[int, bytes]]:
         """The partials of messages from below, merged."""
-        cutter = self._cutter()
+        merger = self._bound().merger(self.node)
         full: Partials = {}
         note: dict[str, Any] = {"newest": None, "ends": [], "counts": {}}
         if split is not None:
             messages = Messages(self.spec, split)
             for partials in messages:
-                cutter.absorb(partials)
+                merger.absorb(partials)
             full = messages.full
             late = messages.counts.get("late", 0) + messages.late
             note = {"newest": messages.newest, "ends": messages.ends}
             note["counts"] = messages.counts | {"late": late}
-        return self._parcels(cutter, note | {"partition": None}, full)
+        return self._parcels(merger, note | {"partition": None}, full)
 
     def _parcels(
-        self, cutter: Cutter, note: dict[str, Any], full: Partials | None = None
+        self, merger: Merger, note: dict[str, Any], full: Partials | None = None
     ) -> list[tuple[int, bytes]]:
-        """What a cutter holds, by bucket. Every bucket hears of every split: so each knows the
+        """What a merger holds, by bucket. Every bucket hears of every split: so each knows the
         frontier without asking; one gets the counts."""
         spec, version = self.spec, self.control.plan
-        found = cutter.take(self.number) | (full or {})
+        found = merger.take(self.number) | (full or {})
         shares = share_out(found, spec.plan(version).plan, spec.buckets, spec.asked(version))
         counted = note | {"control": self.control.to_dict(), "number": self.number}
         once = ("counts", "spilled")
@@ -75,48 +76,42 @@ class Reading:
         """The columns to read: those needed, or all where late events are kept."""
         if self.spec.late == "collect":
             return None
-        needed = self._cutter().needed | {self.spec.time}
-        return [name for name in self.spec.schema.names if name in needed]
+        return [name for name in self.spec.schema.names if name in self._bound().columns]
 
     def sliced(
         self, pieces: Iterable[Piece], partition: str | None, arrival: int
     ) -> list[tuple[int, bytes]]:
         """The partials of pieces of a partition."""
-        cutter = self._cutter()
         spill = self.spec.aside_place(self.control.batch).spill(self.number)
-        cutter.aside = SetAside(cutter.aside.limit, spill)
+        bound, frontier = self._bound(), self.control.frontier.value
+        merger = bound.merger(self.node)
+        slicer = bound.slicer(encoder=merger.encoder, clock=lambda: self.control.now, spill=spill)
+        if self.spec.ahead is not None:
+            slicer.ceiling = self.control.now + self.spec.ahead
         unread = 0
         for piece in pieces:
             arrival = arrival if piece.arrival is None else piece.arrival
-            cutter.cut(piece.events, arrival)
+            for sliced in slicer.slice(piece.events, frontier, rank(self.node, arrival)):
+                merger.add(sliced)
             arrival += piece.events.num_rows
             if piece.bad is not None:
                 unread += piece.bad.num_rows
-                cutter.aside.add("unread", piece.bad)
-        newest = cutter.newest if cutter.newest > EARLIEST else None
-        counts = self._counts(cutter, unread)
-        note = {"partition": partition, "newest": newest, "counts": counts}
-        made = self._parcels(cutter, note | {"spilled": [list(kept) for kept in spill.written]})
-        held = cutter.aside.drained()
-        return made + [(self.spec.labels[0], _parcel(*one)) for one in held.items()]
-
-    def _cutter(self) -> Cutter:
-        key = (self.spec.job, self.control.plan)
-        if key not in _CUTTERS:
-            _CUTTERS.clear()
-            _CUTTERS[key] = self.spec.cutter(self.control.plan)
-        cutter = _CUTTERS[key]
-        cutter.reset(self.node, self.control.frontier.value)
-        cutter.clock = lambda: self.control.now
-        if self.spec.ahead is not None:
-            cutter.ceiling = self.control.now + self.spec.ahead
-        return cutter
-
-    def _counts(self, cutter: Cutter, unread: int) -> dict[str, int]:
-        counts = dict(cutter.counts) | {"aside_dropped": cutter.aside.dropped}
+                slicer.aside.add("unread", piece.bad)
+        newest = slicer.newest if slicer.newest > EARLIEST else None
+        counts = slicer.counts | {"aside_dropped": slicer.aside.dropped}
         counts["events"] += unread
         counts["bad"] += unread
-        return counts
+        note = {"partition": partition, "newest": newest, "counts": counts}
+        made = self._parcels(merger, note | {"spilled": [list(kept) for kept in spill.written]})
+        held = slicer.aside.drained()
+        return made + [(self.spec.labels[0], _parcel(*one)) for one in held.items()]
+
+    def _bound(self) -> BoundPlan:
+        key = (self.spec.job, self.control.plan)
+        if key not in _BOUND:
+            _BOUND.clear()
+            _BOUND[key] = self.spec.bound(self.control.plan)
+        return _BOUND[key]
 
 
 def _parcel(kind: str, table: pa.Table) -> bytes:

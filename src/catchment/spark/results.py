@@ -20,9 +20,13 @@ class RunResults(Mapping[str, pa.Table]):
     """Query name to its results as an Arrow table, sorted by window and key."""
 
     def __init__(
-        self, parts: list[Results], names: list[str], counts: dict[str, int],
-        unread: list[dict[str, Any]], spark: SparkSession,
-    ) -> None:  # fmt: skip
+        self,
+        parts: list[Results],
+        names: list[str],
+        counts: dict[str, int],
+        unread: list[dict[str, Any]],
+        spark: SparkSession,
+    ) -> None:
         self._parts = parts
         self._names = names
         self._spark = spark

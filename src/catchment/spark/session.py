@@ -74,10 +74,11 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
     if shutil.which(str(java)) is None:
         raise SparkError(
-            "Spark needs Java 17 or later, and none was found", given=java,
+            "Spark needs Java 17 or later, and none was found",
+            given=java,
             hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless) "
             "or set JAVA_HOME",
-        )  # fmt: skip
+        )
     # Workers must run what we run, or they would unpickle with another Python.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder

@@ -13,12 +13,13 @@ from pyspark import cloudpickle
 
 from catchment.durable.folder import Folder
 from catchment.engine.asking import found_by_asking
-from catchment.engine.cutter import Cutter
-from catchment.engine.engine import Engine
-from catchment.engine.set_aside import ASIDE_BYTES
+from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
+from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
 from catchment.model.frontier import Frontier
+from catchment.model.rules import EventRules
+from catchment.model.settings import Incomplete, Late
 from catchment.operators.user import Monoid
 from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
@@ -42,7 +43,7 @@ class Spec:
     sinks: tuple[Sink, ...]
     schema: pa.Schema
     time: str
-    late: str
+    late: Late
     keep: int | None
     lateness: int
     idle: int | None
@@ -60,7 +61,7 @@ class Spec:
     count: str = "central"
     """How count windows are found: `central`, or by asking partitions for their edges."""
     functions: dict[str, Monoid] = field(default_factory=defined)
-    incomplete: str = "count"
+    incomplete: Incomplete = "count"
     """What becomes of windows that are open at the end: counted, or emitted too."""
     aside_bytes: int = ASIDE_BYTES
     aside_disk_bytes: int = ASIDE_DISK_BYTES
@@ -93,9 +94,8 @@ class Spec:
         if place not in _ASKED:
             if len(_ASKED) >= _MOST:
                 _ASKED.clear()
-            engine, planned = self.engine(version), self.plan(version)
-            keys = {group.id: engine.key_types(group.id) for group in planned.plan.groups}
-            _ASKED[place] = found_by_asking(planned, keys, self.count)
+            keys = {id: group.key_types for id, group in self.bound(version).groups.items()}
+            _ASKED[place] = found_by_asking(self.plan(version), keys, self.count)
         return _ASKED[place]
 
     def to_text(self) -> str:
@@ -107,21 +107,17 @@ class Spec:
         spec: Spec = _read(text)
         return spec
 
-    def options(self) -> dict[str, Any]:
-        """How events are treated, for engines."""
-        keep = {} if self.keep is None else {"keep": f"{self.keep}us"}
-        return {
-            "time": self.time, "late": self.late, "rate": self.rate, "census": self.tree, **keep,
-            "incomplete": self.incomplete, "state_bytes": self.state_bytes,
-            "key_bytes": self.key_bytes,
-            "aside_bytes": self.aside_place(0).memory,
-        }  # fmt: skip
+    @property
+    def event_rules(self) -> EventRules:
+        """How events are treated."""
+        return EventRules(self.time, late=self.late, keep=self.keep, incomplete=self.incomplete)
 
-    def engine(self, version: int) -> Engine:
-        return Engine([], plan=self.plan(version).plan, schema=self.schema, **self.options())
-
-    def cutter(self, version: int) -> Cutter:
-        return Cutter(self.plan(version).plan, self.schema, **self.options())
+    def bound(self, version: int) -> BoundPlan:
+        """A version of the plan, bound to the columns of the events."""
+        memory = self.aside_place(0).memory
+        limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
+        plan = self.plan(version).plan
+        return BoundPlan(plan, self.event_rules, self.schema, census=self.tree, limits=limits)
 
     def plan(self, version: int) -> Planned:
         define_all(self.functions)
@@ -138,9 +134,10 @@ def _planned(home: str, version: int) -> Planned:
     data = Folder(home).sub("plans").read(f"{version:09d}")
     if data is None:
         raise StateError(
-            "a plan of this job is missing", given=f"{home}/plans/{version:09d}",
+            "a plan of this job is missing",
+            given=f"{home}/plans/{version:09d}",
             hint="the checkpoint must be on storage that driver and executors all reach",
-        )  # fmt: skip
+        )
     return Planned.from_bytes(data)
 
 
@@ -173,18 +170,32 @@ class Control:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "batch": self.batch, "plan": self.plan, "now": self.now, "ended": self.ended,
-            "frontier": self.frontier.to_dict(), "sure": self.sure, "missing": list(self.missing),
-            "live": None if self.live is None else list(self.live), "behind": self.behind,
-            "uncounted": list(self.uncounted), "finished": self.finished,
-        }  # fmt: skip
+            "batch": self.batch,
+            "plan": self.plan,
+            "now": self.now,
+            "ended": self.ended,
+            "frontier": self.frontier.to_dict(),
+            "sure": self.sure,
+            "missing": list(self.missing),
+            "live": None if self.live is None else list(self.live),
+            "behind": self.behind,
+            "uncounted": list(self.uncounted),
+            "finished": self.finished,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Control:
         frontier, live = Frontier.from_dict(data["frontier"]), data.get("live")
         return cls(
-            data["batch"], data["plan"], data["now"], data["ended"], frontier, data.get("sure"),
-            tuple(data.get("missing", ())), None if live is None else tuple(live),
-            data.get("behind", {}), tuple(data.get("uncounted", ())),
+            data["batch"],
+            data["plan"],
+            data["now"],
+            data["ended"],
+            frontier,
+            data.get("sure"),
+            tuple(data.get("missing", ())),
+            None if live is None else tuple(live),
+            data.get("behind", {}),
+            tuple(data.get("uncounted", ())),
             data.get("finished", False),
-        )  # fmt: skip
+        )

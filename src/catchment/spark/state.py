@@ -1,8 +1,9 @@
 """The state of a bucket of keys in Spark's state store, and its step from batch to batch.
 
 What is kept is a log: the partials of each batch as they came, in columns, behind a snapshot of
-the engine. The engine itself stays in the worker's memory; a worker that does not have it, or has
-an older one, reads the log from where it stands. So a batch writes what is new, not all there is.
+the assembler. The assembler itself stays in the worker's memory; a worker that does not have it, or
+has an older one, reads the log from where it stands. So a batch writes what is new, not all there
+is.
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from catchment.counting import wire
 from catchment.engine import codec
-from catchment.engine.engine import Engine
+from catchment.engine.assembler import Assembler
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.engine.results import Results
-from catchment.engine.stats import missed as missed_by
 from catchment.errors import StateError
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
@@ -42,11 +42,11 @@ _SHORTEST = 4 << 20
 
 @dataclass
 class Held:
-    """An engine and the log entry it has come to."""
+    """An assembler and the log entry it has come to."""
 
     tag: str
     plan: int
-    engine: Engine
+    assembler: Assembler
     keepers: Keepers
     """What its partitions keep for count windows."""
     said: list[bytes] = field(default_factory=list)
@@ -119,35 +119,35 @@ def _there(value: tuple[Any, ...] | None) -> tuple[Any, ...]:
 
 
 def step(spec: Spec, held: Held, move: Step) -> Results:
-    """Takes a batch into a bucket's engine: the windows now complete."""
+    """Takes a batch into a bucket's assembler: the windows now complete."""
     if (
         held.plan < move.plan and move.sure is not None
     ):  # in a tree, what the others had seen when they went over
-        held.engine.absorb({}, move.newest)
+        held.assembler.absorb({}, move.newest)
     while held.plan < move.plan:
         held.plan += 1
         planned = spec.plan(held.plan)
-        held.engine.clock = lambda: move.now
-        held.engine.follow(planned.plan, planned.lineage, planned.leaving)
-    held.engine.clock = lambda: move.now
-    held.engine.live = move.live
+        held.assembler.clock = lambda: move.now
+        held.assembler.follow(spec.bound(held.plan), planned.lineage, planned.leaving)
+    held.assembler.clock = lambda: move.now
+    held.assembler.live = move.live
     groups = spec.asked(move.plan)
     rest = {id: table for id, table in move.partials.items() if id not in groups}
-    held.engine.absorb(rest, move.newest)
+    held.assembler.absorb(rest, move.newest)
     if move.asked is not None:
         events = {id: table for id, table in move.partials.items() if id in groups}
         held.said = held.keepers.step(groups, events, move.asked)
     if move.ended:
-        return held.engine.close()
-    return held.engine.advance(min(move.frontier, LATEST - 1), move.sure)
+        return held.assembler.close()
+    return held.assembler.advance(min(move.frontier, LATEST - 1), move.sure)
 
 
-def _held(tag: str, plan: int, engine: Engine) -> Held:
-    return Held(tag, plan, engine, Keepers(engine))
+def _held(tag: str, plan: int, assembler: Assembler) -> Held:
+    return Held(tag, plan, assembler, Keepers(assembler))
 
 
 class Keeper:
-    """Brings a bucket's engine to where the state store is, and the store to where it goes."""
+    """Brings a bucket's assembler to where the state store is, and the store to where it goes."""
 
     def __init__(self, spec: Spec, bucket: int, log: Log) -> None:
         self.spec = spec
@@ -156,10 +156,10 @@ class Keeper:
         self.head = log.read_head()
 
     def load(self, plan: int) -> Held:
-        """The engine as it was after the last batch that was committed."""
+        """The assembler as it was after the last batch that was committed."""
         held = _HELD.pop(self.key, None)
         if self.head is None:
-            return _held("", plan, self.spec.engine(plan))
+            return _held("", plan, self.spec.bound(plan).assembler())
         if held is not None and held.tag == self.head["tag"]:
             return held
         entries = [self.log.entry(n) for n in range(self.head["first"], self.head["next"])]
@@ -177,19 +177,25 @@ class Keeper:
         assert self.head is not None
         plan = self.head["plan"]
         if not self.head["chunks"]:
-            return _held("", plan, self.spec.engine(plan))
+            return _held("", plan, self.spec.bound(plan).assembler())
         blob, kept = wire.load(self.log.snapshot(self.head["chunks"]))
-        held = _held(self.head["base"], plan, Engine.restore(blob))
+        held = _held(self.head["base"], plan, self.spec.bound(plan).assembler(blob))
         held.keepers.load(kept, self.spec.asked(plan))
         return held
 
     def save(self, held: Held, move: Step, began: int) -> None:
-        """Writes the batch down, or the whole engine when the log has grown longer than that."""
+        """Writes the batch down, or the whole state when the log has grown longer than that."""
         held.tag = uuid.uuid4().hex
         body = move.to_bytes()
         head = self.head or {
-            "first": 0, "next": 0, "bytes": 0, "chunks": 0, "size": 0, "plan": began, "base": "",
-        }  # fmt: skip
+            "first": 0,
+            "next": 0,
+            "bytes": 0,
+            "chunks": 0,
+            "size": 0,
+            "plan": began,
+            "base": "",
+        }
         older = held.plan - head["plan"] > PLANS_BEHIND
         if older or head["bytes"] + len(body) > max(_SHORTEST, head["size"]):
             head = self._compact(held, head)
@@ -208,7 +214,7 @@ class Keeper:
         return Capacity("log of a bucket's state", head["bytes"], most, "bytes", then)
 
     def _compact(self, held: Held, head: dict[str, Any]) -> dict[str, Any]:
-        blob = wire.dump([held.engine.snapshot(), held.keepers.to_bytes()])
+        blob = wire.dump([held.assembler.save(), held.keepers.to_bytes()])
         chunks = [blob[at : at + _CHUNK] for at in range(0, len(blob), _CHUNK)]
         for n, chunk in enumerate(chunks):
             self.log.base.updateValue((n,), (chunk,))
@@ -217,9 +223,13 @@ class Keeper:
         for n in range(head["first"], head["next"]):
             self.log.entries.removeKey((n,))
         return head | {
-            "first": head["next"], "bytes": 0, "chunks": len(chunks), "size": len(blob),
-            "plan": held.plan, "base": held.tag,
-        }  # fmt: skip
+            "first": head["next"],
+            "bytes": 0,
+            "chunks": len(chunks),
+            "size": len(blob),
+            "plan": held.plan,
+            "base": held.tag,
+        }
 
 
 class Bucket(StatefulProcessor):
@@ -246,30 +256,39 @@ class Bucket(StatefulProcessor):
         control = Control.from_dict(slices[0][1]["control"])
         frontier, newest = self._frontier(control, [note for _, note in slices])
         move = Step(
-            joined([partials for partials, _ in slices]), control.plan, frontier.value,
-            newest, control.now, control.ended, control.sure, control.live,
+            joined([partials for partials, _ in slices]),
+            control.plan,
+            frontier.value,
+            newest,
+            control.now,
+            control.ended,
+            control.sure,
+            control.live,
             Asked.of(self.spec, control, bucket, frontier.value)
-            if self.spec.asked(control.plan) else None,
-        )  # fmt: skip
+            if self.spec.asked(control.plan)
+            else None,
+        )
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
-        repeats, missed = held.engine.counts["duplicates"], _missed(held)
+        repeats, missed = held.assembler.counts["duplicates"], held.assembler.missed
         results = step(self.spec, held, move)
         yield from deliver(self.spec, control, bucket, results)
         yield from (row_of(bucket, "notes", body) for body in held.said)
         held.said = []
         keeper.save(held, move, control.plan)
         report = {
-            "bucket": bucket, "frontier": frontier.to_dict(), "results": results.rows(),
-            "duplicates": held.engine.counts["duplicates"] - repeats,
-            "missed": _missed(held) - missed,
-            "drained": held.engine.drained(self.spec.asked(control.plan)),
+            "bucket": bucket,
+            "frontier": frontier.to_dict(),
+            "results": results.rows(),
+            "duplicates": held.assembler.counts["duplicates"] - repeats,
+            "missed": held.assembler.missed - missed,
+            "drained": held.assembler.drained(self.spec.asked(control.plan)),
             "counts": [note["counts"] for _, note in slices if "counts" in note],
             "spilled": [kept for _, note in slices for kept in note.get("spilled", [])],
-            "open": [held.engine.counts[name] for name in ("open_windows", "open_events")],
-            "limits": [c.to_dict() for c in (*held.engine.capacities(), keeper.capacity())],
+            "open": [held.assembler.counts[name] for name in ("open_windows", "open_events")],
+            "limits": [c.to_dict() for c in (*held.assembler.capacities(), keeper.capacity())],
             "control": control.to_dict(),
-        }  # fmt: skip
+        }
         yield row_of(bucket, "report", json.dumps(report).encode())
 
     def _frontier(self, control: Control, notes: list[dict[str, Any]]) -> tuple[Frontier, int]:
@@ -283,10 +302,6 @@ class Bucket(StatefulProcessor):
 
     def close(self) -> None:
         return None
-
-
-def _missed(held: Held) -> int:
-    return missed_by(held.engine.states.values())
 
 
 def _read(body: bytes) -> tuple[Partials, dict[str, Any] | None]:

@@ -108,11 +108,17 @@ def control_of(note: dict[str, Any]) -> Control:
         return Control(note["step"] - 1, note["plan"], note["now"], False, Frontier())
     live = note.get("live")
     return Control(
-        note["step"] - 1, note["plan"], note["now"], bool(note["closing"]),
-        Frontier(note["reach"]), note["sure"], tuple(note["missing"]),
-        None if live is None else tuple(live), note["behind"],
+        note["step"] - 1,
+        note["plan"],
+        note["now"],
+        bool(note["closing"]),
+        Frontier(note["reach"]),
+        note["sure"],
+        tuple(note["missing"]),
+        None if live is None else tuple(live),
+        note["behind"],
         tuple(note.get("uncounted", ())),
-    )  # fmt: skip
+    )
 
 
 def write_charter(home: Folder, charter: Charter) -> None:

@@ -105,21 +105,33 @@ def _begun(
 ) -> Handle:
     home, source = Folder(_absolute(checkpoint)).sub("catchment"), job.source
     assert source is not None
-    identity = _identity(home, job, spark)
+    identity = job_identity(home, job, spark)
     # For commands that check a query against the events while the job runs.
     home.write(SCHEMA, schema.serialize().to_pybytes())
     buckets = identity["buckets"]
     spec = Spec(
-        job=identity["job"], home=home, source=source, sinks=sinks, schema=schema, time=job.time,
-        late=job.late, keep=None if job.keep is None else micros(job.keep),
+        job=identity["job"],
+        home=home,
+        source=source,
+        sinks=sinks,
+        schema=schema,
+        time=job.time,
+        late=job.late,
+        keep=None if job.keep is None else micros(job.keep),
         lateness=micros(job.lateness),
         idle=None if job.idle_timeout is None else micros(job.idle_timeout),
         ahead=None if job.max_ahead is None else micros(job.max_ahead),
-        buckets=buckets, labels=labels(buckets), parallel=cores_of(spark), rate=job.rate,
-        count=job.counted if events is None else "central", incomplete=job.incomplete,
-        aside_bytes=job.aside_bytes, aside_disk_bytes=job.aside_disk_bytes,
-        state_bytes=job.state_bytes, key_bytes=job.key_bytes,
-    )  # fmt: skip
+        buckets=buckets,
+        labels=labels(buckets),
+        parallel=cores_of(spark),
+        rate=job.rate,
+        count=job.counted if events is None else "central",
+        incomplete=job.incomplete,
+        aside_bytes=job.aside_bytes,
+        aside_disk_bytes=job.aside_disk_bytes,
+        state_bytes=job.state_bytes,
+        key_bytes=job.key_bytes,
+    )
     said = take_up(spec, queries)
     handle = Handle(spec, spark, job, lock)
     _started(handle, job, spark, _absolute(checkpoint), events)
@@ -132,28 +144,36 @@ def _absolute(path: str) -> str:
     return path if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
-def _identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any]:
+def job_identity(home: Folder, job: JobModel, spark: SparkSession) -> dict[str, Any]:
     """Who this job is, as its folder says; a new folder is given to this job."""
     assert job.source is not None
     held = home.read("job.json")
     if held is None:
         made = {
-            "format": FORMAT, "job": job.new_identity(),
-            "name": job.name, "source": job.source.type, "time": job.time,
-            "late": job.late, "buckets": job.buckets or cores_of(spark),
+            "format": FORMAT,
+            "job": job.new_identity(),
+            "name": job.name,
+            "source": job.source.type,
+            "time": job.time,
+            "late": job.late,
+            "buckets": job.buckets or cores_of(spark),
             "tables": list(job.tables),
-        }  # fmt: skip
+        }
         home.write("job.json", json.dumps(made).encode())
         return made
     found: dict[str, Any] = json.loads(held)
     if found["format"] > FORMAT:
         raise StateError(
-            "the checkpoint was written by a newer version", given=f"format {found['format']}",
+            "the checkpoint was written by a newer version",
+            given=f"format {found['format']}",
             hint=f"this version reads up to format {FORMAT}: upgrade it",
-        )  # fmt: skip
+        )
     for key, value in {
-        "name": job.name, "source": job.source.type, "time": job.time, "late": job.late,
-    }.items():  # fmt: skip
+        "name": job.name,
+        "source": job.source.type,
+        "time": job.time,
+        "late": job.late,
+    }.items():
         if found[key] != value:
             raise StateError(
                 f"the checkpoint is of a job with another {key}",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from catchment.engine.cutter import Cutter
-from catchment.engine.engine import Engine
+from catchment.engine.bound import BoundPlan
+from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, pack_results, share_out, unpack_partials
 from catchment.engine.partials import Partials
+from catchment.engine.slicer import Slicer, rank
 from catchment.functions.user import define_all, defined
+from catchment.model.capacity import MemoryLimits
 from catchment.model.plan import Plan
+from catchment.model.rules import EventRules
 from catchment.operators.user import Monoid
 from catchment.sources.aside_files import AsidePlace
 from catchment.sources.base import Source, Split
@@ -43,11 +47,13 @@ class Work:
 
     plan_bytes: bytes
     schema: pa.Schema
-    options: dict[str, Any]
+    rules: EventRules
     buckets: int
     functions: dict[str, Monoid] = field(default_factory=defined)
     aside: AsidePlace | None = None
     """Where rows set aside are written; None: they are counted, and not kept."""
+    state_bytes: int | None = None
+    key_bytes: int | None = None
 
     @property
     def plan(self) -> Plan:
@@ -58,13 +64,11 @@ class Work:
             _KNOWN[self.plan_bytes] = Plan.from_bytes(self.plan_bytes)
         return _KNOWN[self.plan_bytes]
 
-    def cutter(self, node: int = 0, plan: Plan | None = None) -> Cutter:
-        """One that keeps rows set aside only if there is a place for them."""
-        options = self.options | {"aside_bytes": self.aside.memory if self.aside else 0}
-        return Cutter(plan or self.plan, self.schema, node=node, **options)
-
-    def engine(self) -> Engine:
-        return Engine([], plan=self.plan, schema=self.schema, **self.options)
+    def bound(self, plan: Plan | None = None) -> BoundPlan:
+        """The plan, or a part of it; rows set aside are kept only if there is a place for them."""
+        memory = self.aside.memory if self.aside else 0
+        limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
+        return BoundPlan(plan or self.plan, self.rules, self.schema, limits=limits)
 
 
 def parcel(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
@@ -98,35 +102,37 @@ class ReadAndSlice:
 
     def _split(self, number: int) -> list[tuple[int, bytes]]:
         node, split = self.splits[number]
-        cutter = self.work.cutter(node)
         spill = None if self.work.aside is None else self.work.aside.spill(number)
-        cutter.aside.spill = spill
+        bound = self.work.bound()
+        merger = bound.merger(node)
+        slicer = bound.slicer(encoder=merger.encoder, spill=spill)
         arrival = split.arrival
         unread: list[dict[str, Any]] = []
         for piece in self.source.read(split, self.columns, self.where):
             arrival = arrival if piece.arrival is None else piece.arrival
-            cutter.cut(piece.events, arrival)
+            for sliced in slicer.slice(piece.events, arrival=rank(node, arrival)):
+                merger.add(sliced)
             arrival += piece.events.num_rows
             if piece.bad is not None:
-                cutter.counts["events"] += piece.bad.num_rows
-                cutter.counts["bad"] += piece.bad.num_rows
+                slicer.counts["events"] += piece.bad.num_rows
+                slicer.counts["bad"] += piece.bad.num_rows
                 rows = piece.bad.slice(0, _TOLD - len(unread)).drop_columns(["body"])
                 unread += rows.to_pylist()
-                cutter.aside.add("unread", piece.bad)
+                slicer.aside.add("unread", piece.bad)
         note: dict[str, Any] = {"unread": unread}
         if spill is not None:
-            for kind, held in cutter.aside.drained().items():
+            for kind, held in slicer.aside.drained().items():
                 spill(kind, held)
             note["spilled"] = [list(kept) for kept in spill.written]
-        return by_bucket(self.work, cutter, number, note)
+        return by_bucket(self.work, slicer, merger, number, note)
 
 
 def by_bucket(
-    work: Work, cutter: Cutter, number: int, note: dict[str, Any]
+    work: Work, slicer: Slicer, merger: Merger, number: int, note: dict[str, Any]
 ) -> list[tuple[int, bytes]]:
-    """What a cutter holds, packed by bucket; one bucket gets the counts."""
-    shares = share_out(cutter.take(number), work.plan, work.buckets)
-    first = note | {"number": number, "counts": cutter.counts}
+    """What a merger holds, packed by bucket; one bucket gets the counts."""
+    shares = share_out(merger.take(number), work.plan, work.buckets)
+    first = note | {"number": number, "counts": slicer.counts}
     note = {"number": number}
     return [
         (bucket, pack_partials(shares.get(bucket, {}), note if bucket else first))
@@ -140,7 +146,7 @@ class Assemble:
     """Takes all partials of its buckets, and gives the results of all windows."""
 
     work: Work
-    meeting: Callable[[Engine], Meets] | None = None
+    meeting: Callable[[BoundPlan], Meets] | None = None
     """Who puts count windows together whose events were cut apart, if any were."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,22 +157,24 @@ class Assemble:
             yield parcel([(bucket, self._bucket([body for _, body in held]))])
 
     def _bucket(self, held: list[bytes]) -> bytes:
-        engine = self.work.engine()
+        bound = self.work.bound()
+        assembler = bound.assembler()
+        counts: Counter[str] = Counter()
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked = sorted((unpack_partials(body) for body in held), key=lambda p: p[1]["number"])
         unread, spilled = [], []
-        meeting = None if self.meeting is None else self.meeting(engine)
+        meeting = None if self.meeting is None else self.meeting(bound)
         for partials, note in unpacked:
             unread += note.get("unread", [])
             spilled += note.get("spilled", [])
-            engine.absorb(partials if meeting is None else meeting.take(partials))
-            for name, count in note.get("counts", {}).items():
-                engine.counts[name] += count
+            assembler.absorb(partials if meeting is None else meeting.take(partials))
+            counts.update(note.get("counts", {}))
         for full in () if meeting is None else meeting.full():
-            engine.absorb(full)
-        results = engine.close()
+            assembler.absorb(full)
+        results = assembler.close()
+        counts.update(assembler.counts)
         if meeting is not None:
-            for name, count in zip(("open_windows", "open_events"), meeting.not_full, strict=True):
-                engine.counts[name] += count
-        note = {"counts": engine.counts, "unread": unread, "spilled": spilled}
+            windows, events = meeting.not_full
+            counts.update({"open_windows": windows, "open_events": events})
+        note = {"counts": counts, "unread": unread, "spilled": spilled}
         return pack_results(results, note)

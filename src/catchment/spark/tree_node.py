@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.engine.partials import Partials
-from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.engine.set_aside import joined as in_one
+from catchment.model.capacity import ASIDE_BYTES
 from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsideFiles, Kept
 from catchment.sources.base import Source
@@ -63,17 +63,29 @@ class SparkWork:
         assert charter.schema is not None
         local = not isinstance(source, Steps)
         return Spec(
-            job=f"{charter.job}-{self.id}", home=self.home, source=source, sinks=sinks,
-            schema=charter.schema, time=settings["time"], late=settings["late"],
-            keep=settings["keep"], lateness=settings["lateness"] if local else 0,
-            idle=settings["idle"] if local else None, ahead=settings["ahead"] if local else None,
-            buckets=buckets, labels=labels(buckets), parallel=cores_of(spark),
-            rate=settings["rate"], tree=True, node=charter.places[self.id].number * PARTITIONS,
+            job=f"{charter.job}-{self.id}",
+            home=self.home,
+            source=source,
+            sinks=sinks,
+            schema=charter.schema,
+            time=settings["time"],
+            late=settings["late"],
+            keep=settings["keep"],
+            lateness=settings["lateness"] if local else 0,
+            idle=settings["idle"] if local else None,
+            ahead=settings["ahead"] if local else None,
+            buckets=buckets,
+            labels=labels(buckets),
+            parallel=cores_of(spark),
+            rate=settings["rate"],
+            tree=True,
+            node=charter.places[self.id].number * PARTITIONS,
             incomplete=settings.get("incomplete", "count"),
             aside_bytes=settings.get("aside_bytes", ASIDE_BYTES),
             aside_disk_bytes=settings.get("aside_disk_bytes", ASIDE_DISK_BYTES),
-            state_bytes=settings.get("state_bytes"), key_bytes=settings.get("key_bytes"),
-        )  # fmt: skip
+            state_bytes=settings.get("state_bytes"),
+            key_bytes=settings.get("key_bytes"),
+        )
 
     def _start(self, each: Callable[[DataFrame, int], None], stateful: bool) -> None:
         spark, spec = self._session(), self.spec
@@ -91,9 +103,12 @@ class SparkWork:
         self.query = writer.queryName(spec.job).trigger(processingTime="0 seconds").start()
 
     def read(
-        self, charter: Charter, source: Source, took: Callable[[Batch, int], None],
+        self,
+        charter: Charter,
+        source: Source,
+        took: Callable[[Batch, int], None],
         aside: AsideFiles,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Reads and slices a source, batch by batch."""
         made = self._spec(charter, source, (), keyed=False)
         spec = self.spec = replace(made, aside_home=aside.home)
@@ -130,9 +145,11 @@ class SparkWork:
         self._start(each, stateful=False)
 
     def assemble(
-        self, charter: Charter, sinks: tuple[Sink, ...],
+        self,
+        charter: Charter,
+        sinks: tuple[Sink, ...],
         took: Callable[[int, dict[str, int], tuple[str, ...]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Carries out each step of the root, its state in Spark's state store."""
         keyed = any(group.by for group in charter.plans[charter.plan].plan.groups)
         self.spec = self._spec(charter, Steps(home=self.home.uri), sinks, keyed)

@@ -52,9 +52,10 @@ def _key(part: exp.Expression) -> str:
             "no such window in SQL", given=part.name, hint=did_you_mean(part.name.lower(), _USAGE)
         )
     raise SqlError(
-        "a key in GROUP BY must be a column", given=text_of(part),
+        "a key in GROUP BY must be a column",
+        given=text_of(part),
         hint="add the computed key to the events before",
-    )  # fmt: skip
+    )
 
 
 def window_of(call: exp.Anonymous) -> Window:
@@ -88,9 +89,10 @@ def time_of(call: exp.Anonymous) -> str:
     column = call.expressions[0] if call.expressions else None
     if not isinstance(column, exp.Column) or column.table:
         raise SqlError(
-            f"{call.name.lower()} needs the time column first", given=text_of(call),
+            f"{call.name.lower()} needs the time column first",
+            given=text_of(call),
             hint=f"write {_USAGE[call.name.lower()]}",
-        )  # fmt: skip
+        )
     return column.name
 
 
@@ -127,6 +129,7 @@ def value_of(node: exp.Expression, call: exp.Expression) -> Any:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     raise SqlError(
-        "parameters of functions and windows must be literals", given=text_of(call),
+        "parameters of functions and windows must be literals",
+        given=text_of(call),
         hint="write a number, or a duration as in '10 seconds'",
-    )  # fmt: skip
+    )

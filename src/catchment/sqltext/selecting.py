@@ -40,9 +40,10 @@ def aggregates_of(
             made.append(_made(item))
         elif item.alias and item.alias != carried:
             raise SqlError(
-                f"{text_of(item.node)} cannot be renamed in SQL", given=f"AS {item.alias}",
+                f"{text_of(item.node)} cannot be renamed in SQL",
+                given=f"AS {item.alias}",
                 hint=f"results carry it as {carried}; leave out AS",
-            )  # fmt: skip
+            )
     return made
 
 
@@ -82,9 +83,10 @@ def _call(node: exp.Anonymous) -> Aggregate:
         args = args[0].expressions
         if name not in ("count", "approx_count_distinct") or len(args) != 1:
             raise SqlError(
-                "DISTINCT is supported only in count(DISTINCT column)", given=text_of(node),
+                "DISTINCT is supported only in count(DISTINCT column)",
+                given=text_of(node),
                 hint="distinct_on in a Python query drops repeated events",
-            )  # fmt: skip
+            )
         name = "count_distinct" if name == "count" else name
     if name == "count" and len(args) == 1 and isinstance(args[0], exp.Star | exp.Literal):
         args = []
@@ -109,10 +111,13 @@ def _over_aggregates(node: exp.Expression) -> bool:
 _REFUSED: tuple[tuple[type[Any], str, Callable[[Any], str]], ...] = (
     (exp.Star, "SELECT * is not supported in SQL", lambda _: "name the keys and the aggregates"),
     (exp.Window, "OVER is not supported in SQL", lambda _: "the window goes into GROUP BY"),
-    (exp.Filter, "FILTER is not supported in SQL",
-     lambda node: f"write {node.this.name}(CASE WHEN ... THEN ... END)"),
+    (
+        exp.Filter,
+        "FILTER is not supported in SQL",
+        lambda node: f"write {node.this.name}(CASE WHEN ... THEN ... END)",
+    ),
     (exp.WithinGroup, "WITHIN GROUP is not supported in SQL", lambda _: "write percentile(v, 0.5)"),
-)  # fmt: skip
+)
 
 
 def _refusal(node: exp.Expression) -> SqlError:
@@ -121,15 +126,18 @@ def _refusal(node: exp.Expression) -> SqlError:
             return SqlError(what, given=text_of(node), hint=hint(node))
     if isinstance(node, exp.Column):
         return SqlError(
-            "SQL selects a column that is not a key", given=text_of(node),
+            "SQL selects a column that is not a key",
+            given=text_of(node),
             hint=f"add it to GROUP BY, or aggregate it as in max({text_of(node)})",
-        )  # fmt: skip
+        )
     if _over_aggregates(node):
         return SqlError(
-            "an expression over aggregates is not supported in SQL", given=text_of(node),
+            "an expression over aggregates is not supported in SQL",
+            given=text_of(node),
             hint="select the aggregates alone and compute with the results",
-        )  # fmt: skip
+        )
     return SqlError(
-        "SQL selects what is neither a key nor an aggregate", given=text_of(node),
+        "SQL selects what is neither a key nor an aggregate",
+        given=text_of(node),
         hint="put it into an aggregate, as in avg(a * b)",
-    )  # fmt: skip
+    )

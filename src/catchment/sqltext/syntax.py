@@ -83,9 +83,10 @@ def parsed(text: str) -> exp.Select:
         ) from error
     if len(statements) != 1:
         raise SqlError(
-            "more than one statement in SQL", given=f"{len(statements)} statements",
+            "more than one statement in SQL",
+            given=f"{len(statements)} statements",
             hint="make each a query of its own",
-        )  # fmt: skip
+        )
     statement = statements[0]
     if isinstance(statement, exp.SetOperation):
         raise SqlError(

@@ -50,8 +50,20 @@ class Network:
     def _join(self, name: str) -> None:
         space, port = self._space(name), self._port(name)
         _ip("netns", "add", space)
-        _ip("link", "add", "eth0", "netns", space, "type", "veth",
-            "peer", "name", port, "netns", self._hub)  # fmt: skip
+        _ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            space,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            port,
+            "netns",
+            self._hub,
+        )
         _ip("-n", self._hub, "link", "set", port, "master", "br0", "up")
         _ip("-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
@@ -82,9 +94,11 @@ class Network:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.close()
 
 

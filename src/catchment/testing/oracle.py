@@ -236,10 +236,13 @@ def _gaps(found: dict[str, tuple[list[Found], int | None]], closing: bool) -> It
     pair: tuple[Found, Found] | None
     while pair := next(
         (
-            (a, b) for n, a in enumerate(merged) for b in merged[n + 1 :]
+            (a, b)
+            for n, a in enumerate(merged)
+            for b in merged[n + 1 :]
             if a.start <= b.end and b.start <= a.end
-        ), None,
-    ):  # fmt: skip
+        ),
+        None,
+    ):
         merged = [one for one in merged if one is not pair[0] and one is not pair[1]]
         merged.append(_union(list(pair)))
     opened = [start for _, start in found.values() if start is not None and not closing]

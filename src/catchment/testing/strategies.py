@@ -52,21 +52,51 @@ _COLUMNS: dict[str, pa.DataType] = {
 }
 SCHEMA = pa.schema(_COLUMNS)
 KINDS = (
-    "tumbling", "sliding", "session", "cut", "between", "count_tumbling", "count_sliding", "fixed",
-)  # fmt: skip
+    "tumbling",
+    "sliding",
+    "session",
+    "cut",
+    "between",
+    "count_tumbling",
+    "count_sliding",
+    "fixed",
+)
 NUMERIC = (
-    "sum", "avg", "range", "product", "geometric_mean", "variance", "variance_pop", "stddev",
-    "stddev_pop", "median", "quantile",
-)  # fmt: skip
+    "sum",
+    "avg",
+    "range",
+    "product",
+    "geometric_mean",
+    "variance",
+    "variance_pop",
+    "stddev",
+    "stddev_pop",
+    "median",
+    "quantile",
+)
 ORDERED = ("min", "max", "mode", "first", "last", "count", "count_distinct")
 APPROXIMATE = ("approx_median", "approx_quantile", "approx_count_distinct")
 DECIMALS = ("d", "w", "u", "d + n", "d * 3", "-w", "d - w", "abs(d)")
 NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END", *DECIMALS)
 CONDITIONS = (
-    "v > 0", "v <= 0", "k = 'a'", "k = 'b'", "k <> 'a'", "n IN (1, 2)", "n = 4", "m", "NOT m",
-    "v IS NULL", "d > 0", "w <= 0.25", "u > 3", "s LIKE 'x%'", "n % 2 = 0",
-    "v > 1 AND n < 2", "v BETWEEN -1 AND 1 OR k IS NULL",
-)  # fmt: skip
+    "v > 0",
+    "v <= 0",
+    "k = 'a'",
+    "k = 'b'",
+    "k <> 'a'",
+    "n IN (1, 2)",
+    "n = 4",
+    "m",
+    "NOT m",
+    "v IS NULL",
+    "d > 0",
+    "w <= 0.25",
+    "u > 3",
+    "s LIKE 'x%'",
+    "n % 2 = 0",
+    "v > 1 AND n < 2",
+    "v BETWEEN -1 AND 1 OR k IS NULL",
+)
 MARKERS = ("m", "n > 0", "v > 1", "k = 'a' AND m", "s IS NULL", "NOT m")
 
 
@@ -156,9 +186,12 @@ def events(
 
 @st.composite
 def windows(
-    draw: st.DrawFn, unit: int = 1_000_000, base: int = 0, kinds: Sequence[str] = KINDS,
+    draw: st.DrawFn,
+    unit: int = 1_000_000,
+    base: int = 0,
+    kinds: Sequence[str] = KINDS,
     readings: Sequence[str] = READINGS,
-) -> Window:  # fmt: skip
+) -> Window:
     """A window of one of the kinds; user-defined ones in one of the readings."""
     kind = draw(st.sampled_from(list(kinds)))
     length = draw(st.integers(1, 12))

@@ -53,8 +53,17 @@ Results = Mapping[str, pa.Table]
 _TIMES = ("window_start", "window_end")
 _STEPS = ("events", "frontier", "add", "close")
 _FIELDS = (
-    "name", "why", "source", "differs", "unit", "time", "columns", "settings", "queries", "steps",
-)  # fmt: skip
+    "name",
+    "why",
+    "source",
+    "differs",
+    "unit",
+    "time",
+    "columns",
+    "settings",
+    "queries",
+    "steps",
+)
 
 
 class Runtime(Protocol):
@@ -165,8 +174,9 @@ def _read(data: dict[str, Any]) -> Transcript:
             steps[number] = replace(step, value=_complete(step.value, schema))
     texts = {part: data.get(part, "") for part in ("why", "source", "differs")}
     settings = {k: _setting(v, unit) for k, v in data.get("settings", {}).items()}
-    return Transcript(data["name"], queries, steps, **texts, time=time, settings=settings,
-                      schema=schema)  # fmt: skip
+    return Transcript(
+        data["name"], queries, steps, **texts, time=time, settings=settings, schema=schema
+    )
 
 
 def _step(data: dict[str, Any], unit: int, time: str) -> Step:

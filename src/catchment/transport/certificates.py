@@ -65,8 +65,9 @@ def check_dates(path: str, pem: bytes) -> None:
     if now < start:
         raise SecurityError(
             f"the certificate is not valid before {start:%Y-%m-%d %H:%M} UTC",
-            given=path, hint="is the clock right?",
-        )  # fmt: skip
+            given=path,
+            hint="is the clock right?",
+        )
 
 
 def validity(pem: bytes) -> tuple[datetime, datetime]:

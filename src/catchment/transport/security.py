@@ -86,8 +86,9 @@ class Security(Section):
             missing = "key" if self.key is None else "certificate"
             raise SecurityError(
                 "a certificate and its key go together",
-                given=self.certificate or self.key, hint=f"add the {missing}",
-            )  # fmt: skip
+                given=self.certificate or self.key,
+                hint=f"add the {missing}",
+            )
         if self.mutual and (self.certificate is None or self.authority is None):
             missing = "authority" if self.authority is None else "certificate and its key"
             raise SecurityError("mutual TLS lacks a part", hint=f"add the {missing}")

@@ -12,16 +12,15 @@ import msgspec
 import pyarrow as pa
 
 from catchment.engine.binding import admitted
-from catchment.engine.cutter import Cutter
-from catchment.engine.engine import Engine
+from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import EVENTS, NODE, SEQ
-from catchment.engine.set_aside import ASIDE_BYTES
 from catchment.errors import StateError
 from catchment.flush.settings import Flush
 from catchment.model import packed
+from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
 from catchment.model.node_id import NodeId
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules
+from catchment.model.rules import EventRules, QueryRules
 from catchment.planner.planned import NOTHING, Planned
 from catchment.tree.words import Count
 
@@ -121,30 +120,39 @@ class Charter:
         tables = tuple(given.get("tables", ()))
         return QueryRules(given["time"], given["late"], tables, tree=True)
 
-    def options(self) -> dict[str, Any]:
-        """How events are treated, for engines."""
-        keep = self.settings["keep"]
-        return {
-            "time": self.settings["time"], "late": self.settings["late"],
-            "rate": self.settings["rate"], "census": True,
-            "incomplete": self.settings.get("incomplete", "count"),
-            "aside_bytes": self.settings.get("aside_bytes", ASIDE_BYTES),
-            "state_bytes": self.settings.get("state_bytes"),
-            "key_bytes": self.settings.get("key_bytes"),
-            **({} if keep is None else {"keep": f"{keep}us"}),
-        }  # fmt: skip
+    @property
+    def event_rules(self) -> EventRules:
+        """How nodes treat events."""
+        given = self.settings
+        return EventRules(
+            given["time"],
+            late=given["late"],
+            keep=given["keep"],
+            incomplete=given.get("incomplete", "count"),
+        )
 
-    def engine(self, version: int) -> Engine:
-        return Engine([], plan=self.plans[version].plan, schema=self.schema, **self.options())
+    def bound(self, version: int) -> BoundPlan:
+        """A version of the plan, bound to the columns of the events."""
+        if version not in self._bound:
+            limits = MemoryLimits.of(
+                self.settings.get("state_bytes"),
+                self.settings.get("key_bytes"),
+                self.settings.get("aside_bytes", ASIDE_BYTES),
+            )
+            plan = self.plans[version].plan
+            self._bound[version] = BoundPlan(
+                plan, self.event_rules, self.schema, census=True, limits=limits
+            )
+        return self._bound[version]
 
-    def cutter(self, version: int) -> Cutter:
-        assert self.schema is not None
-        return Cutter(self.plans[version].plan, self.schema, whole=True, **self.options())
+    @cached_property
+    def _bound(self) -> dict[int, BoundPlan]:
+        return {}
 
     def wire(self, version: int) -> dict[int, pa.Schema]:
         """What the partials of each group look like on their way, by a version of the plan."""
         if version not in self._wires:
-            empty = self.cutter(version).take()
+            empty = self.bound(version).merger(stream="").take()
             self._wires[version] = {
                 id: _without_stamps(table.schema) for id, table in empty.items() if id != EVENTS
             }
@@ -221,10 +229,13 @@ class Charter:
         """The charter as bytes."""
         schema = None if self.schema is None else _text(self.schema.serialize().to_pybytes())
         data = {
-            "job": self.job, "version": self.version, "settings": dict(self.settings),
-            "schema": schema, "places": [vars(place) for place in self.places.values()],
+            "job": self.job,
+            "version": self.version,
+            "settings": dict(self.settings),
+            "schema": schema,
+            "places": [vars(place) for place in self.places.values()],
             "plans": {n: _text(planned.to_bytes()) for n, planned in self.plans.items()},
-        }  # fmt: skip
+        }
         return packed.pack(data, FORMAT)
 
     @classmethod

@@ -24,6 +24,7 @@ def asked(charter: Charter, plan: int) -> dict[int, str]:
     wires = charter.wire(plan)
     types = {
         group.id: {name: wires[group.id].field(f"key {name}").type for name in group.by}
-        for group in charter.plans[plan].plan.groups if only_counts(group)
-    }  # fmt: skip
+        for group in charter.plans[plan].plan.groups
+        if only_counts(group)
+    }
     return found_by_asking(charter.plans[plan], types, str(charter.settings["count"]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from catchment.engine.cutter import Cutter
+from catchment.engine.merger import Merger
 from catchment.engine.rows import Rows, row_bytes
 from catchment.flush.bandwidth import probe
 from catchment.flush.evictions import EVICTIONS, Floats, Held, Ints, Memory, first_out
@@ -185,36 +185,36 @@ class Easing:
         return raw * ((self.each or _PACKED * mean) / self._raw)
 
     def choose(
-        self, cutter: Cutter, plan: Plan, frontier: int, now: float, released: float, seq: int
+        self, merger: Merger, plan: Plan, frontier: int, now: float, released: float, seq: int
     ) -> dict[int, Ints]:
         """Rows of each group's shelf that leave now; `released` bytes are about to go anyway."""
-        chosen = self._chosen(cutter, plan, frontier, now, released, seq)
+        chosen = self._chosen(merger, plan, frontier, now, released, seq)
         self.early += sum(len(rows) for rows in chosen.values())
         return chosen
 
     def _chosen(
-        self, cutter: Cutter, plan: Plan, frontier: int, now: float, released: float, seq: int
+        self, merger: Merger, plan: Plan, frontier: int, now: float, released: float, seq: int
     ) -> dict[int, Ints]:
         self._steps.append((now, frontier / 1e6))
-        cutter.watched = self.active
-        touched = cutter.touched()
+        merger.watched = self.active
+        touched = merger.touched()
         if not self.active:
             self._groups = {}
             return {}
         groups = [group for group in plan.groups if holds_back(group)]
         if self.flush.policy.kind == "streaming":
-            return {g.id: np.arange(len(cutter.shelf(g.id))) for g in groups}
-        clock = max(cutter.newest, frontier) / 1e6
+            return {g.id: np.arange(len(merger.shelf(g.id))) for g in groups}
+        clock = max(merger.newest, frontier) / 1e6
         offers: list[_Offer] = []
         for group in groups:
             followed = self._groups.setdefault(group.id, _Followed())
-            index = cutter.states[group.id].keys
+            index = merger.groups[group.id].keys
             if followed.keys is not index:
                 followed.keys, followed.memory, followed.slices = index, Memory(), {}
             for start, end, keys in touched.get(group.id, ()):
                 self._touch(followed, start, end, keys, clock)
             self._close(followed, frontier, now, seq)
-            offers += self._offers(group, plan, followed, cutter.shelf(group.id), frontier, clock)
+            offers += self._offers(group, plan, followed, merger.shelf(group.id), frontier, clock)
         return self._granted(offers, clock, released)
 
     def _touch(self, followed: _Followed, start: Ints, end: Ints, keys: Ints, clock: float) -> None:
@@ -231,9 +231,13 @@ class Easing:
             if not many:
                 continue
             followed.past = Past.of(
-                part.first - begin / 1e6, part.last - begin / 1e6, part.count,
-                np.full(many, self.each or 1.0), length, self.link.rate / self._speed,
-            )  # fmt: skip
+                part.first - begin / 1e6,
+                part.last - begin / 1e6,
+                part.count,
+                np.full(many, self.each or 1.0),
+                length,
+                self.link.rate / self._speed,
+            )
             followed.memory.learn(part.keys, part.count)
             sent = part.sent + int(part.here.sum())
             seconds = length / self._speed
@@ -257,15 +261,24 @@ class Easing:
         return min(max(gap, 1e-3), _LONGEST_STEP)
 
     def _offers(
-        self, group: Group, plan: Plan, followed: _Followed, rows: Rows, frontier: int,
+        self,
+        group: Group,
+        plan: Plan,
+        followed: _Followed,
+        rows: Rows,
+        frontier: int,
         clock: float,
-    ) -> list[_Offer]:  # fmt: skip
+    ) -> list[_Offer]:
         if not len(rows):
             return []
         weight = max(
-            (self.flush.priorities.get(name, 1.0) for name, (id, _) in plan.names.items()
-             if id == group.id), default=1.0,
-        )  # fmt: skip
+            (
+                self.flush.priorities.get(name, 1.0)
+                for name, (id, _) in plan.names.items()
+                if id == group.id
+            ),
+            default=1.0,
+        )
         sizes = self._sizes(rows)
         made = []
         edges = [0, *(np.flatnonzero(np.diff(rows.start)) + 1).tolist(), len(rows)]
@@ -308,17 +321,20 @@ class Easing:
             return {}  # many small messages cost more than a few
         given = (
             shares(max(room, 0.0), wanted, [offer.weight for offer in offers])
-            if math.isfinite(room) else np.array(wanted)
-        )  # fmt: skip
+            if math.isfinite(room)
+            else np.array(wanted)
+        )
         chosen: dict[int, list[Ints]] = {}
         for offer, amount in zip(offers, given.tolist(), strict=True):
             part, at = offer.part, offer.places
             followed = self._groups[offer.group]
             held = Held(
-                part.last[at] - part.watch.begin, part.count[at],
-                followed.memory.recall(part.keys[at]), clock - part.watch.begin,
+                part.last[at] - part.watch.begin,
+                part.count[at],
+                followed.memory.recall(part.keys[at]),
+                clock - part.watch.begin,
                 part.watch.end - part.watch.begin,
-            )  # fmt: skip
+            )
             gone = first_out(self._order(held), offer.sizes, amount)
             part.here[at[gone]] = False
             part.sent += len(gone)

@@ -213,13 +213,15 @@ class Inbox:
     def gone(self) -> list[str]:
         """Children of old: removed, or landed elsewhere and all they sent here is taken."""
         return [
-            id for id, child in self.children.items()
+            id
+            for id, child in self.children.items()
             if id not in self._here
             and (
-                id not in self._known or child.added != self._charter.places[id].added
+                id not in self._known
+                or child.added != self._charter.places[id].added
                 or not self._heads[id]
             )
-        ]  # fmt: skip
+        ]
 
     def forget(self, ids: list[str]) -> None:
         """Lets go of children of old."""
@@ -251,9 +253,10 @@ class Inbox:
         if self.begins(id, moved):
             if self._heads[id]:
                 raise RefusedError(
-                    "this node was here before", given=id,
+                    "this node was here before",
+                    given=id,
                     hint="it may go on as soon as what it sent then has been passed on",
-                )  # fmt: skip
+                )
             if seq > self._received[id]:
                 self._log(id).append(seq, {"began": list(moved.at)}, b"")
             child.taken = self._received[id] = seq
@@ -304,9 +307,14 @@ class Inbox:
     # -- what a step takes ------------------------------------------------------------------------
 
     def choose(
-        self, plan: int, newest: int, now: int, timeout: int | None, at: int,
+        self,
+        plan: int,
+        newest: int,
+        now: int,
+        timeout: int | None,
+        at: int,
         told: Collection[int] | None = None,
-    ) -> Choice:  # fmt: skip
+    ) -> Choice:
         """What the next step takes; `at` is how far the children were, `newest` the newest plan.
 
         A new version of the plan begins once all that is cut by the old one has been taken, of
@@ -325,9 +333,10 @@ class Inbox:
     def chosen(self, upto: Mapping[str, int]) -> list[tuple[str, int]]:
         """The messages up to these, which were not taken yet."""
         return [
-            (id, seq) for id, last in upto.items()
+            (id, seq)
+            for id, last in upto.items()
             for seq in takewhile(last.__ge__, self._heads[id])
-        ]  # fmt: skip
+        ]
 
     def _next(self, plan: int) -> list[tuple[str, int]]:
         """Messages to take now that are cut by this version of the plan, or an older one."""
@@ -340,10 +349,12 @@ class Inbox:
     def _behind(self, plan: int, now: int, timeout: int | None) -> list[str]:
         """Children that have not come to a version of the plan, and are worth waiting for."""
         return [
-            id for id, child in self.children.items()
-            if child.frontier != LATEST and not self._silent(id, now, timeout)
+            id
+            for id, child in self.children.items()
+            if child.frontier != LATEST
+            and not self._silent(id, now, timeout)
             and not self._reached(id, plan)
-        ]  # fmt: skip
+        ]
 
     def _reached(self, id: str, plan: int) -> bool:
         child = self.children[id]
@@ -439,9 +450,8 @@ class Inbox:
         """Slices that end by the frontier, of messages up to `reach`, are safe further up."""
         for id, child in self.children.items():
             child.loose = [
-                [seq, end] for seq, end in child.loose
-                if seq > reach.get(id, 0) or end > frontier
-            ]  # fmt: skip
+                [seq, end] for seq, end in child.loose if seq > reach.get(id, 0) or end > frontier
+            ]
 
     def settled(self, id: str) -> int:
         """The last message of a child that this node could lose without loss to anybody."""

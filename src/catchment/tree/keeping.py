@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.counting import wire
-from catchment.engine.cutter import Cutter
+from catchment.engine.merger import Merger
 from catchment.tree.charter import Charter
 from catchment.tree.counting import asked
 from catchment.tree.disk import Disk, damaged
@@ -30,14 +30,15 @@ class Keeping:
         self,
         charter: Charter,
         number: int,
-        cutter: Cutter,
+        merger: Merger,
         disk: Disk,
         plan: int,
         step: int,
         written: int | None = None,
     ) -> None:
         self._disk, self._log = disk, disk.log(_NAME)
-        self.kept = Kept(number, cutter)
+        self._merger = merger
+        self.kept = Kept(number, merger.bound)
         self._words: list[list[Any]] = []
         """What happened since the last step."""
         self._ids: dict[str, int] = {}
@@ -86,8 +87,9 @@ class Keeping:
             self._words.append(["hear", orders])
 
     def feed(self, frontier: int, ended: bool) -> None:
-        """Takes the events that wait in the cutter, and moves the frontier on."""
-        found = {name: to_ipc([table]) for name, table in self.kept.waiting().items()}
+        """Takes the events that wait in the merger, and moves the frontier on."""
+        waiting = {name: self._merger.take_waiting(id) for name, id in self.kept.groups.items()}
+        found = {name: to_ipc([table]) for name, table in waiting.items() if table is not None}
         self._do("feed", found, frontier, ended)
 
     def notes(self) -> pa.Table | None:
@@ -101,7 +103,8 @@ class Keeping:
 
     def _switch(self, names: Iterable[str]) -> None:
         self._names = sorted(names)
-        self.kept.switch({name: self._ids[name] for name in self._names if name in self._ids})
+        groups = {name: self._ids[name] for name in self._names if name in self._ids}
+        self.kept.switch(self._merger.bound, groups)
 
     def _hear(self, orders: bytes) -> None:
         self.kept.hear(orders)

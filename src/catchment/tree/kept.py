@@ -13,11 +13,10 @@ from catchment.counting import wire
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Down
 from catchment.engine import codec, settled
-from catchment.engine.asking import windows_of
-from catchment.engine.engine import Engine
+from catchment.engine.asking import counts_of
+from catchment.engine.bound import BoundPlan
 from catchment.engine.keys import KeyIndex
-from catchment.engine.partials import SELECTION, key_columns, take
-from catchment.engine.rows import no_rows
+from catchment.engine.partials import SELECTION, key_columns
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
 from catchment.tree.lift import Lift
@@ -40,8 +39,8 @@ class Kept:
     All it does follows from what it is told: `feed`, `hear`, `switch` and `notes`, in their order.
     """
 
-    def __init__(self, number: int, engine: Engine) -> None:
-        self.number, self.engine = number, engine
+    def __init__(self, number: int, bound: BoundPlan) -> None:
+        self.number, self.bound = number, bound
         self.groups: dict[str, int] = {}
         """By their names: where the groups are in the plan."""
         self.lanes: dict[Lane, tuple[LocalCounter, Lift]] = {}
@@ -51,9 +50,9 @@ class Kept:
         self.over = self.pending = self.ended = self._told_end = False
         self.frontier: int | None = None
 
-    def switch(self, groups: dict[str, int]) -> None:
-        """Goes over to a version of the plan; the engine has."""
-        self.groups = groups
+    def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
+        """Goes on by another version of the plan."""
+        self.bound, self.groups = bound, groups
         self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in groups}
 
     @property
@@ -82,23 +81,12 @@ class Kept:
     def _lane(self, group: str, key: Key) -> tuple[LocalCounter, Lift]:
         if (group, key) not in self.lanes:
             room_for_lane(len(self.lanes))
-            lift = Lift(self.engine.states[self.groups[group]])
-            lane = LocalCounter(self.number, windows_of(lift.state), lift)
+            lift = Lift(self.bound.groups[self.groups[group]])
+            lane = LocalCounter(self.number, counts_of(lift.bound.group), lift)
             if self.frontier is not None:
                 lane.advance(self.frontier)
             self.lanes[group, key] = (lane, lift)
         return self.lanes[group, key]
-
-    def waiting(self) -> dict[str, pa.Table]:
-        """Takes the events that wait in the engine."""
-        found = {}
-        for name, id in self.groups.items():
-            state = self.engine.states[id]
-            if state.waiting:
-                shapes = self.engine.key_types(id)
-                found[name] = take(state, no_rows(state.operators), state.waiting, shapes, 0, 0)
-                state.waiting, state.keys = [], KeyIndex()
-        return found
 
     def feed(self, events: dict[str, pa.Table], frontier: int, ended: bool) -> None:
         """Takes events, and moves the frontier on."""
@@ -114,10 +102,10 @@ class Kept:
             lane.advance(frontier)
 
     def _push(self, name: str, table: pa.Table) -> None:
-        state = self.engine.states[self.groups[name]]
+        bound = self.bound.groups[self.groups[name]]
         index = KeyIndex()
-        codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, state.group))
-        names = [settled.TIME, settled.ARRIVAL, *state.columns]
+        codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, bound.group))
+        names = [settled.TIME, settled.ARRIVAL, *bound.columns]
         for code, rows in segments(codes):
             lane, lift = self._lane(name, key_of(index, code))
             some = table.select(names)
@@ -151,8 +139,9 @@ class Kept:
         self.pending, ended = False, self.ended
         said = [
             (group, key, up.to_bytes())
-            for (group, key), (lane, _) in self.lanes.items() if (up := lane.step()) is not None
-        ]  # fmt: skip
+            for (group, key), (lane, _) in self.lanes.items()
+            if (up := lane.step()) is not None
+        ]
         if not said and ended == self._told_end:
             return None
         self._told_end = ended
@@ -164,10 +153,18 @@ class Kept:
             for (group, key), (lane, lift) in self.lanes.items()
         ]
         early = [(*lane, body) for lane, body in self.early.items()]
-        return wire.dump([
-            self.heard, self.over, self._told_end, self.frontier, self.pending, self.ended, lanes,
-            early,
-        ])  # fmt: skip
+        return wire.dump(
+            [
+                self.heard,
+                self.over,
+                self._told_end,
+                self.frontier,
+                self.pending,
+                self.ended,
+                lanes,
+                early,
+            ]
+        )
 
     def load(self, data: bytes) -> None:
         """Goes on from saved state."""
@@ -176,9 +173,9 @@ class Kept:
         for group, key, body, base, tables in found[6]:
             if group not in self.groups:
                 continue
-            lift = Lift(self.engine.states[self.groups[group]])
+            lift = Lift(self.bound.groups[self.groups[group]])
             lift.base, lift.tables = base, [from_ipc(tables)] if tables else []
-            lane = LocalCounter.from_bytes(body, windows_of(lift.state), lift)
+            lane = LocalCounter.from_bytes(body, counts_of(lift.bound.group), lift)
             self.lanes[group, key] = (lane, lift)
         self.early = {(group, key): body for group, key, body in found[7]}
 

@@ -12,8 +12,7 @@ from catchment.counting.fold import Fold
 from catchment.counting.message import Columns, Piece
 from catchment.counting.windows import Window
 from catchment.engine import codec, settled
-from catchment.engine.engine import Engine
-from catchment.engine.group import GroupState
+from catchment.engine.bound_group import BoundGroup
 from catchment.engine.partials import full_windows
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.operators import Grouping
@@ -24,11 +23,11 @@ from catchment.tree.orders import Key
 class Lift(Fold):
     """Partials as bytes: a row without its key; events as bytes; both without their schema."""
 
-    def __init__(self, state: GroupState) -> None:
-        self.state = state
-        self.operators: Operators = state.operators
+    def __init__(self, bound: BoundGroup) -> None:
+        self.bound = bound
+        self.operators: Operators = bound.operators
         self._schema = codec.rows_to_table(no_rows(self.operators), self.operators).schema
-        self._events = pa.schema([state.waiting_schema.field(name) for name in state.columns])
+        self._events = pa.schema([bound.waiting_schema.field(name) for name in bound.columns])
         self.base = 0
         self.tables: list[pa.Table] = []
         """The lane's events, from row `base` on; a node that has none has no tables."""
@@ -51,7 +50,7 @@ class Lift(Fold):
         keys = pa.array(np.zeros(chosen.num_rows, np.int64))
         ordered = settled.ordered([chosen.add_column(0, settled.KEY, keys)])
         cuts = np.zeros(len(ordered), np.bool_)
-        rows, _ = settled.cut_rows(ordered, cuts, self.state.group, self.operators)
+        rows, _ = settled.cut_rows(ordered, cuts, self.bound.group, self.operators)
         return {"rows": self.pack(self._one(rows))}
 
     def merge(self, partials: Sequence[Columns]) -> Columns:
@@ -67,8 +66,9 @@ class Lift(Fold):
 
     def part(self, piece: Piece, low: int, high: int) -> Columns:
         found: dict[str, Any] = {
-            settled.TIME: pa.array(piece.times), settled.ARRIVAL: pa.array(piece.arrivals),
-        }  # fmt: skip
+            settled.TIME: pa.array(piece.times),
+            settled.ARRIVAL: pa.array(piece.arrivals),
+        }
         if self._events.names:
             table = columns.unpack(piece.data["events"], self._events)
             found |= dict(zip(self._events.names, table.columns, strict=True))
@@ -93,14 +93,14 @@ class Lift(Fold):
             self.base = row
 
 
-def full_of(engine: Engine, id: int, lift: Lift, key: Key, windows: list[Window]) -> pa.Table:
+def full_of(lift: Lift, key: Key, windows: list[Window]) -> pa.Table:
     """Windows of a key that are full, as partials of their group."""
-    state, types = engine.states[id], engine.key_types(id)
+    bound = lift.bound
     rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)
     columns = [
-        pa.array([value] * len(windows), types[name])
-        for name, value in zip(state.group.by, key[1:], strict=True)
+        pa.array([value] * len(windows), bound.key_types[name])
+        for name, value in zip(bound.group.by, key[1:], strict=True)
     ]
     told = np.array([[w.kind, w.number, key[0]] for w in windows], np.int64)
     kinds, numbers, selection = told.T
-    return full_windows(state, kinds, numbers, rows, selection, columns)
+    return full_windows(bound, kinds, numbers, rows, selection, columns)

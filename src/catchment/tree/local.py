@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from catchment.engine.partials import Partials
+from catchment.engine.slicer import rank
 from catchment.errors import SourceError
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
@@ -65,6 +66,8 @@ class Local:
         self.at: dict[str, Any] | None = note.get("at")
         self.frontier = Frontier.from_dict(note["partitions"]) if note else Frontier()
         self.ended: bool = note.get("ended", False)
+        merger = self.flow.merger
+        self.slicer = merger.bound.slicer(id, encoder=merger.encoder)
         self._keep = keep
         self._parts = 0
         if keep is not None:
@@ -108,7 +111,7 @@ class Local:
         if batch.number <= self.flow.note.get("batch", -1):
             return
         self.flow.switch(batch.plan)
-        self.flow.cutter.absorb(batch.partials, batch.frontier.newest)
+        self.flow.merger.absorb(batch.partials, batch.frontier.newest)
         self.flow.count({name: count for name, count in batch.counts.items() if count})
         self.frontier, self.at, self.ended = batch.frontier, {}, batch.ended
         self.finish(now, batch.number)
@@ -121,9 +124,9 @@ class Local:
             self.finish(now, self.flow.note.get("batch", -1))
 
     def finish(self, now: int, batch: int = -1) -> None:
-        """Ends a step whose events are in the cutter."""
+        """Ends a step whose events are in the merger."""
         # Before the step is written down: one that is done again writes the same again.
-        aside = self.flow.cutter.aside
+        aside = self.slicer.aside
         held = aside.drained()
         if aside.dropped:
             self.flow.count({"aside_dropped": aside.dropped})
@@ -134,7 +137,7 @@ class Local:
             self._keep.end(1 + self.flow.outbox.number)
         self._parts = 0
         value = LATEST if self.ended else self.frontier.value
-        self.flow.ended = {self.flow.id: self.flow.cutter.newest} if self.ended else {}
+        self.flow.ended = {self.flow.id: self.flow.merger.newest} if self.ended else {}
         counting = self.flow.counting
         if counting is not None:
             counting.feed(value, self.ended)
@@ -142,9 +145,12 @@ class Local:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = {
-            "at": self.at, "partitions": self.frontier.to_dict(), "ended": self.ended, "idle": idle,
+            "at": self.at,
+            "partitions": self.frontier.to_dict(),
+            "ended": self.ended,
+            "idle": idle,
             "batch": batch,
-        }  # fmt: skip
+        }
         self.flow.step(View(None if idle else value, value, ()), place, now)
 
     @property
@@ -163,40 +169,40 @@ class Local:
         assert self.at is not None
         splits = self.source.splits(self.at, end, 1)
         self.frontier = self.frontier.knowing([split.partition for split in splits], now)
-        cutter, settings = self.flow.cutter, self.flow.charter.settings
-        cutter.clock = lambda: now
-        cutter.aside.spill = None if self._keep is None else self._spill
+        slicer, settings = self.slicer, self.flow.charter.settings
+        slicer.follow(self.flow.merger.bound)
+        slicer.clock = lambda: now
+        slicer.aside.spill = None if self._keep is None else self._spill
         if settings["ahead"] is not None:
-            cutter.ceiling = now + settings["ahead"]
-        needed = cutter.needed | {settings["time"]}
+            slicer.ceiling = now + settings["ahead"]
         assert self.flow.charter.schema is not None
-        names = [n for n in self.flow.charter.schema.names if n in needed]
+        names = [n for n in self.flow.charter.schema.names if n in slicer.bound.columns]
         columns = None if settings["late"] == "collect" else names
         for split in splits:
             number = self.frontier.number(split.partition)
             if number >= PARTITIONS:
                 raise SourceError(
-                    "a node cannot read so many streams", given=f"{number + 1} partitions",
+                    "a node cannot read so many streams",
+                    given=f"{number + 1} partitions",
                     hint=f"share them out over nodes, at most {PARTITIONS} each",
-                )  # fmt: skip
-            cutter.node = self.number + number
-            newest, cutter.newest = cutter.newest, EARLIEST
+                )
+            slicer.newest = EARLIEST
             arrival = split.arrival
             for piece in self.source.read(split, columns, None):
-                arrival = self._cut(piece, arrival)
-            if cutter.newest > EARLIEST:
-                heard[split.partition] = max(heard.get(split.partition, EARLIEST), cutter.newest)
-            cutter.newest = max(cutter.newest, newest)
+                arrival = self._slice(piece, self.number + number, arrival)
+            if slicer.newest > EARLIEST:
+                heard[split.partition] = max(heard.get(split.partition, EARLIEST), slicer.newest)
         return heard
 
-    def _cut(self, piece: Piece, arrival: int) -> int:
+    def _slice(self, piece: Piece, node: int, arrival: int) -> int:
+        """Slices a piece of a partition; the number of the event that follows it."""
         arrival = arrival if piece.arrival is None else piece.arrival
-        cutter = self.flow.cutter
-        before = dict(cutter.counts)
-        cutter.cut(piece.events, arrival)
-        counts = {name: cutter.counts[name] - before[name] for name in _COUNTED}
+        before = dict(self.slicer.counts)
+        for sliced in self.slicer.slice(piece.events, self.flow.frontier, rank(node, arrival)):
+            self.flow.merger.add(sliced)
+        counts = {name: self.slicer.counts[name] - before[name] for name in _COUNTED}
         if piece.bad is not None and piece.bad.num_rows:
-            cutter.aside.add("unread", piece.bad)
+            self.slicer.aside.add("unread", piece.bad)
             counts["events"] += piece.bad.num_rows
             counts["bad"] += piece.bad.num_rows
         self.flow.count({name: count for name, count in counts.items() if count})

@@ -18,11 +18,14 @@ Lacking = list[tuple[str, ...]]
 
 
 def marked(
-    results: Mapping[str, pa.Table], sure: int, missing: list[str],
+    results: Mapping[str, pa.Table],
+    sure: int,
+    missing: list[str],
     short_of: Callable[[str, pa.Table], Lacking | None] | None = None,
-) -> dict[str, pa.Table]:  # fmt: skip
+) -> dict[str, pa.Table]:
     """Results with the columns `complete` and `missing`."""
-    made: dict[int, pa.Table] = {}
+    made: dict[int, tuple[pa.Table, pa.Table]] = {}
+    """By the address of a table: the table, so that no other takes its place, and it marked."""
     found: dict[str, pa.Table] = {}
     for name, table in results.items():
         short = None if short_of is None else short_of(name, table)
@@ -30,15 +33,18 @@ def marked(
             found[name] = _marked(table, sure, missing, short)
             continue
         if id(table) not in made:  # queries that differ only in name have one table
-            made[id(table)] = _marked(table, sure, missing, None)
-        found[name] = made[id(table)]
+            made[id(table)] = table, _marked(table, sure, missing, None)
+        found[name] = made[id(table)][1]
     return found
 
 
 def lacking_in(
-    behind: Mapping[str, Any], planned: Planned, uncounted: Sequence[Sequence[Any]], name: str,
+    behind: Mapping[str, Any],
+    planned: Planned,
+    uncounted: Sequence[Sequence[Any]],
+    name: str,
     table: pa.Table,
-) -> Lacking | None:  # fmt: skip
+) -> Lacking | None:
     """Who may have had events of windows that count as complete otherwise; None: nobody.
 
     Either their events were cut by a plan that is older than the query, or they were given up while

@@ -61,10 +61,18 @@ class Member:
     """One node of the tree; all it must not lose is on its disk."""
 
     def __init__(
-        self, id: str, disk: Disk, now: int, *, parent: str | None = None,
-        source: Callable[[], Source] | None = None, deliver: Deliver | None = None,
-        charter: Charter | None = None, quota: int = QUOTA, keep: Keep | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        id: str,
+        disk: Disk,
+        now: int,
+        *,
+        parent: str | None = None,
+        source: Callable[[], Source] | None = None,
+        deliver: Deliver | None = None,
+        charter: Charter | None = None,
+        quota: int = QUOTA,
+        keep: Keep | None = None,
+    ) -> None:
         self.id, self.disk, self.parent = node_id(id), disk, parent
         self.source, self.deliver, self.quota, self.keep = source, deliver, quota, keep
         self.machine: Machine | None = None
@@ -129,9 +137,10 @@ class Member:
         known = read_note("identity", held, _Identity)
         if known.node != self.id:
             raise StateError(
-                "the folder is another node's", given=f"{known.node!r} there, {self.id!r} here",
+                "the folder is another node's",
+                given=f"{known.node!r} there, {self.id!r} here",
                 hint="give each node a folder of its own",
-            )  # fmt: skip
+            )
 
     def _hold(self, held: Held) -> None:
         """Keeps a life; from now on this process is in it."""
@@ -460,9 +469,10 @@ class Member:
         charter, id = self.charter, hello.node
         if charter is None:
             raise RefusedError(
-                "this node does not know its job yet", given=self.id,
+                "this node does not know its job yet",
+                given=self.id,
                 hint="it has not reached its own parent; try again in a moment",
-            )  # fmt: skip
+            )
         if not self.living or self.refused is not None:
             raise RefusedError(
                 "this node has no life yet",
@@ -508,20 +518,23 @@ class Member:
         children = self.charter.children(self.id)
         if id not in children:
             raise RefusedError(
-                "this node is no child of mine", given=f"{id} under {self.id}",
+                "this node is no child of mine",
+                given=f"{id} under {self.id}",
                 hint=did_you_mean(id, children) or "add it with: catchment nodes add",
-            )  # fmt: skip
+            )
         if job not in (None, self.charter.job):
             raise RefusedError(
-                "this node is of another job", given=f"{job}, here {self.charter.job}",
+                "this node is of another job",
+                given=f"{job}, here {self.charter.job}",
                 hint="give it an empty folder, or the address of its own tree",
-            )  # fmt: skip
+            )
         place = self.charter.places[id]
         if move != place.move:
             raise RefusedError(
-                "this node has not left its former parent", given=f"{id}, from {place.was}",
+                "this node has not left its former parent",
+                given=f"{id}, from {place.was}",
                 hint="it must reach that one first: what it sent there is there",
-            )  # fmt: skip
+            )
 
     def _check_root(self, hello: Hello) -> None:
         """Whether a child has heard from a later life of this root than its folder knows."""

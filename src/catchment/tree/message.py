@@ -238,9 +238,10 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
     _, checksum = _HEAD.unpack_from(data)
     if zlib.crc32(memoryview(data)[_HEAD.size :]) != checksum:
         raise DataError(
-            "a message is damaged or cut short", given=f"{len(data)} bytes",
+            "a message is damaged or cut short",
+            given=f"{len(data)} bytes",
             hint="it will be sent again",
-        )  # fmt: skip
+        )
     text, index, length = _SIZES.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _SIZES.size
     if at + text > len(data) or index > length or length > LARGEST:

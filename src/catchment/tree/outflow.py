@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from catchment.engine.cutter import Cutter
+from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.flush.compressing import Compressing
@@ -57,7 +57,7 @@ class Outflow:
         first = min(charter.plans) if charter.moves else charter.plan
         self.plan: int = self.note.get("plan", first)
         self._told: tuple[Any, ...] = tuple(self.note.get("told", ()))
-        self.cutter = self._restored(b"" if last is None else last.carry)
+        self.merger = self._restored(b"" if last is None else last.carry)
         self.counts: dict[str, int] = dict(self.note.get("counts", {}))
         """What happened since the last message."""
         self.ended: dict[str, int] = dict(self.note.get("ends", {}))
@@ -78,20 +78,17 @@ class Outflow:
             self.counting = Keeping(
                 self.charter,
                 number,
-                self.cutter,
+                self.merger,
                 self._disk,
                 self.plan,
                 self.outbox.number,
                 self.note.get("kept"),
             )
 
-    def _restored(self, carry: bytes) -> Cutter:
-        cutter = self.charter.cutter(self.plan)
-        cutter.frontier, cutter.stream = self.frontier, self.id
-        if carry:
-            cutter.absorb(unpack_partials(carry)[0])
-        cutter.newest = self.note.get("newest", EARLIEST)
-        return cutter
+    def _restored(self, carry: bytes) -> Merger:
+        merger = self.charter.bound(self.plan).merger(stream=self.id)
+        merger.absorb(unpack_partials(carry)[0] if carry else {}, self.note.get("newest", EARLIEST))
+        return merger
 
     def follow(self, charter: Charter) -> None:
         """Takes a newer charter; the plan stays until `switch`."""
@@ -102,7 +99,7 @@ class Outflow:
         while self.plan < plan:
             self.plan += 1
             planned = self.charter.plans[self.plan]
-            self.cutter.follow(planned.plan, planned.lineage)
+            self.merger.follow(self.charter.bound(self.plan), planned.lineage)
             self.easing.forget()
             if self.counting is not None:
                 self.counting.switch(self.charter, self.plan)
@@ -120,28 +117,38 @@ class Outflow:
         before = self._word()
         low = self.frontier
         self._reach(view)
-        self.cutter.frontier = self.frontier
         if self.counting is not None:
             said = self.counting.notes()
             self.notes += [] if said is None else [said]
         # Nobody waits for an idle node: what it holds back would come too late.
-        partials = self.cutter.release(LATEST if view.frontier is None else self.frontier)
+        upto = LATEST if view.frontier is None else self.frontier
+        partials = self.merger.release(upto, settles=self.frontier)
         partials = self._eased(partials, now)
         if self.notes:
             partials[COUNTS], self.notes = pa.concat_tables(self.notes), []
-        newest = self.cutter.newest
+        newest = self.merger.newest
         told = (
-            view.frontier is None, self.plan, list(view.missing), self.sure == self.frontier,
-            list(view.landed), sorted(self.ended),
-        )  # fmt: skip
+            view.frontier is None,
+            self.plan,
+            list(view.missing),
+            self.sure == self.frontier,
+            list(view.landed),
+            sorted(self.ended),
+        )
         messages: list[bytes] = []
         stood = {"last": self.note.get("last", NOWHERE)}
         if rows_in(partials) or told != self._told or self._edge_between(low, self.frontier):
             frontier = None if view.frontier is None else self.frontier
             word = Word(
-                frontier, self.sure, view.missing, newest, self.counts, view.landed,
-                dict(self.ended), self.behind,
-            )  # fmt: skip
+                frontier,
+                self.sure,
+                view.missing,
+                newest,
+                self.counts,
+                view.landed,
+                dict(self.ended),
+                self.behind,
+            )
             messages = self._messages(partials, word, before._replace(behind=self.behind))
             self.counts, self.behind, self._told = {}, {}, told
             stood = {
@@ -149,10 +156,17 @@ class Outflow:
                 "last": [frontier, self.sure, self.plan],
             }
         self.note = place | {
-            "frontier": self.frontier, "sure": self.sure, "plan": self.plan, "newest": newest,
-            "told": list(self._told), "counts": dict(self.counts), "ends": dict(self.ended),
-            "behind": self.behind, "flush": self.easing.to_dict(), **stood,
-        }  # fmt: skip
+            "frontier": self.frontier,
+            "sure": self.sure,
+            "plan": self.plan,
+            "newest": newest,
+            "told": list(self._told),
+            "counts": dict(self.counts),
+            "ends": dict(self.ended),
+            "behind": self.behind,
+            "flush": self.easing.to_dict(),
+            **stood,
+        }
         self._append(messages)
 
     def ease(self, now: int) -> bool:
@@ -172,10 +186,10 @@ class Outflow:
         size = rows_in(partials) * self.easing.each
         plan = self.charter.plans[self.plan].plan
         seq = self.outbox.sent + 1
-        chosen = self.easing.choose(self.cutter, plan, self.frontier, now / 1e6, size, seq)
+        chosen = self.easing.choose(self.merger, plan, self.frontier, now / 1e6, size, seq)
         for id, rows in chosen.items():
             if len(rows):
-                early = self.cutter.part(id, rows)
+                early = self.merger.part(id, rows)
                 whole = partials.get(id)
                 partials[id] = early if whole is None else pa.concat_tables([whole, early])
         return partials
@@ -211,7 +225,7 @@ class Outflow:
         if self.counting is not None:
             self.counting.write(step)
             self.note["kept"] = self.counting.written
-        self.outbox.append(self.note, messages, pack_partials(self.cutter.held()))
+        self.outbox.append(self.note, messages, pack_partials(self.merger.held()))
         if self.counting is not None:
             self.counting.compact(step)
         for place, message in enumerate(messages, start=1 - len(messages)):

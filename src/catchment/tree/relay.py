@@ -44,7 +44,7 @@ class Relay:
         for id, seq in self.inbox.chosen(note["take"]):
             with taking(id, seq):
                 found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
-                self.flow.cutter.absorb(found.partials, found.head.newest)
+                self.flow.merger.absorb(found.partials, found.head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self._took(id, found.head, found.end)
         self._finish(note)
@@ -62,10 +62,14 @@ class Relay:
         if not choice.upto and decided == flow.note.get("decided"):
             return None
         return {
-            "step": 1 + flow.note.get("step", 0), "plan": choice.plan, "now": now,
-            "take": choice.upto, "decided": decided, "charter": flow.charter.version,
+            "step": 1 + flow.note.get("step", 0),
+            "plan": choice.plan,
+            "now": now,
+            "take": choice.upto,
+            "decided": decided,
+            "charter": flow.charter.version,
             "too_late": EARLIEST,
-        }  # fmt: skip
+        }
 
     def carried_out(
         self, note: dict[str, Any], partials: Partials, ends: dict[tuple[str, int], int]
@@ -80,7 +84,7 @@ class Relay:
             newest = max(newest, head.newest)
             self.flow.notes += self._notes(id, seq)
             self._took(id, head, ends.get((id, seq), EARLIEST))
-        self.flow.cutter.absorb(partials, newest)
+        self.flow.merger.absorb(partials, newest)
         self._finish(note)
 
     def _notes(self, id: str, seq: int) -> list[pa.Table]:
@@ -101,8 +105,10 @@ class Relay:
         _, frontier, sure, missing, landed = note["decided"]
         place = {
             "children": {id: child.to_dict() for id, child in self.inbox.children.items()},
-            "missing": missing, "decided": note["decided"], "step": note["step"],
-        }  # fmt: skip
+            "missing": missing,
+            "decided": note["decided"],
+            "step": note["step"],
+        }
         view = View(frontier, sure, tuple(missing), tuple(landed))
         self.flow.step(view, place, note["now"])
         for id, child in self.inbox.children.items():

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from catchment.engine.engine import Engine
+from catchment.engine.assembler import Assembler
 from catchment.engine.partials import Partials
-from catchment.engine.stats import missed
 from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
@@ -68,7 +67,7 @@ class Root:
         if "tally" in self.last:
             self._tallied()
         self._replay()
-        if self.engine is not None and asked(charter, self.plan):
+        if self.assembler is not None and asked(charter, self.plan):
             self._tallied()
         self._expect(now)
 
@@ -90,7 +89,7 @@ class Root:
     def _restored(self) -> dict[str, Child]:
         blob = self.disk.get("snapshot")
         if blob is None:
-            self.engine = self._engine(min(self.charter.plans))
+            self.assembler = self._assembler(min(self.charter.plans))
             self._snapshot_bytes, self._log_bytes, self._since = 0, 0, 0
             return {}
         try:
@@ -100,13 +99,13 @@ class Root:
         except (struct.error, ValueError) as error:
             raise damaged("snapshot", str(error)) from error
         self.counts |= self.last["counts"]
-        self.engine = Engine.restore(blob[at:]) if len(blob) > at else None
+        self.assembler = self._assembler(self.plan, blob[at:]) if len(blob) > at else None
         self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
         return {id: Child.from_dict(note) for id, note in self.last["children"].items()}
 
-    def _engine(self, plan: int) -> Engine | None:
+    def _assembler(self, plan: int, state: bytes | None = None) -> Assembler | None:
         """None while nobody knows what events look like."""
-        return None if self.charter.schema is None else self.charter.engine(plan)
+        return None if self.charter.schema is None else self.charter.bound(plan).assembler(state)
 
     def _replay(self) -> None:
         lost = self.steps.gap(self.number)
@@ -186,15 +185,24 @@ class Root:
         known = self.last.get("behind", {}).get("cut", {})
         lagging = recent(joined([known, *found]), oldest)
         note = {
-            "step": self.number + 1, "plan": plan, "now": now, "take": choice.upto,
+            "step": self.number + 1,
+            "plan": plan,
+            "now": now,
+            "take": choice.upto,
             "frontier": frontier,
-            "reach": max(reach, reached), "sure": sure, "closing": sure >= LATEST,
-            "newest": newest, "too_late": reached - self._keep(plan), "told": told,
-            "missing": list(view.missing), "charter": charter.version,
+            "reach": max(reach, reached),
+            "sure": sure,
+            "closing": sure >= LATEST,
+            "newest": newest,
+            "too_late": reached - self._keep(plan),
+            "told": told,
+            "missing": list(view.missing),
+            "charter": charter.version,
             "behind": noted(lagging, charter, plan),
-            "ended": ended, "live": self._live(plan, ended, max(reach, reached)),
+            "ended": ended,
+            "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
-        }  # fmt: skip
+        }
         if asked(charter, plan):
             note |= self._readers(view.missing)
         self.steps.append(self.number + 1, note, b"")
@@ -220,36 +228,37 @@ class Root:
     def _keep(self, plan: int) -> int:
         """How long before the frontier results may still be corrected."""
         if plan not in self._keeps:
-            self._keeps[plan] = self.charter.engine(plan).keep
+            self._keeps[plan] = self.charter.bound(plan).keep
         return self._keeps[plan]
 
     def _carry_out(self, note: dict[str, Any], deliver: bool) -> None:
-        if self.engine is None:
-            self.engine = self._engine(self.plan)
-        assert self.engine is not None
-        engine = self.engine
-        engine.clock = lambda: note["now"]
+        if self.assembler is None:
+            self.assembler = self._assembler(self.plan)
+        assert self.assembler is not None
+        assembler = self.assembler
+        assembler.clock = lambda: note["now"]
         if note["plan"] > self.plan:  # what the others had seen when they went over
-            engine.absorb({}, note["newest"])
+            assembler.absorb({}, note["newest"])
         for version in range(self.plan + 1, note["plan"] + 1):
             planned = self.charter.plans[version]
-            engine.follow(planned.plan, planned.lineage, planned.leaving)
+            bound = self.charter.bound(version)
+            assembler.follow(bound, planned.lineage, planned.leaving)
         tally = self._told(note)
         for id, seq in self.inbox.chosen(note["take"]):
             with taking(id, seq):
                 self._take(id, seq, note)
         self._lacks(note)
         if tally is not None:
-            engine.absorb(tally.step(note["away"]))
+            assembler.absorb(tally.step(note["away"]))
             self.counts["late"] += tally.newly_late()
             note |= {"uncounted": self._uncounted(tally)}
-        closing, engine.live = note["closing"], note.get("live")
-        results = engine.close() if closing else engine.advance(note["reach"], note["sure"])
+        closing, assembler.live = note["closing"], note.get("live")
+        results = assembler.close() if closing else assembler.advance(note["reach"], note["sure"])
         self.counts["results"] += results.rows()
         if closing:
-            self.counts |= self._unended(engine.counts, tally)
-        self.counts["missed"] = missed(engine.states.values())
-        self.drained = tuple(engine.drained(asked(self.charter, note["plan"])))
+            self.counts |= self._unended(assembler.counts, tally)
+        self.counts["missed"] = assembler.missed
+        self.drained = tuple(assembler.drained(asked(self.charter, note["plan"])))
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
             planned = self.charter.plans[note["plan"]]
@@ -259,7 +268,7 @@ class Root:
             self.deliver(Delivery(self.charter.job, note["step"], 0, *named))
 
     def _unended(self, counts: Mapping[str, int], tally: Tally | None) -> dict[str, int]:
-        """Windows that never ended: those of the engine, and those found by asking."""
+        """Windows that never ended: those of the assembler, and those found by asking."""
         asked = (0, 0) if tally is None else tally.not_full()
         return {name: counts.get(name, 0) + asked[n] for n, name in enumerate(_OPEN)}
 
@@ -273,10 +282,10 @@ class Root:
             note["behind"] = noted(joined([known, lost]), self.charter, note["plan"])
 
     def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
-        assert self.engine is not None
+        assert self.assembler is not None
         body = self.inbox.body(id, seq)
         found = taken(body, note["plan"], self.charter, note["too_late"])
-        self.engine.absorb(found.partials, found.head.newest)
+        self.assembler.absorb(found.partials, found.head.newest)
         if found.notes is not None and self.tally is not None:
             self.tally.take(found.notes)
         self.counts["late"] += found.late
@@ -285,18 +294,12 @@ class Root:
         self._log_bytes += len(body)
         self.inbox.take(id, found.head, EARLIEST)
 
-    def _shaped(self, plan: int) -> Engine:
-        """An engine that knows what groups look like by a version of the plan."""
-        if self.apart or self.engine is None:
-            return self.charter.engine(plan)
-        return self.engine
-
     def _tallied(self) -> Tally:
         """The count windows that are found by asking."""
         if self.tally is None:
             saved = base64.b64decode(self.last.get("tally", ""))
             scheme, groups = self.charter.settings["count"], asked(self.charter, self.plan)
-            self.tally = Tally(scheme, self._shaped(self.plan), groups, saved)
+            self.tally = Tally(scheme, self.charter.bound(self.plan), groups, saved)
         return self.tally
 
     def _told(self, note: dict[str, Any]) -> Tally | None:
@@ -305,7 +308,7 @@ class Root:
             return None  # it stays: orders go on from the last number that nodes have heard
         tally = self._tallied()
         if note["plan"] > self.plan:
-            tally.switch(self._shaped(note["plan"]), asked(self.charter, note["plan"]))
+            tally.switch(self.charter.bound(note["plan"]), asked(self.charter, note["plan"]))
         tally.follow(note["readers"])
         return tally
 
@@ -367,7 +370,7 @@ class Root:
         tally = {} if self.tally is None else {"tally": _text(self.tally.to_bytes())}
         self.last |= tally
         head = json.dumps(self.last | {"children": children}).encode()
-        state = b"" if self.engine is None else self.engine.snapshot()
+        state = b"" if self.assembler is None else self.assembler.save()
         blob = _SIZE.pack(len(head)) + head + state
         self.disk.put("snapshot", blob)
         self.steps.trim(self.number)

@@ -42,9 +42,9 @@ def _upgraded(partials: Partials, cut: int, plan: int, charter: Charter) -> Part
     """Partials cut by an older version of the plan, as far as they serve a newer one."""
     if cut >= plan:
         return partials
-    cutter = charter.cutter(cut)
-    cutter.absorb(partials)
+    merger = charter.bound(cut).merger()
+    merger.absorb(partials)
     for version in range(cut + 1, plan + 1):
         planned = charter.plans[version]
-        cutter.follow(planned.plan, planned.lineage)
-    return cutter.take()
+        merger.follow(charter.bound(version), planned.lineage)
+    return merger.take()

@@ -14,9 +14,9 @@ from catchment.counting.root import RootCounter
 from catchment.counting.saving import restore, save
 from catchment.counting.status import status
 from catchment.counting.windows import Window
-from catchment.engine.asking import windows_of
+from catchment.engine.asking import counts_of
+from catchment.engine.bound import BoundPlan
 from catchment.engine.counted import events_not_full
-from catchment.engine.engine import Engine
 from catchment.engine.partials import Partials
 from catchment.tree.lift import Lift, full_of
 from catchment.tree.orders import Key, Orders, room_for_lane
@@ -26,10 +26,9 @@ class Tally:
     """A root for every key of the groups that are asked about; equal notes, equal orders."""
 
     def __init__(
-        self, scheme: str, engine: Engine, groups: Mapping[int, str], saved: bytes = b""
+        self, scheme: str, bound: BoundPlan, groups: Mapping[int, str], saved: bytes = b""
     ) -> None:
         self.scheme = scheme
-        self.engine = engine
         self.groups: dict[str, int] = {}
         """By their names: where the groups are in the plan."""
         self._lifts: dict[str, Lift] = {}
@@ -42,16 +41,15 @@ class Tally:
         self.uncounted: list[list[Any]] = []
         """Windows of the last step that may lack events of nodes that were given up: group, number,
         key, and whose."""
-        self.switch(engine, groups)
+        self.switch(bound, groups)
         if saved:
             self._restore(saved)
 
-    def switch(self, engine: Engine, groups: Mapping[int, str]) -> None:
-        """Goes over to a version of the plan; the engine has."""
-        self.engine = engine
+    def switch(self, bound: BoundPlan, groups: Mapping[int, str]) -> None:
+        """Goes on by another version of the plan."""
         self.groups = {name: id for id, name in groups.items()}
         self._lifts = {
-            name: self._lifts.get(name) or Lift(engine.states[id])
+            name: self._lifts.get(name) or Lift(bound.groups[id])
             for name, id in self.groups.items()
         }
         self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in self.groups}
@@ -73,7 +71,9 @@ class Tally:
         if (group, key) not in self.lanes:
             room_for_lane(len(self.lanes))
             lift = self._lifts[group]
-            lane = RootCounter(self.nodes, windows_of(lift.state), lift, self.scheme, returns=False)
+            lane = RootCounter(
+                self.nodes, counts_of(lift.bound.group), lift, self.scheme, returns=False
+            )
             for node in self.away:
                 lane.give_up(node)
             self.lanes[group, key] = lane
@@ -116,10 +116,9 @@ class Tally:
     def _full(self, group: str, key: Key, windows: list[Window]) -> pa.Table:
         id, lift = self.groups[group], self._lifts[group]
         self.uncounted += [
-            [id, w.number, list(key[1:]), list(w.missing)]
-            for w in windows if w.missing
-        ]  # fmt: skip
-        return full_of(self.engine, id, lift, key, windows)
+            [id, w.number, list(key[1:]), list(w.missing)] for w in windows if w.missing
+        ]
+        return full_of(lift, key, windows)
 
     def newly_late(self) -> int:
         """Events of all nodes that came too late, since the last call."""
@@ -150,9 +149,13 @@ class Tally:
     def to_bytes(self) -> bytes:
         lanes = [(group, key, save(lane)) for (group, key), lane in self.lanes.items()]
         plain = [
-            self.orders.to_plain(), sorted(self.ended), self.nodes, sorted(self.away), self._late,
+            self.orders.to_plain(),
+            sorted(self.ended),
+            self.nodes,
+            sorted(self.away),
+            self._late,
             lanes,
-        ]  # fmt: skip
+        ]
         return wire.dump(plain)
 
     def _restore(self, saved: bytes) -> None:
@@ -164,4 +167,4 @@ class Tally:
             if group not in self.groups:
                 continue
             lift = self._lifts[group]
-            self.lanes[group, key] = restore(body, windows_of(lift.state), lift, repeat=False)
+            self.lanes[group, key] = restore(body, counts_of(lift.bound.group), lift, repeat=False)

@@ -11,9 +11,16 @@ from catchment.windows.tumbling import tumbling
 BUILDERS = {
     builder.__name__: builder
     for builder in (
-        tumbling, sliding, fixed, session, cut, between, count_tumbling, count_sliding,
+        tumbling,
+        sliding,
+        fixed,
+        session,
+        cut,
+        between,
+        count_tumbling,
+        count_sliding,
     )
-}  # fmt: skip
+}
 
 __all__ = [
     "BUILDERS",

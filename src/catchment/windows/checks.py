@@ -17,9 +17,10 @@ def positive(value: int, what: str, given: object) -> int:
 def count(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise QueryError(
-            f"the {what} must be a positive whole number of events", given=repr(value),
+            f"the {what} must be a positive whole number of events",
+            given=repr(value),
             hint="try 1000",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -29,6 +30,7 @@ def one_reading(value: object) -> Reading:
         if value == known:
             return known
     raise QueryError(
-        "no such reading of a user-defined window", given=repr(value),
+        "no such reading of a user-defined window",
+        given=repr(value),
         hint=did_you_mean(str(value), READINGS),
-    )  # fmt: skip
+    )

@@ -30,7 +30,8 @@ def cut(at: str, *, reading: str = "global") -> Cut:
     how = one_reading(reading)
     if how == "gaps":
         raise QueryError(
-            "windows of a cut follow each other without a gap", given="reading='gaps'",
+            "windows of a cut follow each other without a gap",
+            given="reading='gaps'",
             hint="use between(start=, end=), or reading='aligned' or 'ordered'",
-        )  # fmt: skip
+        )
     return Cut(canonical(at, "cut condition"), None, how)

@@ -28,7 +28,8 @@ def fixed(start: Instant, end: Instant) -> Fixed:
     first, last = instant(start, "window start"), instant(end, "window end")
     if last <= first:
         raise QueryError(
-            "a fixed window must end after it starts", given=f"{start} to {end}",
+            "a fixed window must end after it starts",
+            given=f"{start} to {end}",
             hint="swap the two instants",
-        )  # fmt: skip
+        )
     return Fixed(last - first, last - first, first)

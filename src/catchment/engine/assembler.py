@@ -1,0 +1,316 @@
+"""The third verb, for a whole plan: slices to windows.
+
+Slices come from a slicer beside it, or as partials from others, each once. `advance` moves the
+frontier, before which nothing more is expected, and gives the windows that are complete now.
+
+    Sliced   --add-->     +-----------+
+                          | Assembler | --advance(frontier)--> Results
+    partials --absorb-->  +-----------+ --save()--> bytes, for a restart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import codec, settled, snapshots
+from catchment.engine.batch import Batch
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.changes import answer_limit, drained, move
+from catchment.engine.complete import Complete, to_block
+from catchment.engine.group import GroupState
+from catchment.engine.memory import MemoryWatch
+from catchment.engine.partials import (
+    EVENTS,
+    Partials,
+    are_events,
+    events_of,
+    full_in,
+    owned_of,
+    rows_of,
+)
+from catchment.engine.results import Limit, Results
+from catchment.engine.slicer import Sliced
+from catchment.engine.unended import unended
+from catchment.model.capacity import Capacity
+from catchment.model.plan import Plan
+from catchment.model.settings import INCOMPLETE, Incomplete, one_of
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from catchment.engine.bound import BoundPlan
+
+
+class Assembler:
+    """Keeps the slices of a bound plan that open windows need, and gives windows once complete."""
+
+    def __init__(
+        self,
+        bound: BoundPlan,
+        clock: Callable[[], int],
+    ) -> None:
+        self.bound = bound
+        self.clock = clock
+        self.states = {id: GroupState(group) for id, group in bound.groups.items()}
+        self.frontier = EARLIEST
+        self.newest = EARLIEST
+        """The newest event time so far."""
+        self.counts = dict.fromkeys(("duplicates", "results", "open_windows", "open_events"), 0)
+        self.limits: dict[str, Limit] = {}
+        """Queries that came or leave while others ran: which of their windows are given."""
+        self.live: Collection[str] | None = None
+        """The streams that may still bring events, where many are read; None: all that did."""
+        self._memory = MemoryWatch(bound.limits)
+        self.encoder = self._memory.encoder
+
+    @property
+    def plan(self) -> Plan:
+        return self.bound.plan
+
+    def bind(self, bound: BoundPlan) -> None:
+        """Learns what events look like: the same plan, now with columns."""
+        self.bound = bound
+        self.states = {id: GroupState(group) for id, group in bound.groups.items()}
+
+    # -- slices in -------------------------------------------------------------------------------
+
+    def add(self, sliced: Sliced) -> None:
+        """Takes in what a slicer beside it made of events."""
+        if len(sliced.batch):
+            self.newest = max(self.newest, sliced.batch.span[1])
+            for state in self.states.values():
+                state.newest = max(state.newest, sliced.events_of(state.bound).span[1])
+            for id, part in sliced.parts.items():
+                self.states[id].add(part, sliced.stream)
+            self._add_events(sliced.events_of)
+        self._memory.came(len(sliced.batch))
+        self._memory.bound_keys(self.states.values())
+        self._memory.weigh(lambda: self.held_bytes)
+
+    def _add_events(self, events_of: Callable[[BoundGroup], Batch]) -> None:
+        """Gives events to the groups that drop duplicates.
+
+        A duplicate is an event that every group dropped.
+        """
+        dropped: list[Mask] = [
+            state.add_events(events_of(state.bound))
+            for state in self.states.values()
+            if state.group.distinct_on
+        ]
+        if dropped and len(dropped) == len(self.plan.groups):
+            self.counts["duplicates"] += int(np.logical_and.reduce(dropped).sum())
+
+    def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
+        """Takes in what was sliced elsewhere by the same plan; each partial must come once.
+
+        `newest` is the newest event time there; events may have left no partials here.
+        """
+        self.newest = max(self.newest, newest)
+        for state in self.states.values():
+            if state.group.measure == "event":
+                state.newest = max(state.newest, newest)
+        for id, table in partials.items():
+            self._memory.came(table.num_rows)
+            if id == EVENTS:
+                self._absorb_events(table)
+            elif table.num_rows:
+                _absorb(self.states[id], table)
+                self.newest = max(self.newest, self.states[id].newest)
+        self._memory.bound_keys(self.states.values())
+
+    def _absorb_events(self, table: pa.Table) -> None:
+        order = np.argsort(codec.ints(table, settled.ARRIVAL), kind="stable")
+        table = self._with_columns(table.take(order))
+        batch = Batch(table, codec.ints(table, settled.TIME), 0, self._memory.encoder)
+        batch.arrivals = codec.ints(table, settled.ARRIVAL)
+        self.newest = max(self.newest, batch.span[1])
+        at_clock = batch.at(self.wall())
+
+        def events_of(bound: BoundGroup) -> Batch:
+            return at_clock if bound.group.measure == "processing" else batch
+
+        for state in self.states.values():
+            if state.group.distinct_on:
+                state.newest = max(state.newest, events_of(state.bound).span[1])
+        self._add_events(events_of)
+
+    def _with_columns(self, events: pa.Table) -> pa.Table:
+        """Events that were read by an older plan, with the columns that it did not need.
+
+        Windows that need these begin later, so their values do not matter.
+        """
+        for field in self.bound.schema or ():
+            if field.name in self.bound.columns and field.name not in events.schema.names:
+                events = events.append_column(field, pa.nulls(events.num_rows, field.type))
+        return events
+
+    def wall(self) -> int:
+        """The time of events by the clock: never before what is complete by it already."""
+        states = self.states.values()
+        by_clock = (state.frontier for state in states if state.group.measure == "processing")
+        return max(self.clock(), EARLIEST, *by_clock)
+
+    # -- windows out -----------------------------------------------------------------------------
+
+    def advance(self, frontier: int, sure: int | None = None) -> Results:
+        """Moves the frontier, before which no event will come: the windows now complete.
+
+        Where somebody's events are given up waiting for, none is missing before `sure`. With
+        late="update", windows that ended after it are confirmed once it has passed them.
+        """
+        frontier = max(self.frontier, min(frontier, LATEST - 1))
+        return self._advance(frontier, self.clock(), frontier if sure is None else sure)
+
+    def close(self, incomplete: Incomplete | None = None) -> Results:
+        """Ends the input: every time and session window is complete.
+
+        Count and user-defined windows that have not ended are counted (`open_windows`, and the
+        events in them as `open_events`). With `incomplete="emit"`, by default as the rules have
+        it, they are results too.
+        """
+        told = incomplete or self.bound.rules.incomplete
+        emit = one_of(told, INCOMPLETE, "incomplete") == "emit"
+        results = self._advance(LATEST, LATEST, LATEST, emit)
+        self.counts["open_windows"] = self.counts["open_events"] = 0
+        left = self._left()
+        for id, state in self.states.items():
+            for windows, events in unended(state):
+                if len(windows) and (id, int(windows.kind[0])) in left:
+                    continue
+                self.counts["open_windows"] += len(windows)
+                self.counts["open_events"] += events
+                if emit and len(windows):
+                    self.counts["results"] += len(windows)
+                    block, spans = to_block(windows, state.keys, state.operators)
+                    block.complete = False
+                    results.add(id, block, spans)
+        return results
+
+    def _left(self) -> set[tuple[int, int]]:
+        """Groups and window types of which nobody wants a window any more: all queries left."""
+        drained = set(self.drained())
+        wanted: dict[tuple[int, int], bool] = {}
+        for name, (id, number) in self.plan.names.items() if drained else ():
+            place = id, self.plan.groups[id].answers[number].window
+            wanted[place] = wanted.get(place, False) or name not in drained
+        return {place for place, by_some in wanted.items() if not by_some}
+
+    def _advance(self, frontier: int, wall: int, sure: int, emit: bool | None = None) -> Results:
+        results = self.bound.no_results(self.limits, emit)
+        self.frontier = frontier
+        closing = frontier >= LATEST
+        for id, state in self.states.items():
+            state.live = self.live
+            by_clock = state.group.measure == "processing"
+            at = wall if by_clock else frontier
+            horizon = at if closing or by_clock else max(at - self.bound.keep, EARLIEST)
+            for windows in state.advance(at, horizon, wall if by_clock else sure):
+                self.counts["results"] += len(windows)
+                results.add(id, *to_block(windows, state.keys, state.operators))
+            state.collect_keys()
+        self._memory.forget_texts(self.states.values())
+        self._memory.weigh(lambda: self.held_bytes)
+        return results
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def follow(
+        self, bound: BoundPlan, lineage: Mapping[int, int], leaving: Iterable[str] = ()
+    ) -> None:
+        """Goes on by another plan; `lineage` says which of the old groups each group continues.
+
+        Queries that leave give the windows that have begun by now, and no others.
+        """
+        new = bound.plan.names.keys() - self.plan.names.keys()
+        old, self.bound = self.states, bound
+        self.limits = {
+            name: limit for name, limit in self.limits.items() if name in self.plan.names
+        }
+        self.states = {id: GroupState(group) for id, group in bound.groups.items()}
+        for id, state in self.states.items():
+            if id in lineage and lineage[id] in old:
+                move(old[lineage[id]], state, old[lineage[id]].newest)
+            elif self.newest > EARLIEST:
+                by_clock = state.group.measure == "processing"
+                wall = self.clock()
+                state.begin(*((wall, wall) if by_clock else (self.frontier, self.newest)))
+        for name in new:
+            id, number = self.plan.names[name]
+            if id in self.states and id in lineage:
+                limit = answer_limit(self.states[id], self.plan.groups[id].answers[number])
+                if limit is not None:
+                    self.limits[name] = limit
+        for name in leaving:
+            self.drain(name)
+
+    def drain(self, name: str) -> None:
+        """Lets a query leave: it gives the windows that have begun by now, and no others."""
+        state = self.states.get(self.plan.names[name][0])
+        limit = self.limits.get(name, Limit())
+        if limit.until is None:
+            self.limits[name] = Limit(limit.since, EARLIEST if state is None else state.newest)
+
+    def drained(self, elsewhere: Collection[int] = ()) -> list[str]:
+        """The queries that leave and whose windows have ended.
+
+        Of groups whose windows are put together elsewhere, nothing here tells that.
+        """
+        return [
+            name
+            for name, limit in self.limits.items()
+            if limit.until is not None
+            and self.plan.names[name][0] not in elsewhere
+            and drained(self.plan, self.states, name, limit.until)
+        ]
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of state now; to count them takes a moment."""
+        held = sum(state.nbytes for state in self.states.values())
+        return held + self._memory.encoder.nbytes
+
+    @property
+    def missed(self) -> int:
+        """Slices of a node that was given up, too late for the windows that they are in."""
+        owned = (state.own for state in self.states.values())
+        return sum(own.missed for own in owned if own is not None)
+
+    def capacities(self) -> list[Capacity]:
+        """What grows here, how large it is and may get, and what happens then."""
+        return self._memory.capacities(self.held_bytes, self.states.values())
+
+    def save(self) -> bytes:
+        """The whole state as bytes, from which `load` goes on as if nothing had happened."""
+        return codec.pack(*snapshots.save(self))
+
+    def load(self, blob: bytes) -> None:
+        """Goes on from what an assembler of the same plan saved."""
+        snapshots.load(self, *codec.unpack(blob))
+
+
+def _absorb(state: GroupState, table: pa.Table) -> None:
+    """Takes partials into a group's state."""
+    if are_events(table):
+        state.waiting.append(events_of(state, table))
+        times = codec.ints(table, settled.TIME)
+        state.saw(times, times)
+        return
+    full = full_in(table)
+    if full is not None:
+        rows = rows_of(state, table)
+        kinds, numbers = full
+        state.ready.append(Complete(kinds, rows.key, rows.first, rows.last, rows.fields, numbers))
+    elif state.own is not None:
+        owned = owned_of(state, table)
+        state.saw(owned.rows.first, owned.rows.last)
+        state.take_in(owned)
+    else:
+        rows = rows_of(state, table)
+        state.saw(rows.first, rows.last)
+        state.absorb(rows)

@@ -1,0 +1,144 @@
+"""A plan bound to the columns of real events and to the rules of a job: checked once, then read.
+
+    plan + schema + rules -> BoundPlan -> Slicer      events to slices, where they are read
+                                       -> Merger      slices to fewer, on their way
+                                       -> Assembler   slices to windows, at the root
+
+Every runtime is made of these three. Where a plan changes, `follow` binds the next one to the same
+columns and rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from catchment.engine.assembler import Assembler
+from catchment.engine.binding import Types, bind_types, check_rules, columns_of, key_type
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.keys import Encoder
+from catchment.engine.merger import Merger
+from catchment.engine.results import Limit, NamesOf, Results, Shape
+from catchment.engine.set_aside import Spill
+from catchment.engine.slicer import ALONE, Slicer
+from catchment.engine.times import now
+from catchment.model.capacity import MemoryLimits
+from catchment.model.duration import micros
+from catchment.model.plan import Group, Plan, longest
+from catchment.model.rules import EventRules
+
+GroupTypes = tuple[Types, dict[str, pa.DataType]]
+"""The types of a group's values, and of its keys."""
+
+
+class BoundPlan:
+    """A plan, the columns of the events, and how events are treated.
+
+    Without a schema nobody knows yet what events look like: no group is bound, and the results are
+    empty tables.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        rules: EventRules,
+        schema: pa.Schema | None = None,
+        *,
+        census: bool = False,
+        limits: MemoryLimits | None = None,
+    ) -> None:
+        check_rules(plan, rules.time, rules.late)
+        self.plan, self.rules, self.census = plan, rules, census
+        self.limits = limits or MemoryLimits.of()
+        known: dict[int, GroupTypes] = {}
+        if schema is not None:
+            schema, types = bind_types(plan, schema, rules.time)
+            known = {
+                group.id: (
+                    types[group.id],
+                    {name: key_type(schema.field(name).type) for name in group.by},
+                )
+                for group in plan.groups
+            }
+        self.schema = schema
+        """The columns of events, in the types that they are worked on in."""
+        self._bind(known)
+
+    def _bind(self, known: Mapping[int, GroupTypes]) -> None:
+        self.names = NamesOf(self.plan)
+        self.columns = set().union(*(columns_of(group) for group in self.plan.groups))
+        self.columns |= {self.rules.time}
+        """The columns that are read of events."""
+        self.groups = {
+            group.id: BoundGroup(group, *known[group.id], self.updates(group), self.census)
+            for group in self.plan.groups
+            if group.id in known
+        }
+        """The groups whose types are known, by their ids."""
+        self.shapes = {
+            group.id: self.groups[group.id].shape
+            if group.id in self.groups
+            else Shape(group, {None: None}, {}, self.updates(group))
+            for group in self.plan.groups
+        }
+
+    @classmethod
+    def of_partials(cls, plan: Plan, known: Mapping[int, GroupTypes]) -> BoundPlan:
+        """A plan over partials, which tell the types of their values and keys.
+
+        Groups whose types are not given take no part.
+        """
+        made = cls(plan, EventRules(plan.time or "ts"))
+        made._bind(known)
+        return made
+
+    def bind(self, schema: pa.Schema) -> BoundPlan:
+        """The same plan over events of these columns."""
+        return BoundPlan(self.plan, self.rules, schema, census=self.census, limits=self.limits)
+
+    def follow(self, plan: Plan) -> BoundPlan:
+        """Another plan over the same columns, by the same rules."""
+        return BoundPlan(plan, self.rules, self.schema, census=self.census, limits=self.limits)
+
+    def updates(self, group: Group) -> bool:
+        """Whether late events may correct the results of a group."""
+        return self.rules.late == "update" and group.measure == "event"
+
+    def no_results(
+        self, limits: Mapping[str, Limit] | None = None, emit: bool | None = None
+    ) -> Results:
+        """Results of no windows: every query's table is empty."""
+        told = self.rules.incomplete == "emit" if emit is None else emit
+        return Results(self.plan, self.shapes, self.names, limits or {}, told)
+
+    @property
+    def keep(self) -> int:
+        """How long before the frontier results may still be corrected."""
+        if self.rules.late != "update":
+            return 0
+        if self.rules.keep is not None:
+            return self.rules.keep
+        return longest(self.plan) or micros("1h")
+
+    def slicer(
+        self,
+        stream: str = ALONE,
+        *,
+        encoder: Encoder | None = None,
+        clock: Callable[[], int] = now,
+        spill: Spill | None = None,
+    ) -> Slicer:
+        """Slices the events of a stream, for the merger or assembler whose encoder it is given."""
+        return Slicer(self, stream, encoder or Encoder(), clock, spill)
+
+    def merger(self, node: int = 0, stream: str | None = None) -> Merger:
+        """Merges slices; of a whole stream, if it is named, whose own windows are cut here."""
+        return Merger(self, node, stream)
+
+    def assembler(self, state: bytes | None = None, clock: Callable[[], int] = now) -> Assembler:
+        """Assembles windows; from the state that another one saved, if it is given."""
+        made = Assembler(self, clock)
+        if state is not None:
+            made.load(state)
+        return made

@@ -1,0 +1,64 @@
+"""A group of a plan whose columns are known: everything about it that does not change.
+
+A group and the types of its values go in; its operators, its slicer, and the columns that events
+keep while they wait come out. Slicer, merger and assembler share one of these for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from catchment.engine import settled
+from catchment.engine.results import Shape
+from catchment.engine.slicing import GroupSlicer
+from catchment.model.plan import Group
+from catchment.model.window import Gap
+from catchment.operators import Operator, OperatorRef, operator_class
+
+ValueTypes = Mapping[str | None, pa.DataType | None]
+"""The types of aggregated expressions; None stands for no expression, as in `count(*)`."""
+
+
+class BoundGroup:
+    """A group with the types of its values and keys.
+
+    `updates` says whether late events may correct its results, which takes one more operator.
+    `census` says whether its partials tell how many events they hold.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        types: ValueTypes,
+        key_types: Mapping[str, pa.DataType],
+        updates: bool = False,
+        census: bool = False,
+    ) -> None:
+        self.group = group
+        self.types = types
+        self.key_types = dict(key_types)
+        self.updates = updates
+        self.operators = operators_of(group, types, updates, census)
+        self.slicer = GroupSlicer(group, self.operators)
+        self.shape = Shape(group, types, self.key_types, updates)
+        self.has_sessions = any(isinstance(window, Gap) for window in group.windows)
+        self.conditions = settled.conditions_of(group)
+        columns = (operator.ref.column for operator in self.operators.values())
+        self.columns = list(dict.fromkeys(column for column in columns if column))
+        self.waiting_schema = settled.waiting_schema(types, self.columns, self.conditions)
+        """What is kept of events until they settle."""
+
+
+def operators_of(
+    group: Group, types: ValueTypes, updates: bool = False, census: bool = False
+) -> dict[str, Operator]:
+    """The group's operators over columns of these types, by their names."""
+    refs = [OperatorRef(*ref) for ref in group.operators]
+    # How many events a window of a stream holds is known by nothing else.
+    if (census or group.slicing == "stream") and OperatorRef("count") not in refs:
+        refs.append(OperatorRef("count"))
+    if updates:
+        refs.append(OperatorRef("digest"))
+    return {ref.id: operator_class(ref.kind)(ref, types.get(ref.column)) for ref in refs}

@@ -1,0 +1,387 @@
+"""The second verb, for a whole plan: slices to fewer, held until nobody expects more of them.
+
+Slices come from a slicer beside it, or as partials from others. What ends by the frontier is
+released as partials, one row for each slice and key; the rest is held, so that what comes later for
+the same slice can join it.
+
+    Sliced   --add-->     +--------+
+                          | Merger | --release(frontier)--> partials
+    partials --absorb-->  +--------+ --held()--> partials, for a restart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import partials, settled
+from catchment.engine.batch import Batch
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.changes import fit, with_columns
+from catchment.engine.keys import KeyIndex
+from catchment.engine.memory import MemoryWatch
+from catchment.engine.owning import Owning
+from catchment.engine.partials import (
+    EVENTS,
+    Partials,
+    are_events,
+    courses_id,
+    events_of,
+    load_courses,
+    owned_of,
+    rows_of,
+    waiting_id,
+)
+from catchment.engine.rows import Rows, compact, concat_rows, no_rows
+from catchment.engine.slicer import Sliced, WaitingGroup, lasting_events
+from catchment.engine.slicing import SlicedGroup
+from catchment.engine.streams import Owned, concat_owned
+from catchment.model.capacity import Capacity
+from catchment.operators.ragged import Ints
+from catchment.planner.edges import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from catchment.engine.bound import BoundPlan
+
+_UNTIDY = 1 << 18
+"""Rows of a group that may pile up before they are merged."""
+
+_KEYS = 1 << 20
+"""Keys that are remembered beyond what is held, while somebody watches how often they come."""
+
+Touch = tuple[Ints, Ints, Ints]
+"""Slices and keys that rows have come for: starts, ends, codes of keys."""
+
+
+class GroupMerger:
+    """What is held of one group."""
+
+    def __init__(self, bound: BoundGroup) -> None:
+        self.bound = bound
+        self.keys = KeyIndex()
+        self.own = Owning(bound.group, bound.operators) if bound.group.slicing == "stream" else None
+        self.rows: list[Rows] = []
+        self.waiting: list[pa.Table] = []
+        """Events that settle later."""
+        self.owned: list[Owned] = []
+        """Slices that know the windows of their stream."""
+        self.newest = EARLIEST
+        self.touched: list[Touch] = []
+        self._piled = 0
+
+    def add(self, part: SlicedGroup | WaitingGroup, stream: str, watched: bool) -> None:
+        """Takes in what a slicer made of events of a stream."""
+        if isinstance(part, WaitingGroup):
+            streams = None if self.own is None else self.own.streams
+            events = lasting_events(part, self.keys, streams, stream)
+            self.waiting += [events] if events.num_rows else []
+            return
+        part.rows.key = self.keys.translate(part.keys, part.rows.key)
+        self.add_rows(part.rows, watched)
+
+    def absorb(self, table: pa.Table, stream: str | None, watched: bool) -> None:
+        """Takes in partials; `stream` is whose events they are, where it is known here."""
+        if are_events(table):
+            self.waiting.append(events_of(self, table, stream))
+        elif self.own is not None:
+            self.owned.append(owned_of(self, table))
+        else:
+            self.add_rows(rows_of(self, table), watched)
+
+    def add_rows(self, rows: Rows, watched: bool) -> None:
+        self.rows.append(rows)
+        self._piled += len(rows)
+        if watched:
+            self.touched.append((rows.start, rows.end, rows.key))
+        if self._piled > _UNTIDY + 2 * len(self.rows[0]):
+            self.shelf()
+
+    def shelf(self) -> Rows:
+        """What is held: one row per slice and key, in order of both."""
+        operators = self.bound.operators
+        rows = compact(concat_rows(self.rows, operators), operators)
+        self.rows, self._piled = [rows], 0
+        return rows
+
+    def part(self, chosen: Ints, node: int, seq: int) -> pa.Table:
+        """Some rows of the shelf as partials; they are held no longer."""
+        rows = self.rows[0]
+        stays = np.ones(len(rows), np.bool_)
+        stays[chosen] = False
+        self.rows = [rows.where(stays)]
+        return partials.take(self, rows.take(np.flatnonzero(~stays)), [], node, seq)
+
+    def release(self, frontier: int, node: int, seq: int, remember: bool) -> pa.Table:
+        """The partials of slices that end by the frontier.
+
+        But a session may end anywhere in a slice: no event before the frontier may be held back
+        from it.
+        """
+        rows = concat_rows(self.rows, self.bound.operators)
+        early = self.bound.has_sessions
+        ripe = rows.start < frontier if early else rows.end <= frontier
+        waiting, rest = _split(self.waiting, frontier)
+        made = partials.take(self, rows.where(ripe), waiting, node, seq)
+        self.waiting, self._piled = rest, 0
+        self.rows = [] if ripe.all() else [rows.where(~ripe)]
+        if ripe.all() and not rest and not (remember and len(self.keys) < _KEYS):
+            self.keys = KeyIndex()
+        return made
+
+    def release_owned(self, frontier: int, settles: int | None, node: int, seq: int) -> pa.Table:
+        """Slices of settled events: those in a window all of them, since it may end anywhere in a
+        slice. Events themselves leave only where nobody here sees the whole stream; where somebody
+        does, those before `settles` are cut."""
+        assert self.own is not None
+        operators = self.bound.operators
+        if settles is not None:
+            ripe_events, self.waiting = _split(self.waiting, settles)
+            if ripe_events:
+                self.owned.append(self.own.cut(settled.ordered(ripe_events)))
+        parts, self.owned = self.owned, []
+        if settles is None and not parts:
+            waiting, self.waiting = _split(self.waiting, frontier)
+            return partials.take(self, no_rows(operators), waiting, node, seq)
+        owned = concat_owned(parts, len(self.own.places), operators)
+        early = (owned.tags[:, 0] > 0) | self.bound.has_sessions
+        ripe = np.where(early, owned.rows.start < frontier, owned.rows.end <= frontier)
+        self.owned = [] if ripe.all() else [owned.where(~ripe)]
+        return partials.take_owned(self, owned.where(ripe), node, seq)
+
+    def take_waiting(self) -> pa.Table | None:
+        """Takes all events that wait."""
+        if not self.waiting:
+            return None
+        events = partials.take(self, no_rows(self.bound.operators), self.waiting, 0, 0)
+        self.waiting, self.keys = [], KeyIndex()
+        return events
+
+    def held(self, id: int, node: int) -> Partials:
+        """The partials of all that is held; it stays."""
+        operators = self.bound.operators
+        if self.own is None:
+            rows = concat_rows(self.rows, operators)
+            there = len(rows) or self.waiting
+            return {id: partials.take(self, rows, self.waiting, node, 0)} if there else {}
+        made = {courses_id(id): partials.take_courses(self, node, 0)}
+        if self.waiting:
+            none = no_rows(operators)
+            made[waiting_id(id)] = partials.take(self, none, self.waiting, node, 0)
+        if self.owned:
+            owned = concat_owned(self.owned, len(self.own.places), operators)
+            made[id] = partials.take_owned(self, owned, node, 0)
+        return made
+
+    def continue_from(self, old: GroupMerger, newest: int) -> None:
+        """Goes on from what a group of an older plan holds, as this plan would have cut it."""
+        operators = self.bound.operators
+        self.keys = old.keys
+        self.newest = max(old.newest, newest) if old.own is not None else old.newest
+        self.waiting = [with_columns(table, self.bound) for table in old.waiting]
+        if self.bound.group.slicing == "arrival":
+            self.rows = [fit(rows, operators) for rows in old.rows]
+        if self.own is not None and old.own is not None:
+            # What was there before a window type is unknown to it.
+            since = self.newest if self.newest > EARLIEST else None
+            self.own.move(old.own, since, fit)
+            self.owned = [
+                self.own.fit(part, old.own, fit(part.rows, operators)) for part in old.owned
+            ]
+
+    def begin(self, newest: int) -> None:
+        """Starts in the middle of streams whose events so far nobody has seen."""
+        self.newest = newest
+        if self.own is not None and newest > EARLIEST:
+            self.own.begin(newest)
+
+    def collect_keys(self, at_once: bool = False) -> None:
+        """Forgets the keys that nothing refers to."""
+        if self.own is not None or not at_once:
+            return  # how many windows a key has had is kept for good
+        found = [rows.key for rows in self.rows]
+        found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
+        live = np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+        if len(live) == len(self.keys):
+            return
+        place = np.full(len(self.keys), -1, np.int64)
+        place[live] = np.arange(len(live))
+        self.keys = self.keys.only(live)
+        for rows in self.rows:
+            rows.key = place[rows.key]
+        self.waiting = [settled.recode(table, place) for table in self.waiting]
+        self.touched = []
+
+    @property
+    def nbytes(self) -> int:
+        held = sum(rows.nbytes for rows in self.rows)
+        held += sum(table.nbytes for table in self.waiting)
+        held += sum(part.rows.nbytes + part.tags.nbytes for part in self.owned)
+        held += 0 if self.own is None else self.own.nbytes
+        return held + self.keys.nbytes
+
+
+class Merger:
+    """Holds slices of a bound plan, merged.
+
+    With the name of a stream, all events of that stream come here, and are cut at the stream's own
+    marks; without one, parts of streams are only passed on.
+    """
+
+    def __init__(
+        self,
+        bound: BoundPlan,
+        node: int,
+        stream: str | None,
+    ) -> None:
+        self.bound = bound
+        self.node = node
+        """Stamps what is released."""
+        self.stream = stream
+        self.newest = EARLIEST
+        self.groups = {id: GroupMerger(group) for id, group in bound.groups.items()}
+        self.watched = False
+        """Whether it is noted which slices and keys rows come for."""
+        self._events: list[pa.Table] = []
+        """Of groups that drop duplicates: they are found where all events meet."""
+        self._memory = MemoryWatch(bound.limits)
+        self.encoder = self._memory.encoder
+
+    # -- slices in -------------------------------------------------------------------------------
+
+    def add(self, sliced: Sliced) -> None:
+        """Takes in what a slicer beside it made of events."""
+        if len(sliced.batch):
+            self.newest = max(self.newest, sliced.batch.span[1])
+            if any(group.distinct_on for group in self.bound.plan.groups):
+                self._events.append(_with_stamps(sliced.batch))
+        for id, part in sliced.parts.items():
+            self.groups[id].add(part, sliced.stream, self.watched)
+        self._memory.came(len(sliced.batch))
+        self._memory.bound_keys(self.groups.values())
+        self._memory.weigh(lambda: self.held_bytes)
+
+    def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
+        """Takes in what others sliced by the same plan, or what `held` gave.
+
+        `newest` is the newest event time there.
+        """
+        self.newest = max(self.newest, newest)
+        for id, table in partials.items():
+            if not table.num_rows:
+                continue
+            if id == EVENTS:
+                self._events.append(table)
+            elif id < EVENTS:
+                self._resume(id, table)
+            else:
+                self.groups[id].absorb(table, self.stream, self.watched)
+        self._memory.bound_keys(self.groups.values())
+
+    def _resume(self, id: int, table: pa.Table) -> None:
+        """Takes back what `held` gave besides slices."""
+        for group, merger in self.groups.items():
+            if id == waiting_id(group):
+                merger.waiting.append(events_of(merger, table))
+            elif id == courses_id(group):
+                load_courses(merger, table)
+
+    # -- partials out ----------------------------------------------------------------------------
+
+    def take(self, seq: int = 0) -> Partials:
+        """The partials of all that came since the last call."""
+        return self.release(LATEST, seq)
+
+    def release(self, frontier: int, seq: int = 0, settles: int | None = None) -> Partials:
+        """The partials of slices that end by the frontier: nobody expects more of them.
+
+        Where the frontier runs ahead of the events, as on a node that is idle, `settles` says
+        before which time no event will come: what may still get a mark before it is not cut.
+        """
+        made: Partials = {}
+        self._memory.forget_texts(self.groups.values())  # while it is known how many keys came
+        settles = frontier if settles is None else min(frontier, settles)
+        for id, group in self.groups.items():
+            if group.bound.group.distinct_on:
+                continue
+            if group.own is None:
+                made[id] = group.release(frontier, self.node, seq, self.watched)
+            else:
+                whole = settles if self.stream is not None else None
+                made[id] = group.release_owned(frontier, whole, self.node, seq)
+        ripe, self._events = _split(self._events, frontier)
+        if ripe:
+            made[EVENTS] = pa.concat_tables(ripe, promote_options="permissive")
+        return made
+
+    def touched(self) -> dict[int, list[Touch]]:
+        """What rows have come for since the last call, by group."""
+        found = {id: group.touched for id, group in self.groups.items() if group.touched}
+        for group in self.groups.values():
+            group.touched = []
+        return found
+
+    def shelf(self, id: int) -> Rows:
+        """What is held of a group: one row per slice and key, in order of both."""
+        return self.groups[id].shelf()
+
+    def part(self, id: int, chosen: Ints, seq: int = 0) -> pa.Table:
+        """Some rows of the shelf as partials; they are held no longer."""
+        return self.groups[id].part(chosen, self.node, seq)
+
+    def take_waiting(self, id: int) -> pa.Table | None:
+        """Takes the events of a group that wait, settled or not."""
+        return self.groups[id].take_waiting()
+
+    def held(self) -> Partials:
+        """The partials of all that is held; it stays."""
+        made: Partials = {}
+        for id, group in self.groups.items():
+            if not group.bound.group.distinct_on:
+                made |= group.held(id, self.node)
+        if self._events:
+            made[EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
+        return made
+
+    # -- plans and memory ------------------------------------------------------------------------
+
+    def follow(self, bound: BoundPlan, lineage: Mapping[int, int]) -> None:
+        """Goes on by another plan; what is held becomes what that plan would have cut."""
+        old, self.bound = self.groups, bound
+        self.groups = {id: GroupMerger(group) for id, group in bound.groups.items()}
+        for id, group in self.groups.items():
+            if id in lineage:
+                group.continue_from(old[lineage[id]], self.newest)
+            elif self.newest > EARLIEST:
+                group.begin(self.newest)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held now; to count them takes a moment."""
+        held = sum(group.nbytes for group in self.groups.values())
+        return held + sum(table.nbytes for table in self._events) + self._memory.encoder.nbytes
+
+    def capacities(self) -> list[Capacity]:
+        """What grows here, how large it is and may get, and what happens then."""
+        return self._memory.capacities(self.held_bytes, self.groups.values())
+
+
+def _with_stamps(batch: Batch) -> pa.Table:
+    """Events as they were read, with time and arrival as they are reckoned with."""
+    columns = dict(zip(batch.table.schema.names, batch.table.columns, strict=True))
+    stamps = {settled.TIME: pa.array(batch.times), settled.ARRIVAL: pa.array(batch.arrivals)}
+    return pa.table(columns | stamps)
+
+
+def _split(tables: list[pa.Table], frontier: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """Events before the frontier, and the others."""
+    if frontier >= LATEST:
+        return tables, []
+    early, later = [], []
+    for table in tables:
+        before = table.column(settled.TIME).to_numpy() < frontier
+        early.append(table.filter(pa.array(before)))
+        later.append(table.filter(pa.array(~before)))
+    return [t for t in early if t.num_rows], [t for t in later if t.num_rows]

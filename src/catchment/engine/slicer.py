@@ -1,0 +1,195 @@
+"""The first verb, for a whole plan: the events of a stream to slices, bad and late ones set aside.
+
+A table of events goes in. Out come pieces, each a `Sliced`: for every group of the plan either rows
+of slice and key, or the events themselves where slices begin and end in the data. Keys are codes
+local to the piece, which a merger or an assembler translates into its own.
+
+    events --conform--> times --bad, late--> batch --group by group--> Sliced
+                                  |
+                               set aside
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import codec, settled
+from catchment.engine.batch import Batch, Chosen
+from catchment.engine.binding import conform
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.keys import Encoder, KeyIndex, LocalKeys
+from catchment.engine.set_aside import SetAside, Spill
+from catchment.engine.slicing import SlicedGroup
+from catchment.engine.streams import Streams, lane
+from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
+from catchment.errors import SchemaError
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST
+
+if TYPE_CHECKING:
+    from catchment.engine.bound import BoundPlan
+
+_PIECE = 1 << 20
+"""Rows worked on at once: what lies between two steps should not leave the cache by far."""
+_NODE_BITS = 44
+"""Events rank by node and then by arrival: half a million nodes of ten million million events."""
+ALONE = "0"
+"""The stream of an engine that is no node of a tree."""
+
+
+def rank(node: int, arrival: int) -> int:
+    """The place of an event in the order of arrival over all nodes."""
+    return (node << _NODE_BITS) + arrival
+
+
+class WaitingGroup(NamedTuple):
+    """Events of a group that wait until they settle; their keys are codes local to the batch."""
+
+    events: pa.Table
+    keys: LocalKeys
+
+
+class Sliced(NamedTuple):
+    """A piece of events, and what each group makes of it.
+
+    Groups that drop duplicates have no part: they need the events where all of them meet.
+    """
+
+    stream: str
+    batch: Batch
+    """The events that take part, at their own times."""
+    at_clock: Batch
+    """The same events at the time of the clock."""
+    parts: dict[int, SlicedGroup | WaitingGroup]
+
+    def events_of(self, group: BoundGroup) -> Batch:
+        """The events at the times that a group goes by."""
+        return self.at_clock if group.group.measure == "processing" else self.batch
+
+
+class Slicer:
+    """Slices the events of one stream by a bound plan."""
+
+    def __init__(
+        self,
+        bound: BoundPlan,
+        stream: str,
+        encoder: Encoder,
+        clock: Callable[[], int],
+        spill: Spill | None,
+    ) -> None:
+        self.bound = bound
+        self.stream = stream
+        self.clock = clock
+        self.encoder = encoder
+        """Remembers texts of keys for the merger or assembler that takes the slices."""
+        self.aside = SetAside(bound.limits.aside_bytes, spill)
+        self.counts = dict.fromkeys(("events", "accepted", "late", "bad", "updates"), 0)
+        self.newest = EARLIEST
+        """The newest event time so far."""
+        self.ceiling = FARTHEST
+        """No event's time may be this late; runtimes may lower it to what their clock says."""
+
+    def slice(
+        self,
+        events: pa.Table | pa.RecordBatch,
+        frontier: int = EARLIEST,
+        arrival: int | None = None,
+    ) -> Iterator[Sliced]:
+        """The pieces of a table of events, in any order of time.
+
+        Events before the frontier are late. `arrival` is the rank of the first event; without it,
+        events are ranked as they come here.
+        """
+        table = _as_table(events)
+        if self.bound.rules.bad == "fail":
+            refuse_bad(table, self.bound.rules.time)
+        first = self.counts["events"] if arrival is None else arrival
+        for begin in range(0, max(table.num_rows, 1), _PIECE):
+            yield self._piece(table.slice(begin, _PIECE), frontier, first + begin)
+
+    def follow(self, bound: BoundPlan) -> None:
+        """Goes on by another plan."""
+        self.bound = bound
+
+    def _piece(self, table: pa.Table, frontier: int, arrival: int) -> Sliced:
+        assert self.bound.schema is not None
+        rules = self.bound.rules
+        read = conform(table, self.bound.schema, self.bound.columns)
+        times, good = times_of(read.column(rules.time))
+        batch = Batch(read, times, arrival, self.encoder)
+        self.counts["events"] += len(times)
+        if len(batch) and not -FARTHEST < batch.span[0] <= batch.span[1] < self.ceiling:
+            far = out_of_range(times, self.ceiling)
+            good = ~far if good is None else good & ~far
+        if good is not None:
+            bad = table.filter(pa.array(~good))
+            self.counts["bad"] += bad.num_rows
+            self.aside.add("bad", bad)
+        fit = self._on_time(table, batch, good, frontier)
+        batch = batch if fit is None else batch.where(fit)
+        if len(batch):
+            self.newest = max(self.newest, batch.span[1])
+            self.counts["accepted"] += len(batch)
+            if rules.late == "update" and batch.span[0] < frontier:
+                self.counts["updates"] += int((batch.times < frontier).sum())
+        by_clock = any(g.measure == "processing" for g in self.bound.plan.groups)
+        made = Sliced(self.stream, batch, batch.at(self.clock()) if by_clock else batch, {})
+        for id, bound in self.bound.groups.items():
+            if not bound.group.distinct_on:
+                made.parts[id] = sliced_group(bound, made.events_of(bound))
+        return made
+
+    def _on_time(
+        self, table: pa.Table, batch: Batch, good: Mask | None, frontier: int
+    ) -> Mask | None:
+        """Which events take part (None: all); the late are counted, and collected if so asked."""
+        oldest = frontier - self.bound.keep
+        if not len(batch) or batch.span[0] >= oldest:
+            return good
+        late = batch.times < oldest if good is None else good & (batch.times < oldest)
+        self.counts["late"] += int(late.sum())
+        if self.bound.rules.late == "collect" and late.any():
+            self.aside.add("late", table.filter(pa.array(late)))
+        return ~late if good is None else good & ~late
+
+
+def sliced_group(
+    bound: BoundGroup, batch: Batch, chosen: Chosen | None = None
+) -> SlicedGroup | WaitingGroup:
+    """What a group makes of a batch: of all events that it selects, or of those chosen."""
+    kept = batch.chosen(bound.group) if chosen is None else chosen
+    if bound.group.slicing == "arrival":
+        return bound.slicer.slice(batch, kept)
+    keys = batch.keys(bound.group.by)
+    code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
+    if kept.selection is not None:
+        code = kept.selection * keys.count + code
+    return WaitingGroup(settled.waiting(batch, kept, code, bound.columns, bound.conditions), keys)
+
+
+def lasting_events(
+    part: WaitingGroup, keys: KeyIndex, streams: Streams | None, stream: str
+) -> pa.Table:
+    """Events that wait, under lasting codes of their keys; of groups that tell streams apart, with
+    the stream."""
+    code = keys.translate(part.keys, codec.ints(part.events, settled.KEY))
+    if streams is not None:
+        code = lane(streams.code(stream), code)
+    return part.events.set_column(0, settled.KEY, pa.array(code))
+
+
+def _as_table(events: pa.Table | pa.RecordBatch) -> pa.Table:
+    if isinstance(events, pa.RecordBatch):
+        return pa.Table.from_batches([events])
+    if not isinstance(events, pa.Table):
+        raise SchemaError(
+            "events must be an Arrow table or record batch",
+            given=type(events).__name__,
+            hint="try pa.table({...}) or pa.Table.from_pandas(frame)",
+        )
+    return events
