@@ -364,16 +364,6 @@ def test_progress_and_plans_of_old_batches_are_removed(tmp_path: Path) -> None:
     assert Progress.load(spec, batch).batch == batch
 
 
-def test_what_was_told_of_count_windows_is_removed(tmp_path: Path) -> None:
-    from catchment.spark.counting import Told
-    from catchment.spark.planning import KEPT
-
-    spec = folder_spec(tmp_path)
-    for batch in range(KEPT + 50):
-        Told(b"t").save(spec, batch)
-    assert len(list((tmp_path / "counting").iterdir())) == KEPT
-
-
 def test_old_charters_are_removed(tmp_path: Path) -> None:
     from catchment.spark.stepping import CHARTERS, newest_charter, write_charter
 

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.engine import asking
 from catchment.engine.parcels import share_out
 from catchment.model.frontier import EARLIEST, Frontier
 from catchment.planner import replan
@@ -88,7 +87,6 @@ def check(
     buckets: int,
     seed: int,
     crashes: float,
-    count: str = "central",
 ) -> None:
     batches = batches_of(scenario, partitions)
     tables: list[Batch] = [[(name, to_table(rows)) for name, rows in b] for b in batches]
@@ -103,7 +101,6 @@ def check(
             late=scenario.late,
             keep=scenario.keep,
             lateness=scenario.lateness,
-            count=count,
         )
         out = pipeline.run()
     for name, rows in expected(scenario, batches).items():
@@ -137,24 +134,6 @@ def test_many_partitions(scenario: Scenario, partitions: int, buckets: int, seed
 
 
 SECOND = ct.tumbling("1s")
-COUNTS = ("count_tumbling", "count_sliding", "tumbling")
-
-
-@FEWER
-@given(
-    scenarios(late="none", kinds=COUNTS),
-    st.integers(1, 3),
-    st.integers(1, 3),
-    SEEDS,
-    st.sampled_from(["monitor", "sync", "async", "auto"]),
-    st.sampled_from([0.0, 0.05]),
-)
-def test_count_windows_whose_edges_partitions_are_asked_for(
-    scenario: Scenario, partitions: int, buckets: int, seed: int, scheme: str, crashes: float
-) -> None:
-    given = apart(scenario) if partitions > 1 else scenario
-    with patch.object(asking, "LARGE", 1), patch.object(state, "_SHORTEST", 2_000):
-        check(given, partitions, buckets, seed, crashes, scheme)
 
 
 def test_all_count_queries_go_and_another_comes() -> None:
@@ -166,7 +145,7 @@ def test_all_count_queries_go_and_another_comes() -> None:
     first = ct.Query("first", ct.count(), window=ct.count_tumbling(15))
     new = ct.Query("new", ct.count(), ct.min("v"), window=ct.count_tumbling(10))
     with tempfile.TemporaryDirectory() as folder:
-        pipeline = Pipeline(folder, batches, [first], 3, 0.05, count="monitor")
+        pipeline = Pipeline(folder, batches, [first], 3, 0.05)
         pipeline.at(6, lambda p: _change(p, "add", ct.Query("t", ct.count(), window=SECOND)))
         pipeline.at(6, lambda p: _change(p, "drop", "first"))
         pipeline.at(9, lambda p: _change(p, "add", new))

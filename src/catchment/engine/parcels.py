@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
-from catchment.engine.partials import EVENTS, NODE, Partials, key_columns
+from catchment.engine.partials import EVENTS, Partials, key_columns
 from catchment.engine.results import Limit, Results, Shape
 from catchment.model.plan import Plan
 from catchment.operators.ragged import Ints
@@ -33,11 +33,8 @@ def unpack_partials(data: bytes) -> tuple[Partials, dict[str, Any]]:
     return {int(id): table for id, table in tables.items()}, meta
 
 
-def share_out(
-    partials: Partials, plan: Plan, buckets: int, by_node: Collection[int] = ()
-) -> dict[int, Partials]:
-    """Partials by bucket: all of a key's in one, and all without keys in the first; those of some
-    groups by the node that read them.
+def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partials]:
+    """Partials by bucket: all of a key's in one, and all without keys in the first.
 
     A group's number changes with the plan, so it must not say where the group's state is.
     """
@@ -46,12 +43,6 @@ def share_out(
         if not table.num_rows:
             continue
         group = None if id == EVENTS else plan.groups[id]
-        if id in by_node:
-            for node in np.unique(codec.ints(table, NODE)).tolist():
-                mine = table.filter(pa.array(codec.ints(table, NODE) == node))
-                held = shares.setdefault(node % buckets, {})
-                held[id] = pa.concat_tables([held[id], mine]) if id in held else mine
-            continue
         if group is None or not group.by or buckets == 1:
             shares.setdefault(0, {})[id] = table
             continue

@@ -302,6 +302,15 @@ def _settings(job: Job) -> Iterator[tuple[str, CatchmentError]]:
             "nodes",
             JobError("the job has both source and nodes", hint="give the source to a node"),
         )
+    if not job.nodes and job.count not in ("auto", "central"):
+        yield (
+            "count",
+            JobError(
+                "this way to find count windows needs nodes",
+                given=f"count: {job.count}",
+                hint="leave count out: a job without nodes has its events in one place",
+            ),
+        )
 
 
 def _flush(job: Job, queries: Mapping[int, Query], whole: bool) -> Iterator[CatchmentError]:

@@ -184,8 +184,8 @@ class Job(Section):
     )
     count: Literal["auto", "async", "sync", "monitor", "central"] = Field(
         "auto",
-        description="count windows over nodes or partitions: all events in one place (central), or "
-        "edges found by asking or predicting; auto chooses, and takes central for small windows",
+        description="count windows over nodes: all events in one place (central), or edges found "
+        "by asking or predicting; auto chooses, and takes central for small windows",
     )
     incomplete: Literal["count", "emit"] = Field(
         "count",

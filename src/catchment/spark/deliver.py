@@ -21,7 +21,6 @@ from catchment.model.capacity import Capacity, largest
 from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
 from catchment.sources.aside_files import AsideFiles, Kept
-from catchment.spark.counting import count
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
 from catchment.spark.queries import Queries, QueryFolder
 from catchment.spark.rows import row_of
@@ -76,7 +75,6 @@ class Steward:
     def __call__(self, rows: DataFrame, _: int) -> None:
         reports: list[dict[str, Any]] = []
         results: list[tuple[int, bytes]] = []
-        notes: list[bytes] = []
         aside: dict[str, list[pa.Table]] = {}
         for row in rows.collect():
             body = bytes(row.body)
@@ -84,8 +82,6 @@ class Steward:
                 reports.append(json.loads(body))
             elif row.kind == "results":
                 results.append((row.bucket, body))
-            elif row.kind == "notes":
-                notes.append(body)
             else:
                 meta, tables = codec.unpack(body)
                 aside.setdefault(meta["kind"], []).append(tables["rows"])
@@ -95,13 +91,8 @@ class Steward:
         kept = [Kept(*one) for report in reports for one in report["spilled"]]
         self._keep_aside(control, aside, kept)
         self._deliver(control, results)
-        progress = self._progress(control, reports)
-        counting = count(self.spec, control, self._bound, progress.frontier, notes)
-        if counting is not None and control.ended:
-            more = {n: progress.counts[n] + getattr(counting, n) for n in ENDINGS[:2]}
-            progress = replace(progress, counts=progress.counts | more)
         gone = set.intersection(*(set(report["drained"]) for report in reports))
-        progress = replace(progress, counting=counting, drained=tuple(sorted(gone)))
+        progress = replace(self._progress(control, reports), drained=tuple(sorted(gone)))
         if gone and not self.spec.tree:
             QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)

@@ -91,29 +91,24 @@ class Planner:
             self._bound = self.source.bound(start["at"])
         at = self.source.latest(start["at"], self._bound)
         self._watch.look(at == start["at"] and self._bound is not None)
-        frontier, counting = self._after(before)
+        frontier = self._after(before)
         plan = self.queries.changed(before.plan)
-        if counting is None and self.spec.asked(plan):
-            counting = Counting()
-        finished = at == start["at"] and self.source.ended(at)
-        ended = finished and (counting is None or (before.finished and counting.done))
+        ended = at == start["at"] and self.source.ended(at)
         clock = max(now(), before.now)
-        moved = at != start["at"] or plan != before.plan or finished != before.finished or ended
-        moved = moved or (counting is not None and counting.news)
+        moved = at != start["at"] or plan != before.plan or ended
         if not moved and not self._due(before, frontier, clock):
             return start
         names = [*self.source.partitions(at)]
         names += [s.partition for s in self.source.splits(start["at"], at, self.spec.parallel)]
         frontier = frontier.knowing(names, clock)
-        control = Control(before.batch + 1, plan, clock, ended, frontier, finished=finished)
+        control = Control(before.batch + 1, plan, clock, ended, frontier)
         return {"at": at, **control.to_dict()}
 
-    def _after(self, before: Control) -> tuple[Frontier, Counting | None]:
-        """What the driver wrote down of the batch before, before it committed."""
+    def _after(self, before: Control) -> Frontier:
+        """The frontier that the driver wrote down after the batch before, before it committed."""
         if before.batch < 0:
-            return before.frontier, None
-        progress = Progress.load(self.spec, before.batch)
-        return progress.frontier, progress.counting
+            return before.frontier
+        return Progress.load(self.spec, before.batch).frontier
 
     def _due(self, before: Control, frontier: Frontier, clock: int) -> bool:
         """Whether time alone changes something: a partition gone idle, windows by the clock."""
@@ -135,23 +130,6 @@ class Planner:
 
 
 @dataclass(frozen=True)
-class Counting:
-    """How far count windows are that are found by asking."""
-
-    news: bool = False
-    """Whether there are orders, or full windows, that no batch has taken yet."""
-    over: bool = False
-    """Whether there is nothing left to ask."""
-    open_windows: int = 0
-    """At the end: windows that are not full, and the events in them."""
-    open_events: int = 0
-
-    @property
-    def done(self) -> bool:
-        return self.over and not self.news
-
-
-@dataclass(frozen=True)
 class Progress:
     """What is known after a batch, kept in the job's home."""
 
@@ -162,7 +140,6 @@ class Progress:
     plan: int
     """Of the next batch, where the offset does not say it."""
     now: int
-    counting: Counting | None = None
     drained: tuple[str, ...] = ()
     """Queries that leave and whose windows have all ended."""
 
@@ -176,14 +153,11 @@ class Progress:
                 hint="the job's folder was changed by hand, or is of another job",
             )
         held = json.loads(data)
-        counting = held.pop("counting", None)
-        held |= {"counting": None if counting is None else Counting(**counting)}
         held["drained"] = tuple(held.get("drained", ()))
         return cls(**(held | {"frontier": Frontier.from_dict(held["frontier"])}))
 
     def save(self, spec: Spec) -> None:
-        counting = None if self.counting is None else vars(self.counting)
-        held = vars(self) | {"frontier": self.frontier.to_dict(), "counting": counting}
+        held = vars(self) | {"frontier": self.frontier.to_dict()}
         folder = spec.home.sub("progress")
         folder.write(f"{self.batch:09d}.json", json.dumps(held).encode())
         folder.remove(f"{self.batch - KEPT:09d}.json")
@@ -197,5 +171,5 @@ KEPT = 200
 
 def first_plan(spec: Spec, queries: list[Query]) -> None:
     """Writes the plan of the first batch."""
-    planned = NOTHING.next(0, {query.name: query for query in queries}, spec.rate, spec.asks)
+    planned = NOTHING.next(0, {query.name: query for query in queries}, spec.rate, True)
     spec.home.sub("plans").write(f"{0:09d}", planned.to_bytes())

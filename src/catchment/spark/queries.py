@@ -237,7 +237,7 @@ class Queries:
         gone = sorted(name for name in leaving if name in fitting and name in held.queries)
         if fitting == held.queries and tuple(gone) == held.leaving:
             return None
-        return held.next(number, fitting, self.spec.rate, self.spec.asks, gone)
+        return held.next(number, fitting, self.spec.rate, True, gone)
 
     def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
         try:

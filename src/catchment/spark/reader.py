@@ -61,9 +61,9 @@ class Reading:
     ) -> list[tuple[int, bytes]]:
         """What a merger holds, by bucket. Every bucket hears of every split: so each knows the
         frontier without asking; one gets the counts."""
-        spec, version = self.spec, self.control.plan
+        plan = self.spec.plan(self.control.plan).plan
         found = merger.take(self.number) | (full or {})
-        shares = share_out(found, spec.plan(version).plan, spec.buckets, spec.asked(version))
+        shares = share_out(found, plan, self.spec.buckets)
         counted = note | {"control": self.control.to_dict(), "number": self.number}
         once = ("counts", "spilled")
         others = {name: value for name, value in counted.items() if name not in once}

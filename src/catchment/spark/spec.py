@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from catchment.durable.folder import Folder
-from catchment.engine.asking import found_by_asking
 from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
@@ -25,11 +24,6 @@ from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsidePlace
 from catchment.sources.base import Source
-
-_ASKED: dict[tuple[str, int], dict[int, str]] = {}
-"""Binding a plan to columns takes longer than a small batch: by home and version."""
-_MOST = 64
-"""Versions that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +52,6 @@ class Spec:
     events they hold."""
     node: int = 0
     """The number of its first partition, by which events rank."""
-    count: str = "central"
-    """How count windows are found: `central`, or by asking partitions for their edges."""
     functions: dict[str, Monoid] = field(default_factory=defined)
     incomplete: Incomplete = "count"
     """What becomes of windows that are open at the end: counted, or emitted too."""
@@ -80,23 +72,6 @@ class Spec:
     def aside(self) -> Folder:
         """Where rows set aside are kept."""
         return self.aside_home or self.home.sub("aside")
-
-    @property
-    def asks(self) -> bool:
-        """Whether edges of count windows may be asked for."""
-        return self.count != "central" and self.late != "update" and self.idle is None
-
-    def asked(self, version: int) -> dict[int, str]:
-        """The groups whose count windows are found by asking, and their names for good."""
-        if not self.asks:
-            return {}
-        place = (self.home.uri, version)
-        if place not in _ASKED:
-            if len(_ASKED) >= _MOST:
-                _ASKED.clear()
-            keys = {id: group.key_types for id, group in self.bound(version).groups.items()}
-            _ASKED[place] = found_by_asking(self.plan(version), keys, self.count)
-        return _ASKED[place]
 
     def to_text(self) -> str:
         data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
@@ -143,7 +118,6 @@ def _planned(home: str, version: int) -> Planned:
 
 def forget_plans() -> None:
     """Reads plans anew when they are asked for again."""
-    _ASKED.clear()
     _planned.cache_clear()
 
 
@@ -165,8 +139,6 @@ class Control:
     """At the root of a tree: nodes whose events lack in windows of newer queries."""
     uncounted: tuple[Any, ...] = ()
     """At the root of a tree: count windows that lack events of nodes that were given up."""
-    finished: bool = False
-    """The source has ended; the job has, once nothing more is asked of count windows."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -180,7 +152,6 @@ class Control:
             "live": None if self.live is None else list(self.live),
             "behind": self.behind,
             "uncounted": list(self.uncounted),
-            "finished": self.finished,
         }
 
     @classmethod
@@ -197,5 +168,4 @@ class Control:
             None if live is None else tuple(live),
             data.get("behind", {}),
             tuple(data.get("uncounted", ())),
-            data.get("finished", False),
         )

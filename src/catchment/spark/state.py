@@ -8,17 +8,15 @@ is.
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from catchment.counting import wire
 from catchment.engine import codec
 from catchment.engine.assembler import Assembler
 from catchment.engine.parcels import pack_partials, unpack_partials
@@ -28,7 +26,6 @@ from catchment.errors import StateError
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.spark.counting import Asked, Keepers
 from catchment.spark.deliver import deliver
 from catchment.spark.planning import PLANS_BEHIND
 from catchment.spark.rows import row_of
@@ -47,10 +44,6 @@ class Held:
     tag: str
     plan: int
     assembler: Assembler
-    keepers: Keepers
-    """What its partitions keep for count windows."""
-    said: list[bytes] = field(default_factory=list)
-    """What they have to say to the driver since the last batch."""
 
 
 _HELD: dict[tuple[str, int], Held] = {}
@@ -74,20 +67,15 @@ class Step:
     ended: bool
     sure: int | None = None
     live: Sequence[str] | None = None
-    asked: Asked | None = None
 
     def to_bytes(self) -> bytes:
         note = {name: getattr(self, name) for name in _NOTED}
-        if self.asked is not None:
-            note["asked"] = base64.b64encode(self.asked.to_bytes()).decode()
         return pack_partials(self.partials, note)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Step:
         partials, note = unpack_partials(data)
-        told = note.get("asked")
-        asked = None if told is None else Asked.from_bytes(base64.b64decode(told))
-        return cls(partials, **{n: note[n] for n in _NOTED if n in note}, asked=asked)
+        return cls(partials, **{n: note[n] for n in _NOTED if n in note})
 
 
 class Log:
@@ -131,19 +119,10 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
         held.assembler.follow(spec.bound(held.plan), planned.lineage, planned.leaving)
     held.assembler.clock = lambda: move.now
     held.assembler.live = move.live
-    groups = spec.asked(move.plan)
-    rest = {id: table for id, table in move.partials.items() if id not in groups}
-    held.assembler.absorb(rest, move.newest)
-    if move.asked is not None:
-        events = {id: table for id, table in move.partials.items() if id in groups}
-        held.said = held.keepers.step(groups, events, move.asked)
+    held.assembler.absorb(move.partials, move.newest)
     if move.ended:
         return held.assembler.close()
     return held.assembler.advance(min(move.frontier, LATEST - 1), move.sure)
-
-
-def _held(tag: str, plan: int, assembler: Assembler) -> Held:
-    return Held(tag, plan, assembler, Keepers(assembler))
 
 
 class Keeper:
@@ -159,7 +138,7 @@ class Keeper:
         """The assembler as it was after the last batch that was committed."""
         held = _HELD.pop(self.key, None)
         if self.head is None:
-            return _held("", plan, self.spec.bound(plan).assembler())
+            return Held("", plan, self.spec.bound(plan).assembler())
         if held is not None and held.tag == self.head["tag"]:
             return held
         entries = [self.log.entry(n) for n in range(self.head["first"], self.head["next"])]
@@ -177,11 +156,9 @@ class Keeper:
         assert self.head is not None
         plan = self.head["plan"]
         if not self.head["chunks"]:
-            return _held("", plan, self.spec.bound(plan).assembler())
-        blob, kept = wire.load(self.log.snapshot(self.head["chunks"]))
-        held = _held(self.head["base"], plan, self.spec.bound(plan).assembler(blob))
-        held.keepers.load(kept, self.spec.asked(plan))
-        return held
+            return Held("", plan, self.spec.bound(plan).assembler())
+        blob = self.log.snapshot(self.head["chunks"])
+        return Held(self.head["base"], plan, self.spec.bound(plan).assembler(blob))
 
     def save(self, held: Held, move: Step, began: int) -> None:
         """Writes the batch down, or the whole state when the log has grown longer than that."""
@@ -214,7 +191,7 @@ class Keeper:
         return Capacity("log of a bucket's state", head["bytes"], most, "bytes", then)
 
     def _compact(self, held: Held, head: dict[str, Any]) -> dict[str, Any]:
-        blob = wire.dump([held.assembler.save(), held.keepers.to_bytes()])
+        blob = held.assembler.save()
         chunks = [blob[at : at + _CHUNK] for at in range(0, len(blob), _CHUNK)]
         for n, chunk in enumerate(chunks):
             self.log.base.updateValue((n,), (chunk,))
@@ -264,17 +241,12 @@ class Bucket(StatefulProcessor):
             control.ended,
             control.sure,
             control.live,
-            Asked.of(self.spec, control, bucket, frontier.value)
-            if self.spec.asked(control.plan)
-            else None,
         )
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
         repeats, missed = held.assembler.counts["duplicates"], held.assembler.missed
         results = step(self.spec, held, move)
         yield from deliver(self.spec, control, bucket, results)
-        yield from (row_of(bucket, "notes", body) for body in held.said)
-        held.said = []
         keeper.save(held, move, control.plan)
         report = {
             "bucket": bucket,
@@ -282,7 +254,7 @@ class Bucket(StatefulProcessor):
             "results": results.rows(),
             "duplicates": held.assembler.counts["duplicates"] - repeats,
             "missed": held.assembler.missed - missed,
-            "drained": held.assembler.drained(self.spec.asked(control.plan)),
+            "drained": held.assembler.drained(),
             "counts": [note["counts"] for _, note in slices if "counts" in note],
             "spilled": [kept for _, note in slices for kept in note.get("spilled", [])],
             "open": [held.assembler.counts[name] for name in ("open_windows", "open_events")],

@@ -125,7 +125,6 @@ def _begun(
         labels=labels(buckets),
         parallel=cores_of(spark),
         rate=job.rate,
-        count=job.counted if events is None else "central",
         incomplete=job.incomplete,
         aside_bytes=job.aside_bytes,
         aside_disk_bytes=job.aside_disk_bytes,
