@@ -14,6 +14,7 @@ from catchment.model.query import Query
 from catchment.sinks.base import Delivery, Sink
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.spark import reader, state
+from catchment.spark.bucket import Bucket
 from catchment.spark.deliver import Steward
 from catchment.spark.planning import Planner, Progress, first_plan
 from catchment.spark.queries import QueryFolder
@@ -260,7 +261,7 @@ class Pipeline:
         return rows
 
     def _bucket(self, label: int, store: Store, bodies: list[bytes]) -> list[Any]:
-        bucket = state.Bucket(self.spec.to_text())
+        bucket = Bucket(self.spec.to_text())
         bucket.init(store)  # type: ignore[arg-type]
         return list(bucket.handleInputRows((label,), iter([_Row(b) for b in bodies]), None))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from catchment import errors
@@ -80,13 +81,27 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
             "or set JAVA_HOME",
         )
     # Workers must run what we run, or they would unpickle with another Python.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", _worker_python())
     builder: Any = SparkSession.builder
     for key, value in (settings(cores) | options).items():
         builder = builder.config(key, value)
     with _errors_to(log_file()):
         made: SparkSession = builder.getOrCreate()
     return made
+
+
+def _worker_python() -> str:
+    """The Python of workers: ours, which imports PySpark from the folder where it is installed.
+
+    Spark puts a zip archive of PySpark in front of everything. Python keeps no compiled code of
+    what it imports from an archive, so every worker would compile PySpark again, for a second.
+    """
+    script = Path(__file__).with_name("worker-python")
+    if not os.access(script, os.X_OK):  # unpacked by a tool that forgets such permissions
+        return sys.executable
+    os.environ["CATCHMENT_PYTHON"] = sys.executable
+    os.environ["CATCHMENT_PYSPARK"] = str(Path(pyspark.__file__).parent.parent)
+    return str(script)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from catchment.engine import codec
 from catchment.engine.assembler import Assembler
@@ -26,6 +25,7 @@ from catchment.errors import StateError
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.spark.bucket import Store
 from catchment.spark.deliver import deliver
 from catchment.spark.planning import PLANS_BEHIND
 from catchment.spark.rows import row_of
@@ -81,10 +81,8 @@ class Step:
 class Log:
     """The state store's side: numbered entries behind a snapshot, and where it ends."""
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self.head = handle.getValueState("head", "note string")
-        self.entries = handle.getMapState("entries", "n bigint", "tag string, body binary")
-        self.base = handle.getMapState("base", "n bigint", "body binary")
+    def __init__(self, store: Store) -> None:
+        self.head, self.entries, self.base = store
 
     def read_head(self) -> dict[str, Any] | None:
         note = self.head.get() if self.head.exists() else None
@@ -209,23 +207,21 @@ class Keeper:
         }
 
 
-class Bucket(StatefulProcessor):
+class BucketStep:
     """One batch of one bucket: heartbeats give the frontier, partials the windows."""
 
-    def __init__(self, spec: str) -> None:
-        self._spec = spec
+    def __init__(self, spec: Spec, store: Store) -> None:
+        self.spec = spec
+        self.log = Log(store)
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.spec = Spec.from_text(self._spec)
-        self.log = Log(handle)
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        bucket = self.spec.labels.index(key[0])
+    def rows(self, label: int, bodies: Iterator[bytes]) -> Iterator[Any]:
+        """Takes the parcels of a batch; the rows for the driver."""
+        bucket = self.spec.labels.index(label)
         slices: list[tuple[Partials, dict[str, Any]]] = []
-        for row in rows:
-            partials, note = _read(bytes(row.body))
+        for body in bodies:
+            partials, note = _read(body)
             if note is None:
-                yield row_of(bucket, "aside", bytes(row.body))
+                yield row_of(bucket, "aside", body)
             else:
                 slices.append((partials, note))
         # In the order of splits, so that sums of floats come out the same every time.
@@ -271,9 +267,6 @@ class Bucket(StatefulProcessor):
         heard = heartbeats(notes)
         frontier = control.frontier.after(heard, control.now, self.spec.lateness, self.spec.idle)
         return frontier, frontier.newest
-
-    def close(self) -> None:
-        return None
 
 
 def _read(body: bytes) -> tuple[Partials, dict[str, Any] | None]:

@@ -23,6 +23,7 @@ from catchment.model.query import Query
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
+from catchment.spark.bucket import Bucket
 from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.framed import Framed, parcels_of
 from catchment.spark.handle import Handle
@@ -33,7 +34,6 @@ from catchment.spark.queries import QueryFolder
 from catchment.spark.rows import OUTPUT
 from catchment.spark.session import cores_of, session, ship, streaming
 from catchment.spark.spec import Spec, forget_plans
-from catchment.spark.state import Bucket
 
 log = logging.getLogger("catchment.queries")
 

@@ -21,6 +21,7 @@ from catchment.model.capacity import ASIDE_BYTES
 from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsideFiles, Kept
 from catchment.sources.base import Source
+from catchment.spark.bucket import Bucket
 from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.deliver import Steward
 from catchment.spark.labels import labels
@@ -28,7 +29,7 @@ from catchment.spark.planning import Progress
 from catchment.spark.rows import OUTPUT
 from catchment.spark.session import cores_of, session, ship, streaming
 from catchment.spark.spec import Control, Spec
-from catchment.spark.state import Bucket, heartbeats, joined
+from catchment.spark.state import heartbeats, joined
 from catchment.spark.stepping import Steps
 from catchment.tree.charter import Charter
 from catchment.tree.local import PARTITIONS, Batch
