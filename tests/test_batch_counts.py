@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.counting.distributed import counts_of, found_by_asking
 from catchment.counting.edges import Edges
-from catchment.engine.asking import counts_of, found_by_asking
 from catchment.engine.parcels import unpack_results
 from catchment.engine.slicer import rank
 from catchment.model.rules import EventRules
@@ -80,8 +80,7 @@ def test_as_if_all_events_had_met(
         queries.append(ct.Query(f"by {n}", *chosen, by="k", where="v > -5", window=made))
     planned = NOTHING.next(0, {query.name: query for query in queries}, 1000.0, apart=True)
     work = Work(planned.plan.to_bytes(), SCHEMA, EventRules(), BUCKETS)
-    keys = {id: group.key_types for id, group in work.bound().groups.items()}
-    groups = frozenset(found_by_asking(planned, keys, "monitor"))
+    groups = frozenset(found_by_asking(planned, work.bound(), "monitor"))
     assert groups
     parcels = parcels_of(work, splits)
     with patch.object(batch_counts, "_SAMPLES", samples):

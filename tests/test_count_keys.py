@@ -3,117 +3,155 @@
 from __future__ import annotations
 
 import random
+from statistics import median
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catchment.counting import wire
+import catchment as ct
+from catchment.counting import distributed, wire
+from catchment.counting.distributed import found_by_asking
 from catchment.counting.edges import Edges
-from catchment.counting.fold import Runs
-from catchment.counting.lanes import LocalLanes, RootLanes
-from catchment.counting.local import LATEST
-from catchment.counting.message import Columns
+from catchment.counting.leaf_by_key import LeafByKey
+from catchment.counting.root_by_key import RootByKey
+from catchment.engine.bound import BoundPlan
+from catchment.engine.results import Results
+from catchment.engine.slicer import rank
 from catchment.errors import DataError
-from catchment.windows.count import count_sliding, count_tumbling
-from counting import Ids, expected
+from catchment.model.rules import EventRules
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.planned import NOTHING
+from catchment.windows.count import count_sliding
 
-WINDOWS = [count_sliding(40, 25), count_tumbling(60)]
-KEYS = ["a", "b", 3, ("x", 1)]
+QUERIES = [
+    ct.Query("sliding", ct.sum("id"), ct.median("v"), by="k", window=ct.count_sliding(40, 25)),
+    ct.Query("tumbling", ct.count(), ct.min("id"), by="k", window=ct.count_tumbling(60)),
+]
+SHARES = {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}
+"""Keys are not equally frequent, and the last is on a single node."""
 
 
-class Bench:
-    """Nodes and a root that talk until nothing is left to say, over links that may lose."""
+class Tree:
+    """Nodes and a root that talk until nothing is left to say; words of the root may get lost."""
 
-    def __init__(self, seed: int, scheme: str, lost: float = 0.0, fold: object = None) -> None:
-        self.dice, self.lost = random.Random(seed), lost
-        numbers = np.random.default_rng(seed)
-        self.fold = fold or Ids()
-        self.locals = [LocalLanes(n, WINDOWS, self.fold) for n in range(3)]  # type: ignore[arg-type]
-        patience = 5 if lost else None
-        self.root = RootLanes(range(3), WINDOWS, self.fold, scheme, patience=patience)  # type: ignore[arg-type]
-        self.events = []
-        for node in range(3):
-            times = np.sort(numbers.integers(0, 1000, 400)) // 7 * 7
-            # Keys are not equally frequent, and one is on a single node.
-            codes = numbers.choice(4, 400, p=[0.5, 0.3, 0.15, 0.05])
-            codes[codes == 3] = 3 if node == 1 else 0
-            self.events.append((times, codes))
-        self.found: dict[tuple[object, int, int], list[int]] = {}
+    def __init__(self, seed: int, scheme: str, lost: float = 0.0) -> None:
+        self.dice, self.lost, self.scheme = random.Random(seed), lost, scheme
+        planned = NOTHING.next(0, {query.name: query for query in QUERIES}, 1000.0, True)
+        self.events = [self._events(node, seed) for node in range(3)]
+        self.bound = BoundPlan(planned.plan, EventRules("ts"), self.events[0].schema)
+        self.asked = found_by_asking(planned, self.bound, scheme)
+        assert len(self.asked) == 1, "both queries are of one group"
+        self.names = {name: id for id, name in self.asked.items()}
+        self.leaves = [self._leaf(node) for node in range(3)]
+        self.root = RootByKey(scheme, self.bound, self.asked)
+        self.root.follow([0, 1, 2])
+        self.assembler = self.bound.assembler()
 
-    def run(self) -> None:
-        now, at = 0, [0, 0, 0]
-        for frontier in [*range(100, 1100, 100), LATEST]:
-            for node, (times, codes) in enumerate(self.events):
-                end = int(np.searchsorted(times, min(frontier, 2000)))
-                rows = slice(at[node], end)
-                ids = np.arange(at[node], end)
-                data: Columns = {"id": ids * 10 + node, "v": (ids * 37 % 101).astype(np.int64)}
-                self.locals[node].push(KEYS, codes[rows], times[rows], ids, data)
-                self.locals[node].advance(frontier)
-                at[node] = end
-            for _ in range(60):
-                now += 1
-                if not self._talk(now) and not self.lost:
-                    break
-
-    def _talk(self, now: int) -> bool:
-        said = False
-        for node, local in enumerate(self.locals):
-            body = local.step()
-            said = said or body is not None
-            if self.dice.random() < 0.1:
-                self.locals[node] = LocalLanes.from_bytes(local.to_bytes(), WINDOWS, self.fold)  # type: ignore[arg-type]
-            if body is not None and self.dice.random() >= self.lost:
-                self.root.receive(body, now)
-        down = self.root.step(now)
-        for key, window in self.root.take():
-            place = (key, window.kind, window.number)
-            assert place not in self.found
-            self.found[place] = window.partial
-        if self.dice.random() < 0.1:
-            self.root.load(self.root.to_bytes())
-        for local in self.locals:
-            if down is not None and self.dice.random() >= self.lost:
-                local.hear(down)
-        return said or down is not None
-
-    def ranked(self, code: int) -> list[tuple[int, int]]:
-        """(id, value) of a key's events in order."""
-        rows = sorted(
-            (int(time), node, arrival)
-            for node, (times, codes) in enumerate(self.events)
-            for arrival, time in enumerate(times)
-            if codes[arrival] == code
+    @staticmethod
+    def _events(node: int, seed: int) -> pa.Table:
+        numbers = np.random.default_rng([seed, node])
+        keys = numbers.choice(list(SHARES), 400, p=list(SHARES.values()))
+        keys[keys == "d"] = "d" if node == 1 else "a"
+        times = np.sort(numbers.integers(0, 1000, 400)) // 7 * 7
+        ids = np.arange(400) * 10 + node
+        return pa.table(
+            {
+                "ts": pa.array(times, pa.timestamp("us", "UTC")),
+                "k": keys.tolist(),
+                "id": ids,
+                "v": ids * 37 % 101,
+            }
         )
-        return [(arrival * 10 + node, arrival * 37 % 101) for _, node, arrival in rows]
+
+    def _leaf(self, node: int) -> LeafByKey:
+        leaf = LeafByKey(node, self.bound)
+        leaf.switch(self.bound, self.names)
+        return leaf
+
+    def run(self) -> Results:
+        at = [0, 0, 0]
+        mergers = [self.bound.merger(node) for node in range(3)]
+        slicers = [self.bound.slicer(encoder=merger.encoder) for merger in mergers]
+        for frontier in [*range(100, 1100, 100), LATEST]:
+            for node, events in enumerate(self.events):
+                times = events["ts"].cast(pa.int64()).to_numpy()
+                end = int(np.searchsorted(times, min(frontier, 2000)))
+                part = events.slice(at[node], end - at[node])
+                for sliced in slicers[node].slice(part, EARLIEST, rank(node, at[node])):
+                    mergers[node].add(sliced)
+                at[node] = end
+                waiting = {
+                    name: table
+                    for name, id in self.names.items()
+                    if (table := mergers[node].take_waiting(id)) is not None
+                }
+                self.leaves[node].feed(waiting, frontier, frontier == LATEST)
+            while self._talk():
+                pass
+        return self.assembler.close()
+
+    def _talk(self) -> bool:
+        said = False
+        for node, leaf in enumerate(self.leaves):
+            notes = leaf.notes()
+            if notes is not None:
+                said = True
+                self.root.take(notes)
+            if self.dice.random() < 0.1:
+                self.leaves[node] = self._leaf(node)
+                self.leaves[node].load(leaf.to_bytes())
+        self.assembler.absorb(self.root.step([]))
+        if self.dice.random() < 0.1:
+            saved = self.root.to_bytes()
+            self.root = RootByKey(self.scheme, self.bound, self.asked, saved)
+        for leaf in self.leaves:
+            if leaf.heard < self.root.orders.number:
+                said = True
+                if self.dice.random() >= self.lost:
+                    leaf.hear(self.root.orders.since(leaf.heard))
+        return said
+
+    def ranked(self, key: str) -> list[dict[str, Any]]:
+        """A key's events in order."""
+        rows = [
+            (row["ts"], node, arrival, row)
+            for node, events in enumerate(self.events)
+            for arrival, row in enumerate(events.to_pylist())
+            if row["k"] == key
+        ]
+        return [row for *_, row in sorted(rows, key=lambda row: row[:3])]
 
 
 @pytest.mark.parametrize(
     ("scheme", "lost"), [("auto", 0.3), ("monitor", 0.0), ("sync", 0.0), ("async", 0.3)]
 )
-def test_windows_by_key(scheme: str, lost: float) -> None:
-    bench = Bench(5, scheme, lost)
-    bench.run()
-    found = {place: sorted(partial["id"].tolist()) for place, partial in bench.found.items()}
-    wanted = {}
-    for code, key in enumerate(KEYS):
-        ids = [id for id, _ in bench.ranked(code)]
-        wanted |= {(key, *place): there for place, there in expected(ids, WINDOWS).items()}
-    assert found == wanted
-
-
-def test_quantiles_come_from_sorted_runs_of_slices() -> None:
-    bench = Bench(6, "async", fold=Runs("v"))
-    bench.run()
-    values = [value for _, value in bench.ranked(0)]
-    assert bench.found
-    for (key, kind, number), partial in bench.found.items():
-        if key == "a":
-            start = number * WINDOWS[kind].step
-            there = sorted(values[start : start + WINDOWS[kind].size])
-            assert partial["run"].tolist() == there  # type: ignore[call-overload]
+def test_windows_by_key(scheme: str, lost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "LARGE", 1)
+    tree = Tree(5, scheme, lost)
+    results = tree.run()
+    sums, least = {}, {}
+    for key in SHARES:
+        rows = tree.ranked(key)
+        for n in range((len(rows) - 40) // 25 + 1):
+            inside = rows[25 * n : 25 * n + 40]
+            sums[key, n] = (sum(r["id"] for r in inside), median(r["v"] for r in inside))
+        for n in range(len(rows) // 60):
+            least[key, n] = (60, min(r["id"] for r in rows[60 * n : 60 * n + 60]))
+    assert len(sums) > 30 and len(least) > 10
+    found = {
+        (r["k"], r["window_index"]): (r["sum(id)"], r["median(v)"])
+        for r in results["sliding"].to_pylist()
+    }
+    assert found == sums
+    found = {
+        (r["k"], r["window_index"]): (r["count(*)"], r["min(id)"])
+        for r in results["tumbling"].to_pylist()
+    }
+    assert found == least
 
 
 plain = st.recursive(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
+from catchment.counting import orders
 from catchment.durable.folder import Folder
 from catchment.engine.assembler import Assembler
 from catchment.engine.merger import Merger
@@ -31,7 +32,6 @@ from catchment.sources.kafka import Kafka
 from catchment.sources.spool import Spool
 from catchment.transport import Server
 from catchment.tree import member as members
-from catchment.tree import orders
 from catchment.tree.charter import PLANS, Charter
 from catchment.tree.local import PARTITIONS
 from catchment.tree.member import Member

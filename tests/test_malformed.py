@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catchment as ct
+from catchment.durable.disk import Disk
 from catchment.errors import CatchmentError, DataError, JobError, RefusedError, StateError
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model.node_id import LONGEST, alike, node_id
@@ -24,7 +25,6 @@ from catchment.nodes.disk import FileDisk
 from catchment.nodes.status import status
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.tree.charter import Charter, Place
-from catchment.tree.disk import Disk
 from catchment.tree.inbox import Inbox
 from catchment.tree.member import GRACE, Member
 from catchment.tree.message import checked, encode, heard, spoken

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
-from catchment.engine import asking
+from catchment.counting import distributed, leaf_by_key
 from catchment.simulate import Faults, World
-from catchment.tree import kept
 from catchment.tree.charter import Charter, Place
-from catchment.tree.counting import asked
 from catchment.tree.root import Root
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
@@ -73,12 +71,12 @@ def test_large_windows_cost_a_fraction_of_the_events() -> None:
 
 def test_what_cannot_be_asked_for_climbs_as_events() -> None:
     ruled = charter(FLAT, COUNTED, count="monitor").with_schema(batches(1)[0].schema)
-    assert len(asked(ruled, 0)) == 3
-    assert asked(charter(FLAT, COUNTED).with_schema(batches(1)[0].schema), 0) == {}
+    assert len(ruled.asked(0)) == 3
+    assert charter(FLAT, COUNTED).with_schema(batches(1)[0].schema).asked(0) == {}
     small = charter(FLAT, COUNTED, count="auto").with_schema(batches(1)[0].schema)
-    assert asked(small, 0) == {}
+    assert small.asked(0) == {}
     updating = charter(FLAT, COUNTED, count="monitor", late="update")
-    assert asked(updating.with_schema(batches(1)[0].schema), 0) == {}
+    assert updating.with_schema(batches(1)[0].schema).asked(0) == {}
 
 
 def test_a_function_whose_order_matters_gets_all_events_in_order() -> None:
@@ -92,7 +90,7 @@ def test_a_function_whose_order_matters_gets_all_events_in_order() -> None:
     )
     queries = [ct.Query("path", path("v"), window=ct.count_tumbling(20)), COUNTED[0]]
     ruled = charter(FLAT, queries, count="monitor")
-    assert len(asked(ruled.with_schema(batches(1)[0].schema), 0)) == 0
+    assert len(ruled.with_schema(batches(1)[0].schema).asked(0)) == 0
     events = {id: batches(n, 90) for n, id in enumerate("abc")}
     world = World(ruled, events, 1, Faults(), until=0)
     world.run()
@@ -122,7 +120,7 @@ SCHEMES = ("monitor", "sync", "async", "auto")
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "LARGE", 1)
+    monkeypatch.setattr(distributed, "LARGE", 1)
     events = {id: batches(n, 400, size=40) for n, id in enumerate("abc")}
     world = World(charter(FLAT, COUNTED, count=scheme), events, 5, Faults(), until=0)
     world.run()
@@ -135,7 +133,7 @@ def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.Monkey
 def test_every_scheme_is_exact_whatever_goes_wrong(
     scheme: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "LARGE", 1)
+    monkeypatch.setattr(distributed, "LARGE", 1)
     dice = random.Random(100 + seed)
     parents = shape(dice, dice.randint(1, 4))
     events = events_of(parents, seed, 80)
@@ -207,7 +205,7 @@ def test_all_count_queries_go_and_others_come(crash: str) -> None:
 
 
 def test_a_node_reads_no_further_than_the_root_can_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_FEW", 0)
+    monkeypatch.setattr(leaf_by_key, "_FEW", 0)
     queries = [ct.Query("sum", ct.sum("v"), window=ct.count_tumbling(300))]
     events = {id: large(n, 4_000) for n, id in enumerate("abc")}
     world = World(charter(FLAT, queries, count="monitor"), events, until=30)

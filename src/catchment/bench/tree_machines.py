@@ -8,9 +8,9 @@ import pyarrow as pa
 
 import catchment as ct
 from catchment.bench.events import SECOND, Workload, tumbling
+from catchment.durable.disk import Disk
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.tree.charter import Charter, Place
-from catchment.tree.disk import Disk
 from catchment.tree.local import Local
 from catchment.tree.message import spoken
 

@@ -43,22 +43,3 @@ class Sums(Fold):
 
     def merge(self, partials: Sequence[Columns]) -> Columns:
         return {"total": np.array([sum(float(p["total"][0]) for p in partials)])}
-
-
-class Runs(Fold):
-    """Sorted values of a column: what medians and other quantiles need. Merged, never sorted anew.
-
-    >>> Runs("v").merge([{"run": np.array([1, 5])}, {"run": np.array([2, 3])}])
-    {'run': array([1, 2, 3, 5])}
-    """
-
-    def __init__(self, column: str) -> None:
-        self.column = column
-
-    def lift(self, events: Columns) -> Columns:
-        return {"run": np.sort(events[self.column])}
-
-    def merge(self, partials: Sequence[Columns]) -> Columns:
-        runs = [p["run"] for p in partials]
-        # A stable sort of sorted runs finds them, and merges.
-        return {"run": np.sort(np.concatenate(runs), kind="stable")}

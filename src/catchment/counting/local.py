@@ -9,9 +9,9 @@ import numpy as np
 
 from catchment.counting import wire
 from catchment.counting.edges import Edges
+from catchment.counting.event_buffer import EventBuffer
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import span
-from catchment.counting.held import Held
 from catchment.counting.message import Columns, Down, Forecast, Piece, Samples, Up, evenly
 from catchment.counting.place import Place, after, at
 from catchment.model.window import Counted
@@ -33,7 +33,7 @@ class LocalCounter:
     def __init__(self, node: int, windows: Sequence[Counted], fold: Fold) -> None:
         self.node, self.fold = node, fold
         self.edges = Edges(windows)
-        self.held = Held(node)
+        self.held = EventBuffer(node)
         self.life = 0
         self.down: Down | None = None
         self.asked = self.zoned = 0
@@ -322,7 +322,7 @@ class LocalCounter:
     def from_bytes(cls, data: bytes, windows: Sequence[Counted], fold: Fold) -> LocalCounter:
         held, *rest = wire.load(data)
         made = cls(held[0], windows, fold)
-        made.held = Held.from_plain(held)
+        made.held = EventBuffer.from_plain(held)
         made._restore(rest)
         return made
 

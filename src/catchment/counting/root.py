@@ -6,21 +6,44 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from catchment.counting import wire
 from catchment.counting.edges import Edges
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import Pace, Shares, doubtful, span
 from catchment.counting.message import Ask, Down, Forecast, Up, Zone
-from catchment.counting.patience import Patience
+from catchment.counting.node_view import EARLIEST, NodeView
 from catchment.counting.place import Place, at
+from catchment.counting.rank_bounds import Found, RankBounds
+from catchment.counting.retransmit import Retransmit
 from catchment.counting.scheme import WAITING, Auto, check, samples
-from catchment.counting.survey import Found, Survey
-from catchment.counting.track import EARLIEST, Track
 from catchment.counting.windows import Shelf, Slice, Window
 from catchment.model.window import Counted
 
 LATEST = 2**62
 _FEW = 8
 """Events in doubt, per node, that are sent rather than asked for again."""
+
+_PLAIN = (
+    "scheme",
+    "predictor",
+    "timeout",
+    "zones",
+    "returns",
+    "found",
+    "edge",
+    "complete",
+    "orders",
+    "version",
+    "corrections",
+    "rounds",
+    "_ordered",
+    "_corrected",
+    "_spent",
+    "_doubtful",
+    "_news",
+    "_changed",
+)
+"""The attributes of a root that are saved as they are."""
 
 
 class RootCounter:
@@ -44,11 +67,11 @@ class RootCounter:
     ) -> None:
         self.edges, self.fold = Edges(windows), fold
         self.scheme = check(scheme)
-        self.predictor, self.timeout, self.patience = predictor, timeout, Patience(patience)
+        self.predictor, self.timeout, self.patience = predictor, timeout, Retransmit(patience)
         self.zones, self.returns = zones, returns
         """Whether events may be sent, or only their places, until an edge is found; and whether a
         node that was given up is back as soon as it is heard of, or when `back` says so."""
-        self.tracks = {node: Track(node) for node in nodes}
+        self.tracks = {node: NodeView(node) for node in nodes}
         for track in self.tracks.values():
             track.cuts[0] = 0
         self.found: dict[int, tuple[int, Place]] = {0: (0, at(EARLIEST))}
@@ -95,7 +118,7 @@ class RootCounter:
         raw = sum(piece.high - piece.low for piece in up.pieces if piece.raw)
         self.auto.saw(raw, nbytes)
 
-    def _answered(self, track: Track, up: Up) -> None:
+    def _answered(self, track: NodeView, up: Up) -> None:
         """What an answer says of the places that were asked about."""
         ask, zone = self.ask, self.zone
         if ask is not None and up.ask == ask.number and up.samples.high >= up.samples.low:
@@ -108,7 +131,7 @@ class RootCounter:
         if node in self.tracks:
             return
         time = self._horizon()
-        track = self.tracks[node] = Track(node, life=1, frontier=time)
+        track = self.tracks[node] = NodeView(node, life=1, frontier=time)
         track.cuts = dict.fromkeys(self.found, 0)
         track.heard, track.passed = now, self.edge
         self._changed = self._news = True
@@ -133,7 +156,7 @@ class RootCounter:
         place = self.found[self.edge][1]
         return EARLIEST if place[0] == EARLIEST else min(place[0] + 1, LATEST)
 
-    def _give_up(self, track: Track) -> None:
+    def _give_up(self, track: NodeView) -> None:
         track.give_up(self.edge)
         self._news = True
 
@@ -240,7 +263,7 @@ class RootCounter:
         if self._settled < rank:
             return None
         place = self.found[self.edge][1]
-        survey = Survey({n: t.points(self.edge, place) for n, t in self.tracks.items()})
+        survey = RankBounds({n: t.points(self.edge, place) for n, t in self.tracks.items()})
         found = survey.find(rank)
         while found.place is not None:
             self._locate(rank, found.place, found.cuts)
@@ -418,3 +441,46 @@ class RootCounter:
         """The windows that have become full since the last call."""
         full, self.full = self.full, []
         return full
+
+    # -- as bytes --------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """All that a root must not lose."""
+        orders = [None if o is None else o.to_plain() for o in (self.ask, self.zone, self.forecast)]
+        full = [[w.kind, w.number, w.partial, w.exact, w.missing] for w in self.full]
+        return wire.dump(
+            [
+                {name: getattr(self, name) for name in _PLAIN},
+                [track.to_plain() for track in self.tracks.values()],
+                [part.to_plain() for part in self.shelf.slices],
+                self.pace.to_plain(),
+                self.shares.to_plain(),
+                self.auto.to_plain(),
+                orders,
+                full,
+                self.patience.to_plain(),
+            ]
+        )
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, windows: Sequence[Counted], fold: Fold, repeat: bool = True
+    ) -> RootCounter:
+        """A root that goes on from saved state; with `repeat` it says all again, since what it
+        said last may have gone under."""
+        plain, tracks, slices, pace, shares, auto, orders, full, patience = wire.load(data)
+        root = cls([], windows, fold)
+        for name in _PLAIN:
+            setattr(root, name, plain[name])
+        root.tracks = {track.node: track for track in map(NodeView.from_plain, tracks)}
+        root.shelf.slices = [Slice(*part) for part in slices]
+        root.pace, root.shares = Pace.from_plain(pace), Shares.from_plain(shares)
+        root.auto, root.patience = Auto.from_plain(auto), Retransmit.from_plain(patience)
+        root.full = [Window(*window) for window in full]
+        root.ask, root.zone, root.forecast = (
+            None if order is None else kind(*order)
+            for kind, order in zip((Ask, Zone, Forecast), orders, strict=True)
+        )
+        if repeat:
+            root.say_again()
+        return root

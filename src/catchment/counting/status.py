@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from catchment.counting.node_view import EARLIEST
 from catchment.counting.root import LATEST, RootCounter
-from catchment.counting.track import EARLIEST
 
 _FAR = 3.0
 """Strides that a clock may be away from the others' before it is named."""

@@ -15,12 +15,12 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from catchment.durable.disk import Note
 from catchment.durable.files import Files, LocalFiles, write_whole
 from catchment.durable.log import RESTORE, SEGMENT, Damage, Gap, Log
 from catchment.durable.sealed import seal, unseal
 from catchment.errors import StateError
 from catchment.model.names import file_name
-from catchment.tree.disk import Note
 
 _SIZE = struct.Struct(">I")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from catchment.counting.orders import lanes_capacity
 from catchment.engine.times import now
 from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
@@ -17,7 +18,6 @@ from catchment.tree.charter import PLANS
 from catchment.tree.inbox import Inbox
 from catchment.tree.local import Local
 from catchment.tree.member import WINDOW, Member
-from catchment.tree.orders import lanes_capacity
 from catchment.tree.root import Root
 from catchment.tree.words import Unread
 

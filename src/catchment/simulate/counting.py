@@ -12,7 +12,6 @@ from catchment.counting.fold import Fold
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Columns, Down, Up
 from catchment.counting.root import LATEST, RootCounter
-from catchment.counting.saving import restore, save
 from catchment.counting.windows import Window
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
@@ -214,7 +213,7 @@ class Counting(Agenda):
         if troubles is not None and self.now < self.calm and self.dice.random() < troubles.crash:
             self._until = self.now + int(self.dice.expovariate(1 / troubles.down))
             if self._saved:
-                self.root = restore(self._saved, self.windows, self.fold)
+                self.root = RootCounter.from_bytes(self._saved, self.windows, self.fold)
         if self.now < self._until:
             return
         for node, site in self.sites.items():
@@ -226,7 +225,7 @@ class Counting(Agenda):
         down = self.root.step(self.now)
         windows = self.root.take()
         if self.troubles is not None and (heard or down is not None or windows):
-            self._saved = save(self.root)
+            self._saved = self.root.to_bytes()
         self.measured.emitted += [(self.now, window) for window in windows]
         if down is None:
             return

@@ -11,12 +11,12 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import PrivateAttr
 
+from catchment.durable.disk import Note
 from catchment.durable.log import Gap
 from catchment.durable.volatile import VolatileFiles
 from catchment.errors import StateError
 from catchment.nodes.disk import FileDisk
 from catchment.sources.base import Piece, Position, Source, Split
-from catchment.tree.disk import Note
 
 
 class MemoryLog:

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
+from catchment.counting.distributed import counts_of, found_by_asking
 from catchment.counting.edges import Edges
 from catchment.durable.folder import Folder
-from catchment.engine.asking import counts_of, found_by_asking
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import unpack_results
 from catchment.engine.results import Results
@@ -160,10 +160,9 @@ def common_condition(plan: Plan) -> str | None:
 
 def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Planned) -> RunResults:
     bound = work.bound()
-    keys = {id: group.key_types for id, group in bound.groups.items()}
     # What is not full can only be emitted where its events are.
     asks = work.rules.incomplete == "count"
-    groups = frozenset(found_by_asking(planned, keys, "auto") if asks else ())
+    groups = frozenset(found_by_asking(planned, bound, "auto") if asks else ())
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     with ExitStack() as stack:
         if groups:

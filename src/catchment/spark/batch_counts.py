@@ -14,10 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
+from catchment.counting.distributed import counts_of
 from catchment.counting.edges import Edges
+from catchment.counting.leaf_by_key import key_of, segments
+from catchment.counting.orders import Key
+from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
 from catchment.counting.windows import Shelf, Slice
 from catchment.engine import codec, settled
-from catchment.engine.asking import counts_of
 from catchment.engine.bound import BoundPlan
 from catchment.engine.counted import events_not_full
 from catchment.engine.merger import GroupMerger
@@ -27,9 +30,6 @@ from catchment.engine.rows import Rows, concat_rows
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.spark.tasks import Work, bodies, parcel
-from catchment.tree.kept import key_of, segments
-from catchment.tree.lift import Lift, full_of
-from catchment.tree.orders import Key
 
 _SAMPLES = 256
 """Of the events between two edges, as many are sampled."""
@@ -195,7 +195,7 @@ class Meeting:
         rows, ranks = self._rows(id, held, edges)
         for code, mine in segments(rows.key):
             self._count(edges, int(ranks[mine].max()))
-            lift, windows = Lift(held.bound), []
+            lift, windows = SliceBetweenEdges(held.bound), []
             shelf = Shelf(edges, lift)
             places = _slices(ranks[mine], edges)
             low = 0

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from catchment.counting.distributed import found_by_asking
 from catchment.engine.binding import admitted
 from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import EVENTS, NODE, SEQ
@@ -112,6 +113,25 @@ class Charter:
         given = self.settings
         central = given.get("count", "central") == "central"
         return not central and given["late"] != "update" and given["idle"] is None
+
+    def asked(self, version: int) -> dict[int, str]:
+        """The groups whose count windows are found by asking, and their names for good.
+
+        Equal on all nodes, and the same for a group in all versions of the plan that have it. Local
+        nodes keep the events of these groups, tell the root where some of them are, and cut them
+        where the root has found an edge: what climbs is a partial per slice.
+        """
+        if not self.asks or self.schema is None:
+            return {}
+        if version not in self._asked:
+            scheme = str(self.settings["count"])
+            planned, bound = self.plans[version], self.bound(version)
+            self._asked[version] = found_by_asking(planned, bound, scheme)
+        return self._asked[version]
+
+    @cached_property
+    def _asked(self) -> dict[int, dict[int, str]]:
+        return {}
 
     @property
     def rules(self) -> QueryRules:

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice, takewhile
 from typing import Any
 
+from catchment.durable.disk import Disk, Log
 from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.behind import LOST, Behind, joined
 from catchment.tree.charter import Charter
-from catchment.tree.disk import Disk, Log
 from catchment.tree.message import Head, checked
 from catchment.tree.words import Moved
 

@@ -61,9 +61,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from catchment.durable.disk import Disk, damaged
 from catchment.errors import RefusedError
 from catchment.model.node_id import NodeId
-from catchment.tree.disk import Disk, damaged
 from catchment.tree.words import Count, Hello, RootLife
 
 _T = TypeVar("_T")

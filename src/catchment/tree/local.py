@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
 from catchment.engine.slicer import rank
 from catchment.errors import SourceError
@@ -15,7 +16,6 @@ from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import Piece, Source
 from catchment.tree.charter import Charter
-from catchment.tree.disk import Disk
 from catchment.tree.inbox import View
 from catchment.tree.outflow import Outflow
 

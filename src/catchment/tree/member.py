@@ -13,18 +13,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pyarrow as pa
 
+from catchment.counting.orders import Orders
+from catchment.durable.disk import Disk
 from catchment.engine.binding import bind_types
 from catchment.errors import CatchmentError, DataError, RefusedError, StateError, did_you_mean
 from catchment.model.node_id import NodeId, node_id
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
-from catchment.tree.counting import asked
-from catchment.tree.disk import Disk
 from catchment.tree.inbox import Inbox, UntakenError, set_aside
 from catchment.tree.lives import Held, Lives, OutdatedError, for_good, outdated, read_note
 from catchment.tree.local import Keep, Local
 from catchment.tree.message import checked, head_of, heard, spoken
-from catchment.tree.orders import Orders
 from catchment.tree.outflow import NOWHERE, Outflow, stand
 from catchment.tree.relay import Relay
 from catchment.tree.root import Deliver, Root
@@ -197,7 +196,7 @@ class Member:
             return
         self.disk.put("charter", charter.data)
         self.charter = charter
-        self._orders.keep(asked(charter, charter.plan).values())
+        self._orders.keep(charter.asked(charter.plan).values())
         here = {*charter.children(self.id), *charter.leaving(self.id)}
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
@@ -301,7 +300,7 @@ class Member:
     @property
     def asks(self) -> bool:
         """Whether the root asks for edges of count windows."""
-        return self.charter is not None and bool(asked(self.charter, self.charter.plan))
+        return self.charter is not None and bool(self.charter.asked(self.charter.plan))
 
     def beat(self) -> Note:
         """What a node says when it has nothing else to say."""

@@ -23,16 +23,17 @@ from msgspec import Meta, Struct, field
 
 from catchment.counting import wire
 from catchment.counting.message import Up
-from catchment.engine import codec, settled
+from catchment.engine import codec, columns, settled
 from catchment.engine.partials import EVENTS, NODE, SELECTION, SEQ, Partials
 from catchment.errors import CatchmentError, DataError
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.tree import columns
 from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
-from catchment.tree.counting import COUNTS
 from catchment.tree.words import MOST, Count, Name, Time
+
+COUNTS = -2
+"""The section of a message that holds notes on count windows."""
 
 _HEAD = struct.Struct(">4sI")
 _SIZES = struct.Struct(">III")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catchment.tree.disk import Disk, damaged
+from catchment.durable.disk import Disk, damaged
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from catchment.counting.leaf_log import LeafLog
+from catchment.durable.disk import Disk
 from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
@@ -15,12 +17,9 @@ from catchment.model.window import Periodic
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
-from catchment.tree.counting import COUNTS, asked
-from catchment.tree.disk import Disk
 from catchment.tree.easing import Easing, holds_back
 from catchment.tree.inbox import View
-from catchment.tree.keeping import Keeping
-from catchment.tree.message import Head, encode, weight_of
+from catchment.tree.message import COUNTS, Head, encode, weight_of
 from catchment.tree.outbox import Outbox
 
 NOWHERE = [EARLIEST, EARLIEST, -1]
@@ -70,17 +69,16 @@ class Outflow:
         self.compressing = Compressing(charter.flush.compress)
         self.notes: list[pa.Table] = []
         """What is to be said of events that are counted."""
-        self.counting: Keeping | None = None
+        self.counting: LeafLog | None = None
 
     def count_windows(self, number: int) -> None:
         """At a node that reads events: keeps those whose count windows are found by asking."""
         if self.charter.asks:
-            self.counting = Keeping(
-                self.charter,
+            self.counting = LeafLog(
+                self.charter.asked(self.plan),
                 number,
                 self.merger,
                 self._disk,
-                self.plan,
                 self.outbox.number,
                 self.note.get("kept"),
             )
@@ -102,7 +100,7 @@ class Outflow:
             self.merger.follow(self.charter.bound(self.plan), planned.lineage)
             self.easing.forget()
             if self.counting is not None:
-                self.counting.switch(self.charter, self.plan)
+                self.counting.switch(self.charter.asked(self.plan))
 
     def count(self, counts: dict[str, int]) -> None:
         for name, count in counts.items():
@@ -260,7 +258,7 @@ class Outflow:
             return False
         if high >= LATEST or low <= EARLIEST:
             return True
-        about = asked(self.charter, self.plan)
+        about = self.charter.asked(self.plan)
         for group in self.charter.plans[self.plan].plan.groups:
             if group.id in about:
                 continue  # the root asks how far this node is

@@ -6,13 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
 from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
-from catchment.tree.counting import COUNTS
-from catchment.tree.disk import Disk
 from catchment.tree.inbox import Child, Inbox, View, taking
-from catchment.tree.message import Head, behind_of, plain_section
+from catchment.tree.message import COUNTS, Head, behind_of, plain_section
 from catchment.tree.outflow import Outflow
 from catchment.tree.taking import taken
 

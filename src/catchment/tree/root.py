@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from catchment.counting.root_by_key import RootByKey
+from catchment.durable.disk import Disk, damaged
 from catchment.engine.assembler import Assembler
 from catchment.engine.partials import Partials
 from catchment.model.capacity import Capacity
@@ -17,13 +19,10 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
 from catchment.tree.behind import joined, lost_in, noted, recent
 from catchment.tree.charter import Charter
-from catchment.tree.counting import COUNTS, asked
-from catchment.tree.disk import Disk, damaged
 from catchment.tree.inbox import Child, Inbox, taking
 from catchment.tree.marking import lacking_in, marked
-from catchment.tree.message import behind_of, plain_section
+from catchment.tree.message import COUNTS, behind_of, plain_section
 from catchment.tree.taking import taken
-from catchment.tree.tally import Tally
 
 _SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
@@ -61,13 +60,13 @@ class Root:
         self.last: dict[str, Any] = {}
         self.drained: tuple[str, ...] = ()
         """Queries that leave and whose windows have all ended, by the last step."""
-        self.tally: Tally | None = None
+        self.tally: RootByKey | None = None
         children = self._restored()
         self.inbox = Inbox(disk, children, charter)
         if "tally" in self.last:
             self._tallied()
         self._replay()
-        if self.assembler is not None and asked(charter, self.plan):
+        if self.assembler is not None and charter.asked(self.plan):
             self._tallied()
         self._expect(now)
 
@@ -203,7 +202,7 @@ class Root:
             "live": self._live(plan, ended, max(reach, reached)),
             "since": {id: child.since for id, child in self.inbox.children.items()},
         }
-        if asked(charter, plan):
+        if charter.asked(plan):
             note |= self._readers(view.missing)
         self.steps.append(self.number + 1, note, b"")
         return note
@@ -258,7 +257,7 @@ class Root:
         if closing:
             self.counts |= self._unended(assembler.counts, tally)
         self.counts["missed"] = assembler.missed
-        self.drained = tuple(assembler.drained(asked(self.charter, note["plan"])))
+        self.drained = tuple(assembler.drained(self.charter.asked(note["plan"])))
         self.last = note | {"counts": self.counts}
         if deliver and len(results):
             planned = self.charter.plans[note["plan"]]
@@ -267,7 +266,7 @@ class Root:
             named = planned.delivered(tables)
             self.deliver(Delivery(self.charter.job, note["step"], 0, *named))
 
-    def _unended(self, counts: Mapping[str, int], tally: Tally | None) -> dict[str, int]:
+    def _unended(self, counts: Mapping[str, int], tally: RootByKey | None) -> dict[str, int]:
         """Windows that never ended: those of the assembler, and those found by asking."""
         asked = (0, 0) if tally is None else tally.not_full()
         return {name: counts.get(name, 0) + asked[n] for n, name in enumerate(_OPEN)}
@@ -294,21 +293,21 @@ class Root:
         self._log_bytes += len(body)
         self.inbox.take(id, found.head, EARLIEST)
 
-    def _tallied(self) -> Tally:
+    def _tallied(self) -> RootByKey:
         """The count windows that are found by asking."""
         if self.tally is None:
             saved = base64.b64decode(self.last.get("tally", ""))
-            scheme, groups = self.charter.settings["count"], asked(self.charter, self.plan)
-            self.tally = Tally(scheme, self.charter.bound(self.plan), groups, saved)
+            scheme, groups = self.charter.settings["count"], self.charter.asked(self.plan)
+            self.tally = RootByKey(scheme, self.charter.bound(self.plan), groups, saved)
         return self.tally
 
-    def _told(self, note: dict[str, Any]) -> Tally | None:
+    def _told(self, note: dict[str, Any]) -> RootByKey | None:
         """The count windows that are found by asking, as a step begins; None: there are none."""
         if "readers" not in note:
             return None  # it stays: orders go on from the last number that nodes have heard
         tally = self._tallied()
         if note["plan"] > self.plan:
-            tally.switch(self.charter.bound(note["plan"]), asked(self.charter, note["plan"]))
+            tally.switch(self.charter.bound(note["plan"]), self.charter.asked(note["plan"]))
         tally.follow(note["readers"])
         return tally
 
@@ -327,7 +326,7 @@ class Root:
         note |= {"uncounted": self._uncounted(tally), "counted_late": late}
         return full
 
-    def _uncounted(self, tally: Tally) -> list[list[Any]]:
+    def _uncounted(self, tally: RootByKey) -> list[list[Any]]:
         """Count windows of this step that are not all that they should be, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
         return [

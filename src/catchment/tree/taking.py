@@ -9,8 +9,7 @@ import pyarrow as pa
 from catchment.engine.partials import Partials, ends_of, events_in, split_at
 from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
-from catchment.tree.counting import COUNTS
-from catchment.tree.message import Head, decode
+from catchment.tree.message import COUNTS, Head, decode
 
 
 @dataclass(frozen=True)

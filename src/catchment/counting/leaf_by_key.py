@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
+from catchment.counting.distributed import counts_of
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Down
+from catchment.counting.orders import Key, room_for_lane
+from catchment.counting.slice_between_edges import SliceBetweenEdges
 from catchment.engine import codec, settled
-from catchment.engine.asking import counts_of
 from catchment.engine.bound import BoundPlan
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import SELECTION, key_columns
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
-from catchment.tree.lift import Lift
-from catchment.tree.orders import Key, room_for_lane
 
 _AHEAD = 4
 """Events of a lane that are kept before no more are read, in strides between edges."""
@@ -33,7 +33,7 @@ _THEN = "no more is read until the root has found the next edge"
 Lane = tuple[str, Key]
 
 
-class Kept:
+class LeafByKey:
     """A lane for every key of the groups that are asked about.
 
     All it does follows from what it is told: `feed`, `hear`, `switch` and `notes`, in their order.
@@ -43,7 +43,7 @@ class Kept:
         self.number, self.bound = number, bound
         self.groups: dict[str, int] = {}
         """By their names: where the groups are in the plan."""
-        self.lanes: dict[Lane, tuple[LocalCounter, Lift]] = {}
+        self.lanes: dict[Lane, tuple[LocalCounter, SliceBetweenEdges]] = {}
         self.early: dict[Lane, bytes] = {}
         """Words on lanes of a plan that this node does not work by yet."""
         self.heard = 0
@@ -78,10 +78,10 @@ class Kept:
         """Whether nothing will be asked any more of a node that has ended."""
         return self.over or not self.groups
 
-    def _lane(self, group: str, key: Key) -> tuple[LocalCounter, Lift]:
+    def _lane(self, group: str, key: Key) -> tuple[LocalCounter, SliceBetweenEdges]:
         if (group, key) not in self.lanes:
             room_for_lane(len(self.lanes))
-            lift = Lift(self.bound.groups[self.groups[group]])
+            lift = SliceBetweenEdges(self.bound.groups[self.groups[group]])
             lane = LocalCounter(self.number, counts_of(lift.bound.group), lift)
             if self.frontier is not None:
                 lane.advance(self.frontier)
@@ -173,7 +173,7 @@ class Kept:
         for group, key, body, base, tables in found[6]:
             if group not in self.groups:
                 continue
-            lift = Lift(self.bound.groups[self.groups[group]])
+            lift = SliceBetweenEdges(self.bound.groups[self.groups[group]])
             lift.base, lift.tables = base, [from_ipc(tables)] if tables else []
             lane = LocalCounter.from_bytes(body, counts_of(lift.bound.group), lift)
             self.lanes[group, key] = (lane, lift)

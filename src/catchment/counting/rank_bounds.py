@@ -39,7 +39,7 @@ class Found(NamedTuple):
     """Events between the two places, at most."""
 
 
-class Survey:
+class RankBounds:
     """All that is known, in the order of all events."""
 
     def __init__(self, points: Mapping[int, Points]) -> None:

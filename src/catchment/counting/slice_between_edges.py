@@ -10,17 +10,16 @@ import pyarrow as pa
 
 from catchment.counting.fold import Fold
 from catchment.counting.message import Columns, Piece
+from catchment.counting.orders import Key
 from catchment.counting.windows import Window
-from catchment.engine import codec, settled
+from catchment.engine import codec, columns, settled
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.partials import full_windows
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.operators import Grouping
-from catchment.tree import columns
-from catchment.tree.orders import Key
 
 
-class Lift(Fold):
+class SliceBetweenEdges(Fold):
     """Partials as bytes: a row without its key; events as bytes; both without their schema."""
 
     def __init__(self, bound: BoundGroup) -> None:
@@ -93,7 +92,7 @@ class Lift(Fold):
             self.base = row
 
 
-def full_of(lift: Lift, key: Key, windows: list[Window]) -> pa.Table:
+def full_of(lift: SliceBetweenEdges, key: Key, windows: list[Window]) -> pa.Table:
     """Windows of a key that are full, as partials of their group."""
     bound = lift.bound
     rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)

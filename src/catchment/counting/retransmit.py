@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Patience:
+class Retransmit:
     """How long nothing may happen before something seems lost; None: nothing ever is."""
 
     def __init__(self, longest: int | None) -> None:
@@ -30,7 +30,7 @@ class Patience:
         return [self.longest, self.said, self._whole]
 
     @classmethod
-    def from_plain(cls, data: list[Any]) -> Patience:
+    def from_plain(cls, data: list[Any]) -> Retransmit:
         made = cls(data[0])
         made.said, made._whole = data[1:]
         return made

@@ -8,7 +8,7 @@ import numpy as np
 
 from catchment.counting.message import Piece, Up
 from catchment.counting.place import Place, at
-from catchment.counting.survey import Points
+from catchment.counting.rank_bounds import Points
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 
@@ -17,7 +17,7 @@ _Fact = tuple[Ints, Ints, Ints, Ints, Ints]
 """Times, nodes and arrivals of places; events before each, and just after it."""
 
 
-class Track:
+class NodeView:
     """A node as the root sees it. Facts stay true as long as the node's life lasts."""
 
     def __init__(self, node: int, life: int = 0, position: int = 0, frontier: int = EARLIEST):
@@ -166,7 +166,7 @@ class Track:
         ]
 
     @classmethod
-    def from_plain(cls, data: list[Any]) -> Track:
+    def from_plain(cls, data: list[Any]) -> NodeView:
         track = cls(data[0], data[1], data[3], data[2])
         (
             track.passed,

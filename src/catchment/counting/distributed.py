@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
+from catchment.engine.bound import BoundPlan
 from catchment.model.plan import Group
 from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
@@ -17,10 +16,11 @@ LARGE = 2_000
 bytes than the events."""
 
 
-def found_by_asking(
-    planned: Planned, keys: Mapping[int, Mapping[str, pa.DataType]], count: str
-) -> dict[int, str]:
-    """Groups that have count windows only, and their names for good; `keys`: the types of each."""
+def found_by_asking(planned: Planned, bound: BoundPlan, count: str) -> dict[int, str]:
+    """The groups whose count windows can be found by asking, and their names for good.
+
+    Such a group has count windows only, of events whose order does not matter to any function.
+    """
     least = LARGE if count == "auto" else 1
     return {
         group.id: planned.origins[group.id]
@@ -30,7 +30,7 @@ def found_by_asking(
         and group.measure == "event"
         and not group.distinct_on
         and not _in_order(group)
-        and all(_plain(kind) for kind in keys[group.id].values())
+        and all(_plain(kind) for kind in bound.groups[group.id].key_types.values())
         and all(min(window.size, window.step) >= least for window in counts_of(group))
     }
 

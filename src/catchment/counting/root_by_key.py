@@ -9,21 +9,23 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
+from catchment.counting.distributed import counts_of
 from catchment.counting.message import Up
+from catchment.counting.orders import Key, Orders, room_for_lane
 from catchment.counting.root import RootCounter
-from catchment.counting.saving import restore, save
+from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
 from catchment.counting.status import status
 from catchment.counting.windows import Window
-from catchment.engine.asking import counts_of
 from catchment.engine.bound import BoundPlan
 from catchment.engine.counted import events_not_full
 from catchment.engine.partials import Partials
-from catchment.tree.lift import Lift, full_of
-from catchment.tree.orders import Key, Orders, room_for_lane
 
 
-class Tally:
-    """A root for every key of the groups that are asked about; equal notes, equal orders."""
+class RootByKey:
+    """A root for every key of the groups that are asked about.
+
+    What it asks, and which windows it finds full, follow from the notes that it has taken alone.
+    """
 
     def __init__(
         self, scheme: str, bound: BoundPlan, groups: Mapping[int, str], saved: bytes = b""
@@ -31,7 +33,7 @@ class Tally:
         self.scheme = scheme
         self.groups: dict[str, int] = {}
         """By their names: where the groups are in the plan."""
-        self._lifts: dict[str, Lift] = {}
+        self._lifts: dict[str, SliceBetweenEdges] = {}
         self.lanes: dict[tuple[str, Key], RootCounter] = {}
         self.orders = Orders()
         self.ended: set[int] = set()
@@ -49,7 +51,7 @@ class Tally:
         """Goes on by another version of the plan."""
         self.groups = {name: id for id, name in groups.items()}
         self._lifts = {
-            name: self._lifts.get(name) or Lift(bound.groups[id])
+            name: self._lifts.get(name) or SliceBetweenEdges(bound.groups[id])
             for name, id in self.groups.items()
         }
         self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in self.groups}
@@ -147,7 +149,7 @@ class Tally:
         }
 
     def to_bytes(self) -> bytes:
-        lanes = [(group, key, save(lane)) for (group, key), lane in self.lanes.items()]
+        lanes = [(group, key, lane.to_bytes()) for (group, key), lane in self.lanes.items()]
         plain = [
             self.orders.to_plain(),
             sorted(self.ended),
@@ -167,4 +169,6 @@ class Tally:
             if group not in self.groups:
                 continue
             lift = self._lifts[group]
-            self.lanes[group, key] = restore(body, counts_of(lift.bound.group), lift, repeat=False)
+            self.lanes[group, key] = RootCounter.from_bytes(
+                body, counts_of(lift.bound.group), lift, repeat=False
+            )

@@ -11,7 +11,7 @@ from catchment.counting.place import Place, before
 from catchment.operators.ragged import Ints
 
 
-class Held:
+class EventBuffer:
     """Settled events in order, from position `base` on, and events that may not have settled."""
 
     def __init__(self, node: int) -> None:
@@ -107,7 +107,7 @@ class Held:
         return [self.node, self.base, self.frontier, self.late, list(self._whole()), waiting]
 
     @classmethod
-    def from_plain(cls, data: list[Any]) -> Held:
+    def from_plain(cls, data: list[Any]) -> EventBuffer:
         held = cls(data[0])
         held.base, held.frontier, held.late = data[1:4]
         held._parts = [tuple(data[4])] if len(data[4][0]) else []

@@ -1,25 +1,23 @@
-"""Kept events on disk: a log of what happened since a snapshot; a step writes only what is new."""
+"""What a local node keeps for count windows, on disk: a log of what happened behind a snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from catchment.counting import wire
+from catchment.counting.leaf_by_key import LeafByKey, from_ipc, to_ipc
+from catchment.durable.disk import Disk, damaged
 from catchment.engine.merger import Merger
-from catchment.tree.charter import Charter
-from catchment.tree.counting import asked
-from catchment.tree.disk import Disk, damaged
-from catchment.tree.kept import Kept, from_ipc, to_ipc
 
 _SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
 _NAME = "counted"
 
 
-class Keeping:
+class LeafLog:
     """What a local node keeps for count windows, as of a step of its outbox.
 
     An entry is written before the step it belongs to: one whose step was never written down is of
@@ -28,28 +26,27 @@ class Keeping:
 
     def __init__(
         self,
-        charter: Charter,
+        asked: Mapping[int, str],
         number: int,
         merger: Merger,
         disk: Disk,
-        plan: int,
         step: int,
         written: int | None = None,
     ) -> None:
         self._disk, self._log = disk, disk.log(_NAME)
         self._merger = merger
-        self.kept = Kept(number, merger.bound)
+        self.kept = LeafByKey(number, merger.bound)
         self._words: list[list[Any]] = []
         """What happened since the last step."""
         self._ids: dict[str, int] = {}
         self._names: list[str] = []
         self._log_bytes = self._saved_bytes = 0
-        self._restore(charter, plan, step, written)
+        self._ids = {name: id for id, name in asked.items()}
+        self._restore(step, written)
         if self._names != sorted(self._ids):
-            self.switch(charter, plan)
+            self.switch(asked)
 
-    def _restore(self, charter: Charter, plan: int, step: int, written: int | None) -> None:
-        self._ids = {name: id for id, name in asked(charter, plan).items()}
+    def _restore(self, step: int, written: int | None) -> None:
         saved, since, first = self._disk.get(_NAME), 0, 1
         if saved is not None:
             self._saved_bytes = len(saved)
@@ -76,9 +73,12 @@ class Keeping:
 
     # -- what happens -----------------------------------------------------------------------------
 
-    def switch(self, charter: Charter, plan: int) -> None:
-        """Goes over to a version of the plan."""
-        self._ids = {name: id for id, name in asked(charter, plan).items()}
+    def switch(self, asked: Mapping[int, str]) -> None:
+        """Goes on by another version of the plan, which the merger follows already.
+
+        `asked` are the groups whose count windows are found by asking, and their names.
+        """
+        self._ids = {name: id for id, name in asked.items()}
         self._do("switch", sorted(self._ids))
 
     def hear(self, orders: bytes) -> None:
