@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import benchmarks
 import catchment as ct
-from catchment import bench
-from catchment.bench import counts, engine, keyed, million
-from catchment.bench.baselines import Baseline, CeBuffer, DeBucket, DeSW
-from catchment.bench.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
-from catchment.bench.figure import Figure, at_least, below, exactly, plain
-from catchment.bench.timing import in_turns, ratio, typical
+from benchmarks import counts, engine, keyed, million
+from benchmarks.baselines import Baseline, CeBuffer, DeBucket, DeSW
+from benchmarks.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
+from benchmarks.figure import Figure, at_least, below, exactly, plain
+from benchmarks.timing import in_turns, ratio, typical
 from catchment.errors import QueryError
 from catchment.testing import oracle
 
@@ -189,14 +189,14 @@ def test_memory_is_that_of_the_process_alone() -> None:
 
 def test_run_yields_the_figures_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PARTS", (counts,))
-    found = list(bench.run("engine", quick=True))
+    found = list(benchmarks.run("engine", quick=True))
     assert all(isinstance(figure, Figure) for figure in found)
     assert len({figure.name for figure in found}) == len(found)
 
 
 def test_an_unknown_suite_is_refused() -> None:
     with pytest.raises(QueryError, match="no such suite"):
-        list(bench.run("engin"))
+        list(benchmarks.run("engin"))
 
 
 def test_one_pass_reads_every_event() -> None:
