@@ -9,13 +9,13 @@ from pathlib import Path
 from catchment.errors import CatchmentError
 
 
-def run(suite: str, quick: bool, as_json: bool, plots: Path | None) -> bool:
+def run(suite: str, quick: bool, as_json: bool, record: bool, plots: Path | None) -> bool:
     """Measures a suite, or draws its plots; gives whether every figure reaches its bar."""
     root = str(checkout(Path(__file__).resolve().parents[3], Path.cwd()))
     if root not in sys.path:
         sys.path.insert(0, root)
     command = import_module("benchmarks.command")
-    reached: bool = command.run(suite, quick, as_json, plots)
+    reached: bool = command.run(suite, quick, as_json, record, plots)
     return reached
 
 

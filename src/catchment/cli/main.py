@@ -293,6 +293,9 @@ def bench(
     suite: Annotated[Suite, typer.Argument(help="What to measure.")] = Suite.engine,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer events and runs.")] = False,
     as_json: AsJson = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the figures into benchmarks/results too.")
+    ] = False,
     plots: Annotated[
         Path | None, typer.Option(help="Draw the suite's plots there instead.", metavar="DIR")
     ] = None,
@@ -300,7 +303,9 @@ def bench(
     """Measure speed and size, in a checkout; exit code 1 when a figure misses its bar."""
     from catchment.cli import bench as benchmarks
 
-    if not benchmarks.run(suite.value, quick, as_json, plots):
+    if record and plots is not None:
+        raise QueryError("--record and --plots exclude each other", hint="leave out one")
+    if not benchmarks.run(suite.value, quick, as_json, record, plots):
         raise typer.Exit(1)
 
 
