@@ -26,7 +26,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 _GIB = 1 << 30
 
 
-class RecordedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A figure as it was measured, its bar, and whether it reached it (None: there is no bar)."""
 
     figure: str
@@ -34,6 +34,8 @@ class RecordedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: str
     bar: float | None
     ok: bool | None
+    detail: str = ""
+    """How it was measured, in words."""
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def made(suite: str, quick: bool, commit: str, figures: Iterable[Figure]) -> Record:
     """A record of figures that were measured here, today."""
-    kept = [RecordedFigure(f.name, float(f.value), f.unit, f.bar, f.ok) for f in figures]
+    kept = [RecordedFigure(f.name, float(f.value), f.unit, f.bar, f.ok, f.detail) for f in figures]
     for figure in kept:
         if not math.isfinite(figure.value):
             raise CatchmentError(

@@ -48,9 +48,15 @@ def test_a_record_holds_the_figures_and_where_they_were_measured(results: Path) 
     assert told == f"recorded in {results / 'engine.json'}\n"
     found = json.loads((results / "engine.json").read_text())
     assert found.pop("figures") == [
-        {"figure": "keyed average", "value": 0.5, "unit": "of one pass", "bar": 0.25, "ok": True},
-        {"figure": "sessions", "value": 0.1, "unit": "of one pass", "bar": 0.25, "ok": False},
-        {"figure": "rows", "value": 1000000.0, "unit": "rows", "bar": None, "ok": None},
+        {
+            "figure": figure.name,
+            "value": figure.value,
+            "unit": figure.unit,
+            "bar": figure.bar,
+            "ok": figure.ok,
+            "detail": figure.detail,
+        }
+        for figure in FIGURES
     ]
     machine = found.pop("machine")
     assert machine.keys() == {"cores", "memory_gib", "python", "spark"}
