@@ -11,6 +11,7 @@ import typer
 import benchmarks
 from benchmarks import records
 from benchmarks.figure import line
+from benchmarks.process import importable
 
 
 def run(suite: str, quick: bool, as_json: bool, record: bool, plots: Path | None) -> bool:
@@ -22,9 +23,10 @@ def run(suite: str, quick: bool, as_json: bool, record: bool, plots: Path | None
     # Before measuring, which may take an hour: the code that runs is the code of this moment.
     commit = records.commit() if record else ""
     found = []
-    for figure in benchmarks.run(suite, quick):
-        typer.echo(json.dumps(asdict(figure)) if as_json else line(figure))
-        found.append(figure)
+    with importable():
+        for figure in benchmarks.run(suite, quick):
+            typer.echo(json.dumps(asdict(figure)) if as_json else line(figure))
+            found.append(figure)
     if record:
         path = records.write(records.made(suite, quick, commit, found))
         typer.echo(f"recorded in {path}", err=True)

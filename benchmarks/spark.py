@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import spark_batch, spark_stream
 from benchmarks.figure import Figure
-from benchmarks.process import environment
 from benchmarks.spark_data import averages, files
 from benchmarks.timing import seconds
 
@@ -18,7 +16,6 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     from catchment.spark.cluster import cluster
     from catchment.spark.session import session
 
-    os.environ.update(environment())  # Spark's workers are started with it
     spark = session(cores=2)
     yield from spark_batch.figures(quick, spark)
     yield from spark_stream.figures(quick, spark)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from benchmarks import counts, engine, keyed, million
 from benchmarks.baselines import Baseline, CeBuffer, DeBucket, DeSW
 from benchmarks.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
 from benchmarks.figure import Figure, at_least, below, exactly, plain
+from benchmarks.process import importable
 from benchmarks.timing import in_turns, ratio, typical
 from catchment.errors import QueryError
 from catchment.testing import oracle
@@ -179,6 +184,21 @@ def test_many_queries_run_in_a_process_of_their_own() -> None:
     assert found["rows"] > 0
     assert 0 < found["gigabytes"] < 4
     assert json.dumps(found)
+
+
+def test_processes_find_the_benchmarks_wherever_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    code = "import benchmarks, catchment; print(catchment.__file__)"
+    with importable():
+        # As Spark starts its workers: nobody hands them an environment.
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.strip() == ct.__file__, done.stderr
+        assert os.environ["PYTHONPATH"].endswith(f"{os.pathsep}elsewhere")
+    assert os.environ["PYTHONPATH"] == "elsewhere"
+    assert million.alone(1_000)["rows"] > 0
 
 
 def test_memory_is_that_of_the_process_alone() -> None:
