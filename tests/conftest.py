@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from catchment.testing import servers
+import servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

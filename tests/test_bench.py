@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import benchmarks
 import catchment as ct
-from catchment import bench
-from catchment.bench import counts, engine, keyed, million
-from catchment.bench.baselines import Baseline, CeBuffer, DeBucket, DeSW
-from catchment.bench.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
-from catchment.bench.figure import Figure, at_least, below, exactly, plain
-from catchment.bench.timing import in_turns, ratio, typical
+from benchmarks import counts, engine, keyed, million
+from benchmarks.baselines import Baseline, CeBuffer, DeBucket, DeSW
+from benchmarks.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
+from benchmarks.figure import Figure, at_least, below, exactly, plain
+from benchmarks.process import importable
+from benchmarks.timing import in_turns, ratio, typical
 from catchment.errors import QueryError
 from catchment.testing import oracle
 
@@ -181,6 +186,21 @@ def test_many_queries_run_in_a_process_of_their_own() -> None:
     assert json.dumps(found)
 
 
+def test_processes_find_the_benchmarks_wherever_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    code = "import benchmarks, catchment; print(catchment.__file__)"
+    with importable():
+        # As Spark starts its workers: nobody hands them an environment.
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.strip() == ct.__file__, done.stderr
+        assert os.environ["PYTHONPATH"].endswith(f"{os.pathsep}elsewhere")
+    assert os.environ["PYTHONPATH"] == "elsewhere"
+    assert million.alone(1_000)["rows"] > 0
+
+
 def test_memory_is_that_of_the_process_alone() -> None:
     held = np.ones(80_000_000)  # 0.64 GB that the child must not be charged with
     assert million.alone(1_000)["gigabytes"] < 0.5
@@ -189,14 +209,14 @@ def test_memory_is_that_of_the_process_alone() -> None:
 
 def test_run_yields_the_figures_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PARTS", (counts,))
-    found = list(bench.run("engine", quick=True))
+    found = list(benchmarks.run("engine", quick=True))
     assert all(isinstance(figure, Figure) for figure in found)
     assert len({figure.name for figure in found}) == len(found)
 
 
 def test_an_unknown_suite_is_refused() -> None:
     with pytest.raises(QueryError, match="no such suite"):
-        list(bench.run("engin"))
+        list(benchmarks.run("engin"))
 
 
 def test_one_pass_reads_every_event() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from catchment.bench import count_plots
-from catchment.bench.count_cell import EXACT, correctness, ground, run
-from catchment.bench.count_load import Load, streams
+from benchmarks import count_plots
+from benchmarks.count_cell import EXACT, correctness, ground, run
+from benchmarks.count_load import Load, streams
 
 SMALL = Load(3, 2_000, 0.2, 6)
 

@@ -8,41 +8,42 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+import benchmarks
 import catchment as ct
-from catchment import bench
-from catchment.bench import tree_capacity, tree_central, tree_disco, tree_latency, tree_wire
-from catchment.bench.events import SECOND, workload
-from catchment.bench.tree_bed import Bed, Layout, Traffic, stream, windows
-from catchment.bench.tree_clock import Clock
-from catchment.bench.tree_machines import by_key, charter, local, messages
+from benchmarks import tree_capacity, tree_disco, tree_latency, tree_wire
+from benchmarks.events import SECOND, workload
+from benchmarks.tree_clock import Clock
+from benchmarks.tree_machines import by_key, charter, local, messages
 from catchment.errors import CatchmentError
 from catchment.generator import Generator
 from catchment.job import load_job
+from catchment.measure import central
+from catchment.measure.bed import Bed, Layout, Traffic, stream, windows
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.message import decode, heard
 
 
 @pytest.fixture
-def line() -> Iterator[tree_central.Line]:
-    made = tree_central.Line()
+def line() -> Iterator[central.Line]:
+    made = central.Line()
     yield made
     made.close()
 
 
 def test_it_is_a_suite() -> None:
-    assert bench.SUITES["tree"] == "catchment.bench.tree"
+    assert benchmarks.SUITES["tree"] == "benchmarks.tree"
 
 
 def test_what_central_sends_can_be_read_again() -> None:
-    batch = Generator(seed=1, keys=3, rate=1000).table(500).select([*tree_central.NEEDED])
+    batch = Generator(seed=1, keys=3, rate=1000).table(500).select([*central.NEEDED])
     (whole,) = batch.combine_chunks().to_batches()
-    body = tree_central.encoded(whole)[12:]
+    body = central.encoded(whole)[12:]
     size = int.from_bytes(body[:4], "big")
     rest = pa.Codec("zstd").decompress(body[4:], decompressed_size=size, asbytes=True)
     assert pa.ipc.read_record_batch(pa.py_buffer(rest), whole.schema) == whole
 
 
-def test_a_line_counts_both_ways(line: tree_central.Line) -> None:
+def test_a_line_counts_both_ways(line: central.Line) -> None:
     body = bytes(10_000)
     cost = line.cost([body, body])
     assert cost.up > 2 * len(body) and 0 < cost.down < 1000
@@ -52,7 +53,7 @@ def test_a_line_counts_both_ways(line: tree_central.Line) -> None:
 
 
 def test_central_is_counted_by_event() -> None:
-    found = tree_central.central(Generator(keys=3, rate=1000, string_keys=False), 20_000)
+    found = central.central(Generator(keys=3, rate=1000, string_keys=False), 20_000)
     assert found.events == 20_000 and 1 < found.per_event < 3 * 8
     assert "20,000" in found.detail
 
@@ -114,7 +115,7 @@ def test_ratios_of_slopes() -> None:
 
 def test_a_clock_gives_events_as_they_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 5 * SECOND
-    monkeypatch.setattr("catchment.bench.tree_clock.now", lambda: now)
+    monkeypatch.setattr("benchmarks.tree_clock.now", lambda: now)
     clock = Clock(events=3000, gap=1000)
     start = clock.start()
     assert clock.latest(start) == start

@@ -61,7 +61,7 @@ def test_help_loads_no_command() -> None:
         "from catchment.cli.main import app\n"
         "app(['--help'], standalone_mode=False)\n"
         "heavy = {'catchment.cli.demo', 'catchment.cli.run', 'catchment.cli.show',"
-        " 'catchment.bench', 'polars', 'pyspark'}\n"
+        " 'benchmarks', 'polars', 'pyspark'}\n"
         "print('loaded:', *heavy & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -161,7 +161,7 @@ def bench_gives(monkeypatch: pytest.MonkeyPatch, *figures: Figure) -> list[tuple
         calls.append(arguments)
         return list(figures)
 
-    monkeypatch.setattr("catchment.bench.run", run)
+    monkeypatch.setattr("benchmarks.run", run)
     return calls
 
 
@@ -190,7 +190,7 @@ def test_any_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*arguments: Any) -> None:
         raise QueryError("the figure\nis odd", given=3, hint="try another")
 
-    monkeypatch.setattr("catchment.bench.run", run)
+    monkeypatch.setattr("benchmarks.run", run)
     result = catchment("bench", code=2)
     assert result.stderr == "catchment: the figure is odd (given: 3); try another\n"
 

@@ -32,17 +32,19 @@ LAYERS = (
     ("nodes",),
     ("simulate",),
     ("catchment",),  # what `import catchment` offers; nothing below may lean on it
-    ("bench",),
+    ("measure",),
     ("dashboard",),
     ("cli",),
 )
 """From the lowest to the highest. Names on one line do not know each other."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-SPARK_ALLOWED = ("spark", "cli", "bench")
+SPARK_ALLOWED = ("spark", "cli")
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-MODULES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+MODULES = [*SOURCES, *BENCHMARKS, *TESTS]
 
 
 def layer_of(path: Path) -> str:
@@ -104,6 +106,12 @@ def test_pyspark_stays_in_its_place(path: Path) -> None:
     assert spark(path.read_text(), layer_of(path)) == []
 
 
+@pytest.mark.parametrize("path", by_path(SOURCES))
+def test_the_package_imports_nothing_that_only_a_checkout_has(path: Path) -> None:
+    found = {name.split(".")[0] for _, name in imports(ast.parse(path.read_text()))}
+    assert not found & {"benchmarks", "servers", *(test.stem for test in TESTS)}
+
+
 def test_only_durable_makes_the_disk_hold_something() -> None:
     found = [
         path for path in SOURCES if re.search(r"\b(fsync|fdatasync|flock)\(", path.read_text())
@@ -123,7 +131,7 @@ def test_the_oracle_shares_no_code_with_what_it_judges(path: Path) -> None:
 
 
 def test_every_folder_is_a_package() -> None:
-    folders = {path.parent for path in SOURCES}
+    folders = {path.parent for path in [*SOURCES, *BENCHMARKS]}
     assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
@@ -133,7 +141,7 @@ def test_every_folder_is_a_package() -> None:
         ("import catchment", "engine"),
         ("from catchment import tumbling", "windows"),
         ("from catchment.engine import Engine", "planner"),
-        ("def late():\n    from catchment.cli.main import app", "bench"),
+        ("def late():\n    from catchment.cli.main import app", "measure"),
         ("from catchment.testing import oracle", "generator"),
     ],
 )
@@ -186,7 +194,7 @@ def reached_for(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", by_path([*SOURCES, *BENCHMARKS]))
 def test_no_private_name_of_another_module_is_touched(path: Path) -> None:
     assert not reached_for(path.read_text())
 

@@ -18,12 +18,12 @@ import pytest
 
 import catchment as ct
 from catchment.errors import CatchmentError, RefusedError, StateError
+from catchment.measure.ports import free_port
 from catchment.nodes.status import status
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.testing.servers.daemon import free_port
 from catchment.transport import ask
 from catchment.tree.charter import Charter, Place
 from catchment.tree.lives import LOST, OLD_COPY, REMOVED, TAKEN_OVER, OutdatedError, for_good

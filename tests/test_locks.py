@@ -22,7 +22,7 @@ import pytest
 from catchment.durable.folder import Folder
 from catchment.durable.lock import Lease, Lock, hold
 from catchment.errors import StateError
-from catchment.testing.servers.daemon import free_port
+from catchment.measure.ports import free_port
 from object_store import object_store
 
 HOLDER = """

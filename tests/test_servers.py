@@ -18,8 +18,8 @@ from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
 from catchment.errors import CatchmentError
-from catchment.testing.servers import Kafka, Mosquitto, Postgres, missing
-from catchment.testing.servers.daemon import Daemon, ServerError
+from servers import Kafka, Mosquitto, Postgres, missing
+from servers.daemon import Daemon, ServerError
 
 PATIENCE = 30
 
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 ORPHAN = """
 import os, sys
 from pathlib import Path
-from catchment.testing.servers.daemon import Daemon
+from servers.daemon import Daemon
 command = ["sh", "-c", "echo $$; exec sleep 600"]
 log = Path(sys.argv[1])
 Daemon("It", command, log, answers=lambda: log.read_text().endswith("\\n")).start()
@@ -190,7 +190,12 @@ os._exit(0)
 
 def test_a_server_does_not_outlive_its_parent(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    subprocess.run([sys.executable, "-c", ORPHAN, str(log)], check=True, timeout=PATIENCE)
+    subprocess.run(
+        [sys.executable, "-c", ORPHAN, str(log)],
+        cwd=Path(__file__).parent,
+        check=True,
+        timeout=PATIENCE,
+    )
     end = time.monotonic() + PATIENCE
     while alive(int(log.read_text())) and time.monotonic() < end:
         time.sleep(0.05)

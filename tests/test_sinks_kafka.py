@@ -18,7 +18,7 @@ from catchment.errors import SinkError
 from catchment.sinks import kafka_transactions
 from catchment.sinks.kafka import KafkaSink
 from catchment.sinks.naming import topic_name
-from catchment.testing.servers import Kafka
+from servers import Kafka
 from sink_rows import (
     BATCHES,
     ODD,

@@ -17,7 +17,7 @@ from catchment.errors import SinkError
 from catchment.sinks import postgres_tables
 from catchment.sinks.naming import index_name, table_name
 from catchment.sinks.postgres import PostgresSink
-from catchment.testing.servers import Postgres
+from servers import Postgres
 from sink_rows import (
     BATCHES,
     ODD,

@@ -19,11 +19,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pydantic import ValidationError
 
+import servers
 from catchment.errors import SourceError
 from catchment.sources import kafka_client
 from catchment.sources.base import BAD, Piece
 from catchment.sources.kafka import Kafka, shares
-from catchment.testing import servers
 
 PATIENCE = 30
 SCHEMA = {"n": "bigint", "s": "string"}

@@ -23,7 +23,7 @@ from catchment.durable.folder import Folder
 from catchment.errors import SourceError
 from catchment.sources.mqtt import Mqtt
 from catchment.sources.spool import Spool, Spot, path_of, records
-from catchment.testing.servers import Mosquitto
+from servers import Mosquitto
 
 PATIENCE = 30
 SCHEMA = {"n": "bigint"}

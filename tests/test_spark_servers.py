@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import catchment as ct
+import servers
 from catchment.generator import Generator
 from catchment.sinks.kafka import KafkaSink
 from catchment.sinks.postgres import PostgresSink
 from catchment.sources.kafka import Kafka
-from catchment.testing import servers
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from catchment.errors import RefusedError
-from catchment.testing.proxy import Proxy
+from catchment.measure.proxy import Proxy
 from catchment.transport import (
     AddressError,
     Limits,

@@ -27,8 +27,8 @@ from typing import Any
 import pytest
 
 from catchment.errors import CatchmentError
-from catchment.testing.proxy import Proxy
-from catchment.testing.servers.daemon import free_port
+from catchment.measure.ports import free_port
+from catchment.measure.proxy import Proxy
 from catchment.transport import Limits, Security, ask
 from catchment.transport.frames import MAGIC, Frames, frame
 from catchment.transport.wire import versions

@@ -20,12 +20,12 @@ import pytest
 
 import catchment as ct
 from catchment.errors import CatchmentError, RefusedError
+from catchment.measure.ports import free_port
+from catchment.measure.proxy import Proxy
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.testing.namespaces import Network, missing_namespaces
-from catchment.testing.proxy import Proxy
-from catchment.testing.servers.daemon import free_port
 from catchment.transport import ask
+from servers.namespaces import Network, missing_namespaces
 
 FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "100"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "1"))

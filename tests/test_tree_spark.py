@@ -16,9 +16,9 @@ import yaml
 
 import catchment as ct
 from catchment.errors import CatchmentError
+from catchment.measure.ports import free_port
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.testing.servers.daemon import free_port
 from catchment.transport import ask
 
 EVENTS = 60_000

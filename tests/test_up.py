@@ -20,13 +20,13 @@ import yaml
 import catchment as ct
 from catchment.errors import CatchmentError, JobError
 from catchment.job.topology import NodeSection, check_nodes
+from catchment.measure.ports import free_port
 from catchment.nodes import supervisor
 from catchment.nodes.founding import founded
 from catchment.nodes.office import check_move
 from catchment.nodes.supervisor import Supervisor
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.testing.servers.daemon import free_port
 
 QUERIES = [
     {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},

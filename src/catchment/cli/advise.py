@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import typer
 
-from catchment.bench.drawing import pyplot
+from catchment.cli.drawing import pyplot
 from catchment.errors import SourceError
 from catchment.flush.settings import WEIGHT
 from catchment.flush.units import rate, shown

@@ -16,10 +16,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from catchment.bench.tree_bed import Bed, Form, Layout, Traffic
-from catchment.bench.tree_central import Central, central
 from catchment.errors import CatchmentError
 from catchment.generator import Generator
+from catchment.measure.bed import Bed, Form, Layout, Traffic
+from catchment.measure.central import Central, central
 from catchment.sinks.rows import latest
 from catchment.transport import ask
 

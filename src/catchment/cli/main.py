@@ -293,23 +293,19 @@ def bench(
     suite: Annotated[Suite, typer.Argument(help="What to measure.")] = Suite.engine,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer events and runs.")] = False,
     as_json: AsJson = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the figures into benchmarks/results too.")
+    ] = False,
     plots: Annotated[
         Path | None, typer.Option(help="Draw the suite's plots there instead.", metavar="DIR")
     ] = None,
 ) -> None:
-    """Measure speed and size; exit code 1 when a figure misses its bar."""
-    from catchment import bench as measure
-    from catchment.cli import show
+    """Measure speed and size, in a checkout; exit code 1 when a figure misses its bar."""
+    from catchment.cli import bench as benchmarks
 
-    if plots is not None:
-        for path in measure.draw(suite.value, plots, quick):
-            typer.echo(f"drew {path}")
-        return
-    missed = False
-    for figure in measure.run(suite.value, quick):
-        typer.echo(json.dumps(show.as_dict(figure)) if as_json else show.figure(figure))
-        missed = missed or figure.ok is False
-    if missed:
+    if record and plots is not None:
+        raise QueryError("--record and --plots exclude each other", hint="leave out one")
+    if not benchmarks.run(suite.value, quick, as_json, record, plots):
         raise typer.Exit(1)
 
 

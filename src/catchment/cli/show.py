@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -160,20 +159,3 @@ def _pairs(together: Cost, apart: Cost) -> list[tuple[str, float, float]]:
         ("operator calls", together.operator_calls, apart.operator_calls),
         ("seconds, reading aside", together.seconds, apart.seconds),
     ]
-
-
-def as_dict(figure: Any) -> dict[str, Any]:
-    """A benchmark's figure as plain data."""
-    return dataclasses.asdict(figure) if dataclasses.is_dataclass(figure) else dict(figure)  # type: ignore[arg-type]
-
-
-def figure(found: Any) -> str:
-    """A benchmark's figure on one line: does it reach its bar, its value, its name.
-
-    >>> from types import SimpleNamespace as Figure
-    >>> figure(Figure(name="tumbling, 10 keys", value=0.413, unit="of bincount", bar=0.25, ok=True))
-    'ok    0.413 of bincount (bar 0.25)  tumbling, 10 keys'
-    """
-    verdict = {True: "ok", False: "MISS"}.get(found.ok, "")
-    bar = "" if found.bar is None else f" (bar {found.bar:g})"
-    return f"{verdict:5} {found.value:.4g} {found.unit}{bar}  {found.name}"

@@ -1,0 +1,43 @@
+"""Processes that a benchmark starts: they find the benchmarks, and the package that is measured."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import catchment as ct
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout that the benchmarks are in."""
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with what it imports from on PYTHONPATH."""
+    source = Path(ct.__file__).resolve().parent.parent
+    paths = [str(ROOT), str(source), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, paths)))}
+
+
+@contextmanager
+def importable() -> Iterator[None]:
+    """Within the block, whatever is started finds the benchmarks too, such as Spark's workers."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ.update(environment())
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
+def python(module: str, *words: object) -> list[str]:
+    """The command that runs a module in a process of its own.
+
+    >>> python("benchmarks.million", 1000)[1:]
+    ['-m', 'benchmarks.million', '1000']
+    """
+    return [sys.executable, "-m", module, *map(str, words)]

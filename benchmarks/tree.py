@@ -1,0 +1,16 @@
+"""The suite of trees: bytes on links, the root's capacity, latency, start-up, and Disco."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks import tree_capacity, tree_latency, tree_start, tree_wire
+from benchmarks.figure import Figure
+
+SUITES = (tree_wire, tree_capacity, tree_latency, tree_start)
+
+
+def figures(quick: bool = False) -> Iterator[Figure]:
+    """Every figure, as it is measured."""
+    for suite in SUITES:
+        yield from suite.figures(quick)

@@ -1,0 +1,89 @@
+"""What is installed: the package alone, without the benchmarks and servers that a checkout has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    (made,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    return Path(made)
+
+
+def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = [name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name]
+    assert {name.split("/")[0] for name in names} == {"catchment"}
+    files = {
+        f"catchment/{path.relative_to(ROOT / 'src' / 'catchment').as_posix()}"
+        for path in (ROOT / "src" / "catchment").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert set(names) == files
+
+
+def test_a_wheel_holds_no_benchmarks_and_no_servers_for_tests(wheel: Path) -> None:
+    names = set(ZipFile(wheel).namelist())
+    assert not [name for name in names if "bench" in name and name != "catchment/cli/bench.py"]
+    for path in [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "tests" / "servers").glob("*.py")]:
+        assert not [name for name in names if name.endswith(f"{path.parent.name}/{path.name}")]
+    assert "catchment/testing/oracle.py" in names
+    assert "catchment/testing/strategies.py" in names
+
+
+def test_a_source_archive_holds_benchmarks_and_servers() -> None:
+    listed = {file.distribution_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
+    wanted = {"benchmarks/__init__.py", "tests/servers/__init__.py", "src/catchment/__init__.py"}
+    assert {Path(name).as_posix() for name in listed} >= wanted
+
+
+def test_bench_without_a_checkout_says_so(wheel: Path, tmp_path: Path) -> None:
+    ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "here" / "benchmarks").mkdir(parents=True)
+    (tmp_path / "here" / "benchmarks" / "__init__.py").write_text("raise SystemExit('not ours')")
+    done = subprocess.run(
+        [sys.executable, "-m", "catchment.cli.main", "bench", "engine", "--quick"],
+        cwd=tmp_path / "here",
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "catchment: the benchmarks are not part of the installed package; run this command in the "
+        "top folder of a checkout of the project's repository\n"
+    )
+
+
+def test_an_installed_package_measures_with_the_checkout_it_is_run_in(
+    wheel: Path, tmp_path: Path
+) -> None:
+    ZipFile(wheel).extractall(tmp_path)
+    code = (
+        "from catchment.cli import bench\n"
+        "from pathlib import Path\n"
+        "print(bench.checkout(Path(bench.__file__).resolve().parents[3], Path.cwd()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.strip() == str(ROOT)
