@@ -14,7 +14,8 @@ from catchment.engine.results import Limit
 from catchment.engine.rows import Operators, Rows, identity_fields
 from catchment.engine.store import Store
 from catchment.model.plan import Answer, Plan
-from catchment.model.window import Counted, Periodic, Window
+from catchment.model.window import Counted, Period, Window
+from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, LATEST, Edges, Series
 from catchment.planner.group import operators_of
 
@@ -92,15 +93,14 @@ def fit(rows: Rows, operators: Operators) -> Rows:
 
 
 def _move_periodic(old: GroupState, new: GroupState, was: dict[Window, int], newest: int) -> None:
-    places = {int(kind): row for row, kind in enumerate(old.kinds)}
-    for row, kind in enumerate(new.kinds):
-        window = new.group.windows[kind]
-        assert isinstance(window, Periodic)
-        known = was.get(window)
+    for place, window in enumerate(new.group.windows):
+        rows, known = np.flatnonzero(new.kinds == place), was.get(window)
         if known is not None:
-            new.series.first[row] = old.series.first[places[known]]
+            new.series.first[rows] = old.series.first[old.kinds == known]
         elif newest > EARLIEST:
-            new.series.first[row] = max(int(new.series.first[row]), first_answerable(window, new))
+            for row, period in zip(rows.tolist(), window.periods, strict=True):
+                first = first_answerable(period, new)
+                new.series.first[row] = max(int(new.series.first[row]), first)
 
 
 def _eras(old: GroupState, newest: int) -> list[Era]:
@@ -109,44 +109,44 @@ def _eras(old: GroupState, newest: int) -> list[Era]:
     Events that wait are cut by the plan that is there when they settle. What others cut may still
     be on its way: so it is not the slices that are here that tell.
     """
-    windows = tuple(w for w in old.group.windows if isinstance(w, Periodic))
+    windows = tuple(window for window in old.group.windows if window.periods)
     until = min(newest, old.frontier - 1) if old.group.slicing == "settled" else newest
     latest = {era.windows: era.until for era in old.eras}
     latest[windows] = max(until, latest.get(windows, until))
     return [Era(*era) for era in latest.items() if era[1] >= old.kept_from]
 
 
-def first_answerable(window: Periodic, state: GroupState) -> int:
-    """The number of the first window from which on all windows of a new type are complete.
+def first_answerable(period: Period, state: GroupState) -> int:
+    """The number of the first window from which on all windows of a new series are complete.
 
     A window is complete if all slices that may hold its events are kept, and if none of them lies
     across its start or its end: each of the two is an edge of every plan by which events at or
     after it were cut.
     """
     begin = state.kept_from
-    number = -((window.offset - begin) // window.slide)
-    first = max(number, int(Series([window]).ending_after(max(state.frontier, EARLIEST))[0]))
+    number = -((period.offset - begin) // period.slide)
+    first = max(number, int(Series([period]).ending_after(max(state.frontier, EARLIEST))[0]))
     for era in state.eras:
-        edges = Edges(era.windows)
-        for edge in (window.offset, window.offset + window.length):
-            first = max(first, _after_last_uncut(edge, window, edges, first, era.until))
+        edges = Edges(periods_of(era.windows))
+        for edge in (period.offset, period.offset + period.length):
+            first = max(first, _after_last_uncut(edge, period, edges, first, era.until))
     return first
 
 
-def _after_last_uncut(edge: int, window: Periodic, edges: Edges, first: int, until: int) -> int:
+def _after_last_uncut(edge: int, period: Period, edges: Edges, first: int, until: int) -> int:
     """The number after that of the last window whose edge by a time is not among these edges.
 
     `edge` is the one of the window with number 0. Edges are looked at from the last backwards:
     where the slide is a multiple of an older one, all of them may be cut.
     """
-    last = 0 if window.only else (until - edge) // window.slide
-    if last < first or (window.only and edge > until):
+    last = 0 if period.only else (until - edge) // period.slide
+    if last < first or (period.only and edge > until):
         return first
     for slide, offset in zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True):
-        if not window.only and window.slide % slide == 0 and (edge - offset) % slide == 0:
+        if not period.only and period.slide % slide == 0 and (edge - offset) % slide == 0:
             return first
-    low = last if window.only else max(first, last - _LOOKED_AT)
-    uncut = np.flatnonzero(~edges.covers(edge + np.arange(low, last + 1) * window.slide))
+    low = last if period.only else max(first, last - _LOOKED_AT)
+    uncut = np.flatnonzero(~edges.covers(edge + np.arange(low, last + 1) * period.slide))
     if len(uncut):
         return low + int(uncut[-1]) + 1
     return low
@@ -213,9 +213,10 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
     if state.frontier <= until:
         return False  # an event may still come by which a window begins in time
     waits = any((t.column("#time").to_numpy() <= until).any() for t in state.waiting)
-    if isinstance(window, Periodic):
-        return until + window.length <= state.frontier - 1 or (
-            window.only and window.offset > until
+    if window.periods:
+        return all(
+            until + period.length <= state.frontier - 1 or (period.only and period.offset > until)
+            for period in window.periods
         )
     if place in state.sessions:
         rows = [state.sessions[place].open, *state.fresh]

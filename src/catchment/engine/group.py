@@ -22,9 +22,10 @@ from catchment.engine.slicer import ALONE, WaitingGroup, lasting_events, sliced_
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.store import Store
 from catchment.engine.streams import Owned
-from catchment.model.window import Counted, Gap, Marked, Periodic
+from catchment.model.window import Counted, Gap, Marked, Window
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
+from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, Series
 
 _UNTIDY = 1 << 16
@@ -37,7 +38,7 @@ _CROWD = 1 << 12
 class Era(NamedTuple):
     """Events up to the time `until` may have been cut at the edges of these windows only."""
 
-    windows: tuple[Periodic, ...]
+    windows: tuple[Window, ...]
     until: int
 
 
@@ -71,8 +72,9 @@ class GroupState:
         self.slices = self.partials = self.calls = 0
         self._tidy, self._crowd = 0, _CROWD
         windows = list(enumerate(group.windows))
-        self.kinds = np.array([n for n, w in windows if isinstance(w, Periodic)], np.int64)
-        self.series = Series([w for _, w in windows if isinstance(w, Periodic)])
+        self.kinds = np.array([n for n, w in windows for _ in w.periods], np.int64)
+        """Of each series, the place of its window type."""
+        self.series = Series(periods_of(group.windows))
         self.sessions = {
             n: sessions.sessions(w.gap, self.operators, None)
             for n, w in windows
@@ -292,11 +294,14 @@ class GroupState:
     def _with_confirmed(self, kind: Ints, number: Ints, sure: int) -> tuple[Ints, Ints]:
         """Windows, and those that were doubtful and are no more, each once."""
         assert self.ledger is not None
-        places = {int(place): row for row, place in enumerate(self.kinds)}
+        lengths = self.series.lengths.tolist()
+        places = {
+            place: row for row, place in enumerate(zip(self.kinds.tolist(), lengths, strict=True))
+        }
         found = set(zip(kind.tolist(), number.tolist(), strict=True))
-        for window, _, start, _, _ in self.ledger.confirmed(sure):
-            if window in places:
-                row = places[window]
+        for window, _, start, end, _ in self.ledger.confirmed(sure):
+            row = places.get((window, end - start))
+            if row is not None:
                 offset, slide = int(self.series.offsets[row]), int(self.series.slides[row])
                 found.add((row, (start - offset) // slide))
         pairs = np.array(sorted(found), np.int64).reshape(-1, 2)

@@ -12,7 +12,7 @@ from catchment.engine.group import Era, GroupState
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Limit
 from catchment.engine.rows import concat_rows
-from catchment.model.window import Periodic, window_from_dict
+from catchment.model.window import window_from_dict
 
 if TYPE_CHECKING:
     from catchment.engine.assembler import Assembler
@@ -97,7 +97,7 @@ def _load_group(
     for name in _PLACES:
         setattr(state, name, meta[name])
     state.eras = [
-        Era(tuple(_periodic(window) for window in windows), until)
+        Era(tuple(window_from_dict(window) for window in windows), until)
         for windows, until in meta["eras"]
     ]
     state.keys = KeyIndex()
@@ -134,12 +134,6 @@ def _load_group(
         state.repeats.load(prefix, tables, meta["repeats"])
     if state.own is not None:
         state.own.load(prefix, tables, meta["own"])
-
-
-def _periodic(data: dict[str, Any]) -> Periodic:
-    window = window_from_dict(data)
-    assert isinstance(window, Periodic)
-    return window
 
 
 def _load_ranks(

@@ -17,7 +17,6 @@ from catchment.counting import wire
 from catchment.counting.edges import Edges
 from catchment.counting.windows import Shelf, Slice
 from catchment.engine import codec, settled
-from catchment.engine.asking import counts_of
 from catchment.engine.bound import BoundPlan
 from catchment.engine.counted import events_not_full
 from catchment.engine.merger import GroupMerger
@@ -26,6 +25,7 @@ from catchment.engine.partials import Partials, events_of, rows_of, stamped
 from catchment.engine.rows import Rows, concat_rows
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.group import counts_of
 from catchment.spark.tasks import Work, bodies, parcel
 from catchment.tree.kept import key_of, segments
 from catchment.tree.lift import Lift, full_of

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from catchment.model.query import Aggregate, Query
-from catchment.model.window import READINGS, Window, by_stream
+from catchment.model.window import READINGS, Window
 from catchment.testing.oracle import Row, Step
 from catchment.windows import (
     between,
@@ -261,7 +261,7 @@ def queries(
     for number in range(draw(st.integers(1, max_size))):
         wanted = draw(st.lists(aggregates(approximate), min_size=1, max_size=4))
         window = draw(windows(unit, base, kinds, readings))
-        repeats = draw(st.integers(0, 5)) == 0 and not by_stream(window)
+        repeats = draw(st.integers(0, 5)) == 0 and window.stream_reading is None
         made.append(
             Query(
                 f"q{number}",

@@ -13,12 +13,12 @@ from catchment.counting import wire
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Down
 from catchment.engine import codec, settled
-from catchment.engine.asking import counts_of
 from catchment.engine.bound import BoundPlan
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import SELECTION, key_columns
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
+from catchment.planner.group import counts_of
 from catchment.tree.lift import Lift
 from catchment.tree.orders import Key, room_for_lane
 

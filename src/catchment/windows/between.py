@@ -14,6 +14,10 @@ from catchment.windows.checks import one_reading
 class Between(Marked):
     kind = "between"
 
+    def describe(self) -> str:
+        reading = "" if self.reading == "global" else f", reading={self.reading}"
+        return f"between({self.opens}, {self.closes}{reading})"
+
 
 def between(start: str, end: str, *, reading: str = "global") -> Between:
     """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.

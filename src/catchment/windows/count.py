@@ -13,6 +13,9 @@ from catchment.windows.checks import count
 class Count(Counted):
     kind = "count"
 
+    def describe(self) -> str:
+        return f"count({self.size:,} every {self.step:,})"
+
 
 def count_tumbling(size: int) -> Count:
     """A key's events number `i * size` to `(i + 1) * size - 1`, by time, then arrival.

@@ -15,6 +15,10 @@ from catchment.windows.checks import one_reading
 class Cut(Marked):
     kind = "cut"
 
+    def describe(self) -> str:
+        reading = "" if self.reading == "global" else f", reading={self.reading}"
+        return f"cut(at {self.opens}{reading})"
+
 
 def cut(at: str, *, reading: str = "global") -> Cut:
     """A key's events from one event where `at` holds up to, not including, the next.

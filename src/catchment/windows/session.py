@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.duration import Duration, micros
+from catchment.model.duration import Duration, micros, show
 from catchment.model.window import Gap, register
 from catchment.windows.checks import positive
 
@@ -13,6 +13,9 @@ from catchment.windows.checks import positive
 @dataclass(frozen=True, slots=True)
 class Session(Gap):
     kind = "session"
+
+    def describe(self) -> str:
+        return f"session({show(self.gap)})"
 
 
 def session(gap: Duration) -> Session:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.duration import Duration, micros
-from catchment.model.window import Periodic, register
+from catchment.model.duration import Duration, micros, show
+from catchment.model.window import OnePeriod, register
 from catchment.windows.checks import positive
 from catchment.windows.tumbling import Tumbling
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class Sliding(Periodic):
+class Sliding(OnePeriod):
     kind = "sliding"
 
+    def describe(self) -> str:
+        shift = f", offset={show(self.offset)}" if self.offset else ""
+        return f"sliding({show(self.length)}, {show(self.slide)}{shift})"
 
-def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> Periodic:
+
+def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> OnePeriod:
     """Windows `[k * slide + offset, k * slide + offset + length)`.
 
     A slide longer than the length leaves gaps whose events are in no window; a slide equal to the

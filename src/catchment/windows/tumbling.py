@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.duration import Duration, micros
-from catchment.model.window import Periodic, register
+from catchment.model.duration import Duration, micros, show
+from catchment.model.window import OnePeriod, register
 from catchment.windows.checks import positive
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class Tumbling(Periodic):
+class Tumbling(OnePeriod):
     kind = "tumbling"
+
+    def describe(self) -> str:
+        shift = f", offset={show(self.offset)}" if self.offset else ""
+        return f"tumbling({show(self.length)}{shift})"
 
 
 def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
