@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec, marked, settled
+from catchment.engine import codec, settled
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields, merge_rows
+from catchment.engine.shapes import marked
 from catchment.model.plan import Group
 from catchment.model.window import Marked
 from catchment.operators import Grouping

@@ -18,11 +18,11 @@ from catchment.counting.edges import Edges
 from catchment.counting.windows import Shelf, Slice
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
-from catchment.engine.counted import events_not_full
 from catchment.engine.merger import GroupMerger
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials, events_of, rows_of, stamped
 from catchment.engine.rows import Rows, concat_rows
+from catchment.engine.shapes.counted import events_not_full
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.group import counts_of

@@ -15,8 +15,8 @@ from catchment.counting.saving import restore, save
 from catchment.counting.status import status
 from catchment.counting.windows import Window
 from catchment.engine.bound import BoundPlan
-from catchment.engine.counted import events_not_full
 from catchment.engine.partials import Partials
+from catchment.engine.shapes.counted import events_not_full
 from catchment.planner.group import counts_of
 from catchment.tree.lift import Lift, full_of
 from catchment.tree.orders import Key, Orders, room_for_lane
