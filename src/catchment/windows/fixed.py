@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.errors import QueryError
 from catchment.model.duration import Instant, instant
 from catchment.model.window import OnePeriod, Period, register
+from catchment.windows.registry import builder
 
 
 @register
@@ -22,6 +23,7 @@ class Fixed(OnePeriod):
         return f"fixed({self.offset}us, {self.offset + self.length}us)"
 
 
+@builder
 def fixed(start: Instant, end: Instant) -> Fixed:
     """The single window `[start, end)`.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.model.duration import Duration, micros, show
 from catchment.model.window import Gap, register
 from catchment.windows.checks import positive
+from catchment.windows.registry import builder, in_sql
 
 
 @register
@@ -18,6 +19,8 @@ class Session(Gap):
         return f"session({show(self.gap)})"
 
 
+@builder
+@in_sql("session_window(ts, gap)")
 def session(gap: Duration) -> Session:
     """Events of a key at most `gap` apart share the window `[first, last + gap)`.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.model.duration import Duration, micros, show
 from catchment.model.window import OnePeriod, register
 from catchment.windows.checks import positive
+from catchment.windows.registry import builder, in_sql
 from catchment.windows.tumbling import Tumbling
 
 
@@ -20,6 +21,7 @@ class Sliding(OnePeriod):
         return f"sliding({show(self.length)}, {show(self.slide)}{shift})"
 
 
+@builder
 def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> OnePeriod:
     """Windows `[k * slide + offset, k * slide + offset + length)`.
 
@@ -33,3 +35,8 @@ def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> On
     step = positive(micros(slide, "window slide"), "window slide", slide)
     shift = micros(offset, "window offset") % step
     return Tumbling(size, step, shift) if size == step else Sliding(size, step, shift)
+
+
+@in_sql("window(ts, size[, slide[, start]])")
+def _window(size: Duration, slide: Duration | None = None, start: Duration = "0s") -> OnePeriod:
+    return sliding(size, size if slide is None else slide, offset=start)

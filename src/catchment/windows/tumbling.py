@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.model.duration import Duration, micros, show
 from catchment.model.window import OnePeriod, register
 from catchment.windows.checks import positive
+from catchment.windows.registry import builder
 
 
 @register
@@ -19,6 +20,7 @@ class Tumbling(OnePeriod):
         return f"tumbling({show(self.length)}{shift})"
 
 
+@builder
 def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
     """Windows `[k * length + offset, (k + 1) * length + offset)`.
 
