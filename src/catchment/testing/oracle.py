@@ -116,11 +116,18 @@ def _periodic(window: OnePeriod, events: list[Event], frontier: float) -> Iterat
         newest = (event.time - window.offset) // window.slide
         oldest = (event.time - window.offset - window.length) // window.slide + 1
         numbers.update(range(oldest, newest + 1))
-    for k in sorted(numbers & {0} if window.kind == "fixed" else numbers):
+    for k in sorted(numbers):
         start = window.offset + k * window.slide
         end = start + window.length
         if end <= frontier:
             yield Found(start, end, [e for e in events if start <= e.time < end])
+
+
+def _fixed(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[Found]:
+    end = window.offset + window.length
+    members = [e for e in events if window.offset <= e.time < end]
+    if members and end <= frontier:
+        yield Found(window.offset, end, members)
 
 
 def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Found]:
@@ -171,7 +178,7 @@ def _count(window: Counted, events: list[Event], frontier: float) -> Iterator[Fo
 _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
     "tumbling": _periodic,
     "sliding": _periodic,
-    "fixed": _periodic,
+    "fixed": _fixed,
     "session": _session,
     "cut": _cut,
     "between": _between,
