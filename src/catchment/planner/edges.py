@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ class Edges:
             series.add((slide, (offset + length) % slide))
         if grid is not None:
             series.add((grid, 0))
+        series = _joined(series)
         self.slides = np.array([slide for slide, _ in sorted(series)], np.int64)
         self.offsets = np.array([offset for _, offset in sorted(series)], np.int64)
         self.points = np.array(sorted(points), np.int64)
@@ -108,6 +110,23 @@ class Edges:
         span = max(span, int(self.slides.min()))
         inside = self._between(0, span - 1)
         return float(len(inside) - 1) / (span / 1e6)
+
+
+def _joined(series: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The same edges in fewer series: those of one slide that divide it evenly are one.
+
+    >>> sorted(_joined({(6, 0), (6, 2), (6, 4), (9, 0), (9, 1)}))
+    [(2, 0), (9, 0), (9, 1)]
+    """
+    by_slide: dict[int, list[int]] = {}
+    for slide, offset in sorted(series):
+        by_slide.setdefault(slide, []).append(offset)
+    made: set[tuple[int, int]] = set()
+    for slide, offsets in by_slide.items():
+        part, rest = divmod(slide, len(offsets))
+        even = not rest and all(after - one == part for one, after in pairwise(offsets))
+        made |= {(part, offsets[0])} if even else {(slide, offset) for offset in offsets}
+    return made
 
 
 class Series:
