@@ -180,8 +180,14 @@ class PeriodicState(ShapeState):
         self._ledger = ledger
         self._exact = bound.group.way == "accumulators"
         counts = [len(window.periods) for window in self._windows]
+        ends = np.cumsum(counts).tolist()
         self._place_of = np.repeat(np.array(self.places, np.int64), counts)
         """Of each series, the place of its window type."""
+        self._rows_of = {
+            window: slice(end - count, end)
+            for window, count, end in zip(self._windows, counts, ends, strict=True)
+        }
+        """Of each window type, its series."""
         self._series = Series(periods_of(self._windows))
         self._store = Store(bound.group.store, self.operators)
         self._pending: list[Rows] = []
@@ -241,7 +247,11 @@ class PeriodicState(ShapeState):
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
             self._late = []
         if self._ledger is not None and self._ledger.doubtful:
-            return self._with_confirmed(kind, number, self._ledger, moment.sure)
+            kind, number = self._with_confirmed(kind, number, self._ledger, moment.sure)
+        if len(self._windows) < len(self._series):  # several series of a type are given as one
+            starts = self._series.start_of(kind, number)
+            order = np.lexsort((self._series.lengths[kind], starts, self._place_of[kind]))
+            kind, number = kind[order], number[order]
         return kind, number
 
     def _with_confirmed(self, kind: Ints, number: Ints, ledger: Ledger, sure: int) -> Windows:
@@ -292,20 +302,16 @@ class PeriodicState(ShapeState):
             self._eras = _eras(self._eras, change, self._kept_from)
             unseen = change.newest + 1
             self._kept_from = unseen if old is None else min(self._kept_from, unseen)
-        for place, window in zip(self.places, self._windows, strict=True):
-            mine = np.flatnonzero(self._place_of == place)
-            if old is not None and window in old._windows:
-                self._series.first[mine] = old._first_of(window)
+        for window, mine in self._rows_of.items():
+            known = None if old is None else old._rows_of.get(window)
+            if old is not None and known is not None:
+                self._series.first[mine] = old._series.first[known]
             elif started:
-                for row, period in zip(mine.tolist(), window.periods, strict=True):
-                    first = first_answerable(period, self._kept_from, change.frontier, self._eras)
-                    self._series.first[row] = max(int(self._series.first[row]), first)
-
-    def _first_of(self, window: Window) -> Ints:
-        """The number of the first window that is asked for, of each series of a type."""
-        place = self.places[self._windows.index(window)]
-        first: Ints = self._series.first[self._place_of == place]
-        return first
+                first = [
+                    first_answerable(period, self._kept_from, change.frontier, self._eras)
+                    for period in window.periods
+                ]
+                self._series.first[mine] = np.maximum(self._series.first[mine], first)
 
     # -- keys and tables -------------------------------------------------------------------------
 

@@ -101,15 +101,14 @@ class SessionState(ShapeState):
             self._step(EARLIEST)
 
     def complete(self, moment: Moment) -> list[Complete]:
-        done = self._step(moment.horizon)
-        if self._updates:
+        parts = [self._step(moment.horizon)]
+        if self._updates:  # those that may still change are found again each time
             passing = (step(s, moment.loose, moment.frontier, self.operators) for s in self._open)
-            done += [rows for _, rows in passing]
-        places = self.places * 2
-        gaps = [window.gap for window in self._windows] * 2
+            parts.append([rows for _, rows in passing])
         return [
-            of_type(place, rows, rows.first, rows.last + gap)
-            for place, rows, gap in zip(places, done, gaps, strict=False)
+            of_type(place, rows, rows.first, rows.last + window.gap)
+            for part in parts
+            for place, window, rows in zip(self.places, self._windows, part, strict=True)
         ]
 
     def _step(self, horizon: int) -> list[Rows]:
