@@ -19,6 +19,7 @@ from catchment.model.query import Query
 from catchment.model.window import Counted, Gap, Marked, OnePeriod, Window
 from catchment.testing.oracle_expression import holds, order_key, value_of
 from catchment.testing.oracle_functions import aggregate
+from catchment.windows.cumulate import Cumulate
 
 Row = dict[str, Any]
 Results = dict[str, list[Row]]
@@ -130,6 +131,15 @@ def _fixed(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[
         yield Found(window.offset, end, members)
 
 
+def _cumulate(window: Cumulate, events: list[Event], frontier: float) -> Iterator[Found]:
+    for k in sorted({(event.time - window.offset) // window.size for event in events}):
+        start = window.offset + k * window.size
+        for end in range(start + window.step, start + window.size + 1, window.step):
+            members = [e for e in events if start <= e.time < end]
+            if members and end <= frontier:
+                yield Found(start, end, members)
+
+
 def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Found]:
     sessions: list[list[Event]] = []
     for event in events:
@@ -179,6 +189,7 @@ _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
     "tumbling": _periodic,
     "sliding": _periodic,
     "fixed": _fixed,
+    "cumulate": _cumulate,
     "session": _session,
     "cut": _cut,
     "between": _between,

@@ -24,6 +24,7 @@ from catchment.windows import (
     between,
     count_sliding,
     count_tumbling,
+    cumulate,
     cut,
     fixed,
     session,
@@ -60,6 +61,7 @@ KINDS = (
     "count_tumbling",
     "count_sliding",
     "fixed",
+    "cumulate",
 )
 NUMERIC = (
     "sum",
@@ -214,6 +216,10 @@ def windows(
         return count_tumbling(min(length, 6))
     if kind == "count_sliding":
         return count_sliding(min(length, 6), min(other, 6))
+    if kind == "cumulate":
+        step = min(length, 4)
+        size = step * min(other, 6)
+        return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
     start = (base + draw(st.integers(-5, SPAN))) * unit
     return fixed(start, start + length * unit)
 

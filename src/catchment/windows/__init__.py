@@ -3,6 +3,7 @@
 from catchment.windows.between import between as between
 from catchment.windows.count import count_sliding as count_sliding
 from catchment.windows.count import count_tumbling as count_tumbling
+from catchment.windows.cumulate import cumulate as cumulate
 from catchment.windows.cut import cut as cut
 from catchment.windows.fixed import fixed as fixed
 from catchment.windows.registry import BUILDERS as BUILDERS
