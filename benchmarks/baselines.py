@@ -18,7 +18,6 @@ import pyarrow as pa
 from benchmarks.accumulators import Accumulator, accumulator
 from catchment.errors import QueryError
 from catchment.model.query import Query
-from catchment.windows.tumbling import Tumbling
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -198,13 +197,15 @@ class _Slices:
 
 def _tumble(query: Query) -> Tumble:
     aggregate = query.aggregates[0]
-    if not isinstance(query.window, Tumbling) or query.where or len(query.by) > 1:
+    periods = query.window.periods
+    tumbling = len(periods) == 1 and periods[0].length == periods[0].slide and not periods[0].only
+    if not tumbling or query.where or len(query.by) > 1:
         raise QueryError(
             "a baseline takes tumbling windows, at most one key and no condition", given=query.name
         )
-    return Tumble(
-        query.name, (aggregate.function, aggregate.params), query.window.length, query.window.offset
-    )
+    (period,) = periods
+    function = aggregate.function, aggregate.params
+    return Tumble(query.name, function, period.length, period.offset)
 
 
 def _numpy(column: Any) -> Any:

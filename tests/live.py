@@ -122,6 +122,10 @@ class Draw:
             return ct.count_tumbling(min(length, 6))
         if kind == "count_sliding":
             return ct.count_sliding(min(length, 6), min(other, 6))
+        if kind == "cumulate":
+            step = min(length, 4)
+            size = step * min(other, 6)
+            return ct.cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
         start = (self.base + dice.randint(-5, SPAN)) * unit
         return ct.fixed(start, start + length * unit)
 

@@ -114,6 +114,12 @@ MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
         "'-5m'",
         POSITIVE,
     ),
+    "size no multiple of the step": (
+        window_mistake("cumulate('1h', '25min')", "cumulate_window(ts, '1h', '25min')"),
+        "the size of a cumulating window must be a multiple of its step",
+        "size 1h, step 25min",
+        'try cumulate("1h", "10min")',
+    ),
     "count 0": (
         window_mistake("count_tumbling(0)", "count_window(0)"),
         "the count window must be a positive whole number of events",

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.counting.distributed import counts_of, found_by_asking
+from catchment.counting.distributed import found_by_asking
 from catchment.counting.edges import Edges
 from catchment.engine.parcels import unpack_results
 from catchment.engine.slicer import rank
 from catchment.model.rules import EventRules
+from catchment.planner.group import counts_of
 from catchment.planner.planned import NOTHING
 from catchment.spark import batch_counts
 from catchment.spark.batch_counts import CutApart, Meeting, Sample, Sampled, doubts_of, spans

@@ -48,7 +48,9 @@ def test_updates(scenario: Scenario) -> None:
     check(scenario)
 
 
-@pytest.mark.parametrize("kind", ["session", "cut", "between", "count_sliding", "sliding"])
+@pytest.mark.parametrize(
+    "kind", ["session", "cut", "between", "count_sliding", "sliding", "cumulate"]
+)
 @given(data=st.data())
 def test_updates_of_one_kind(kind: str, data: st.DataObject) -> None:
     check(data.draw(scenarios(late="update", max_queries=2, kinds=[kind])))
@@ -94,7 +96,7 @@ def test_both_stores(store: str, scenario: Scenario) -> None:
         check(scenario)
 
 
-@given(scenarios(kinds=["tumbling", "sliding", "fixed", "session"]))
+@given(scenarios(kinds=["tumbling", "sliding", "fixed", "cumulate", "session"]))
 def test_slices_added_as_wholes(scenario: Scenario) -> None:
     """What is done only for very many keys, done for any."""
     with pytest.MonkeyPatch.context() as patch:

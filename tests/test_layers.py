@@ -1,4 +1,4 @@
-"""Polices the code: imports only downward, a docstring in every module."""
+"""Polices the code: imports only downward, shapes told apart in few places, docstrings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from catchment import windows
+from catchment.model.window import Window
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "catchment"
@@ -166,6 +169,60 @@ def test_an_import_downward_is_allowed(source: str, layer: str) -> None:
 def test_pyspark_out_of_place_is_found() -> None:
     assert spark("from pyspark.sql import functions", "engine") == ["line 1: pyspark.sql.functions"]
     assert spark("import pyspark", "spark") == []
+
+
+SHAPES_TOLD_APART = ("planner/", "windows/", "engine/shapes/registry.py")
+"""Where the code may look at the class of a window. All others ask the window."""
+
+
+def descendants(window: type) -> set[str]:
+    """The names of all shapes and window types."""
+    below = window.__subclasses__()
+    return {one.__name__ for one in below}.union(*map(descendants, below))
+
+
+def shape_checks(source: str, shapes: set[str]) -> list[str]:
+    """Where a module asks for the class of a window: isinstance, type() or a pattern of match."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            asked = node.args[1:] if node.func.id in ("isinstance", "issubclass") else []
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(s, ast.Call) and ast.unparse(s.func) == "type" for s in sides):
+                asked = sides
+        elif isinstance(node, ast.MatchClass):
+            asked = [node.cls]
+        names = {
+            part.id if isinstance(part, ast.Name) else part.attr
+            for one in asked
+            for part in ast.walk(one)
+            if isinstance(part, ast.Name | ast.Attribute)
+        }
+        found += [f"line {one.lineno}: {name}" for one in asked[:1] for name in names & shapes]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_windows_answer_for_themselves(path: Path) -> None:
+    if str(path.relative_to(PACKAGE)).startswith(SHAPES_TOLD_APART):
+        return
+    assert not shape_checks(path.read_text(), descendants(Window))
+
+
+def test_the_check_of_shapes_finds_them() -> None:
+    shapes = descendants(Window)
+    assert windows.BUILDERS  # which registers all types
+    assert {"Periodic", "Gap", "Marked", "Counted", "Tumbling", "Session"} <= shapes
+    assert shape_checks("isinstance(w, Periodic | Gap)", shapes) == [
+        "line 1: Gap",
+        "line 1: Periodic",
+    ]
+    assert shape_checks("isinstance(w, (window.Marked, int))", shapes) == ["line 1: Marked"]
+    assert shape_checks("type(w) is Counted", shapes) == ["line 1: Counted"]
+    assert shape_checks("match w:\n    case Cut():\n        pass", shapes) == ["line 2: Cut"]
+    assert not shape_checks("isinstance(w, Window)\nGap(1)", shapes)
 
 
 FOREIGN = ("_replace", "_asdict", "_fields", "_make", "_jvm", "_topic", "_exit")

@@ -27,7 +27,7 @@ from trees import charter, final
 
 FAR = 1 << 60
 """Before this, nothing has happened."""
-PERIODIC = ("tumbling", "sliding", "fixed")
+PERIODIC = ("tumbling", "sliding", "fixed", "cumulate")
 MIXES = {
     "all": (KINDS, KINDS),
     "periodic": (PERIODIC, (*PERIODIC, "session")),

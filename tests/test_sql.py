@@ -44,6 +44,8 @@ def test_the_query_of_the_readme() -> None:
         ("window(ts, '10s', '5s', '1s')", w.sliding("10s", "5s", offset="1s")),
         ("window(ts, '5s', '10s')", w.sliding("5s", "10s")),
         ("session_window(ts, '5 minutes')", w.session("5m")),
+        ("cumulate_window(ts, '1 hour', '10 minutes')", w.cumulate("1h", "10m")),
+        ("cumulate_window(ts, '1h', '10m', '5m')", w.cumulate("1h", "10m", offset="5m")),
         ("count_window(100)", w.count_tumbling(100)),
         ("count_window(100, 10)", w.count_sliding(100, 10)),
         ("event_window(start => a = 1, end => b > 2)", w.between(start="a = 1", end="b > 2")),

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         between,
         count_sliding,
         count_tumbling,
+        cumulate,
         cut,
         fixed,
         session,
@@ -86,7 +87,9 @@ _NAMES = {
     "catchment.spark.batch": "run",
     "catchment.spark.job": "Job",
     "catchment.sqltext": "sql",
-    "catchment.windows": "between count_sliding count_tumbling cut fixed session sliding tumbling",
+    "catchment.windows": (
+        "between count_sliding count_tumbling cumulate cut fixed session sliding tumbling"
+    ),
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -134,6 +137,7 @@ __all__ = [
     "count_distinct",
     "count_sliding",
     "count_tumbling",
+    "cumulate",
     "cut",
     "explain",
     "first",

@@ -235,13 +235,11 @@ def text(query: Query) -> str:
     >>> text(ct.Query("q", ct.avg("v").alias("mean"), by="k", window=ct.tumbling("5s")))
     'avg(v) AS mean by k over tumbling(5s)'
     """
-    from catchment.planner.explain import describe
-
     parts = [f"{a.text} AS {a.name}" if a.name else a.text for a in query.aggregates]
     words = [", ".join(parts)]
     if query.by:
         words.append(f"by {', '.join(query.by)}")
     if query.where:
         words.append(f"where {query.where}")
-    words.append(f"over {describe(query.window)}")
+    words.append(f"over {query.window.describe()}")
     return " ".join(words)

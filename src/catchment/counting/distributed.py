@@ -6,9 +6,8 @@ import pyarrow as pa
 
 from catchment.engine.bound import BoundPlan
 from catchment.model.plan import Group
-from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
-from catchment.planner.group import only_counts
+from catchment.planner.group import counts_of, only_counts
 from catchment.planner.planned import Planned
 
 LARGE = 2_000
@@ -38,10 +37,6 @@ def found_by_asking(planned: Planned, bound: BoundPlan, count: str) -> dict[int,
 def _in_order(group: Group) -> bool:
     """Whether a function needs all events of a window in one order: nodes' partials have none."""
     return any(operator_class(ref[0]).ordered(OperatorRef(*ref)) for ref in group.operators)
-
-
-def counts_of(group: Group) -> list[Counted]:
-    return [window for window in group.windows if isinstance(window, Counted)]
 
 
 def _plain(kind: pa.DataType) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
-from catchment.counting.distributed import counts_of
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Down
 from catchment.counting.orders import Key, room_for_lane
@@ -21,6 +20,7 @@ from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import SELECTION, key_columns
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
+from catchment.planner.group import counts_of
 
 _AHEAD = 4
 """Events of a lane that are kept before no more are read, in strides between edges."""

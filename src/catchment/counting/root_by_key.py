@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
-from catchment.counting.distributed import counts_of
 from catchment.counting.message import Up
 from catchment.counting.orders import Key, Orders, room_for_lane
 from catchment.counting.root import RootCounter
@@ -17,8 +16,9 @@ from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
 from catchment.counting.status import status
 from catchment.counting.windows import Window
 from catchment.engine.bound import BoundPlan
-from catchment.engine.counted import events_not_full
 from catchment.engine.partials import Partials
+from catchment.engine.shapes.counted import events_not_full
+from catchment.planner.group import counts_of
 
 
 class RootByKey:

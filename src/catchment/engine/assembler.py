@@ -34,7 +34,6 @@ from catchment.engine.partials import (
 )
 from catchment.engine.results import Limit, Results
 from catchment.engine.slicer import Sliced
-from catchment.engine.unended import unended
 from catchment.model.capacity import Capacity
 from catchment.model.plan import Plan
 from catchment.model.settings import INCOMPLETE, Incomplete, one_of
@@ -178,7 +177,7 @@ class Assembler:
         self.counts["open_windows"] = self.counts["open_events"] = 0
         left = self._left()
         for id, state in self.states.items():
-            for windows, events in unended(state):
+            for windows, events in state.unended():
                 if len(windows) and (id, int(windows.kind[0])) in left:
                     continue
                 self.counts["open_windows"] += len(windows)

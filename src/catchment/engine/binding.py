@@ -19,7 +19,6 @@ from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound, no_updates, other_time
-from catchment.model.window import Marked
 from catchment.planner import plan as plan_of
 
 Types = dict[str | None, pa.DataType | None]
@@ -30,8 +29,7 @@ def columns_of(group: Group) -> set[str]:
     texts = [column for _, column, _ in group.operators if column]
     texts += [condition for condition in group.selections if condition]
     for window in group.windows:
-        if isinstance(window, Marked):
-            texts += [text for text in (window.opens, window.closes) if text]
+        texts += window.conditions
     read = {name for text in texts for name in expression.columns(text)}
     return read | set(group.by) | set(group.distinct_on)
 
@@ -87,7 +85,7 @@ def check_rules(plan: Plan, time: str, late: str) -> None:
         raise other_time("a query of the plan names", plan.time, time)
     for group in plan.groups:
         if late == "update" and group.slicing == "stream":
-            readings = [w.reading for w in group.windows if isinstance(w, Marked)]
+            readings = [w.stream_reading for w in group.windows if w.stream_reading]
             raise no_updates(_some_name(plan, group), readings[0])
 
 
@@ -167,8 +165,7 @@ class _Typing:
         """Refuses conditions of queries and windows that are not true or false."""
         conditions = [(text, "where") for text in group.selections if text]
         for window in group.windows:
-            if isinstance(window, Marked):
-                conditions += [(t, "window condition") for t in (window.opens, window.closes) if t]
+            conditions += [(text, "window condition") for text in window.conditions]
         for text, what in conditions:
             kind = self.infer(text)
             if kind is not None and not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):

@@ -14,8 +14,8 @@ from catchment.engine import settled
 from catchment.engine.results import Shape
 from catchment.engine.slicing import GroupSlicer
 from catchment.model.plan import Group
-from catchment.model.window import Gap
 from catchment.operators import Operator, OperatorRef, operator_class
+from catchment.planner.cost import smallest_gap
 
 ValueTypes = Mapping[str | None, pa.DataType | None]
 """The types of aggregated expressions; None stands for no expression, as in `count(*)`."""
@@ -43,7 +43,7 @@ class BoundGroup:
         self.operators = operators_of(group, types, updates, census)
         self.slicer = GroupSlicer(group, self.operators)
         self.shape = Shape(group, types, self.key_types, updates)
-        self.has_sessions = any(isinstance(window, Gap) for window in group.windows)
+        self.has_sessions = smallest_gap(group.windows) is not None
         self.conditions = settled.conditions_of(group)
         columns = (operator.ref.column for operator in self.operators.values())
         self.columns = list(dict.fromkeys(column for column in columns if column))

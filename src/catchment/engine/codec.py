@@ -19,7 +19,7 @@ from catchment.operators.values import Mask, from_arrow, one_piece, to_arrow
 Compression = Literal["lz4", "zstd"]
 
 MAGIC = b"CATCHMENT"
-FORMAT = 2
+FORMAT = 3
 _HEAD = struct.Struct(">9sHIQ")
 
 BOUNDS = ("slice_start", "slice_end", "key", "slice_first", "slice_last")

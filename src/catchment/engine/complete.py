@@ -8,7 +8,7 @@ import numpy as np
 
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Block
-from catchment.engine.rows import Operators
+from catchment.engine.rows import Operators, Rows
 from catchment.operators.ragged import Array, Field, Ints, take
 from catchment.operators.values import Mask
 
@@ -54,6 +54,11 @@ class Complete:
             some(self.retracted),
             some(self.node),
         )
+
+
+def of_type(place: int, rows: Rows, start: Ints, end: Ints) -> Complete:
+    """Windows of one type, a row each."""
+    return Complete(np.full(len(rows), place, np.int64), rows.key, start, end, rows.fields)
 
 
 def number_alike(*columns: Ints) -> Ints:

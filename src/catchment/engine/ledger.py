@@ -8,7 +8,7 @@ import numpy as np
 
 from catchment.engine.complete import Complete
 from catchment.engine.rows import Operators, identity_fields
-from catchment.model.window import Periodic, Window
+from catchment.model.window import Window
 from catchment.operators.ragged import Ints
 
 Identity = tuple[int, int, int, int, int]
@@ -20,7 +20,7 @@ class Ledger:
     """The revision and digest of every window emitted after the horizon; None: retracted."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
-        of_data = {n for n, window in enumerate(windows) if not isinstance(window, Periodic)}
+        of_data = {n for n, window in enumerate(windows) if not window.periods}
         self.retractable = of_data
         """Window types whose bounds come from the data: late events can make a window vanish, or
         move to other bounds, where it is another window."""

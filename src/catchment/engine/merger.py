@@ -20,10 +20,9 @@ import pyarrow as pa
 from catchment.engine import partials, settled
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.changes import fit, with_columns
+from catchment.engine.changes import with_columns
 from catchment.engine.keys import KeyIndex
 from catchment.engine.memory import MemoryWatch
-from catchment.engine.owning import Owning
 from catchment.engine.partials import (
     EVENTS,
     Partials,
@@ -35,7 +34,8 @@ from catchment.engine.partials import (
     rows_of,
     waiting_id,
 )
-from catchment.engine.rows import Rows, compact, concat_rows, no_rows
+from catchment.engine.rows import Rows, compact, concat_rows, fit, no_rows
+from catchment.engine.shapes.registry import stream_state
 from catchment.engine.slicer import Sliced, WaitingGroup, lasting_events
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.streams import Owned, concat_owned
@@ -62,7 +62,7 @@ class GroupMerger:
     def __init__(self, bound: BoundGroup) -> None:
         self.bound = bound
         self.keys = KeyIndex()
-        self.own = Owning(bound.group, bound.operators) if bound.group.slicing == "stream" else None
+        self.own = stream_state(bound)
         self.rows: list[Rows] = []
         self.waiting: list[pa.Table] = []
         """Events that settle later."""
@@ -186,16 +186,16 @@ class GroupMerger:
         if self.own is not None and old.own is not None:
             # What was there before a window type is unknown to it.
             since = self.newest if self.newest > EARLIEST else None
-            self.own.move(old.own, since, fit)
+            self.own.go_on_from(old.own, since)
             self.owned = [
-                self.own.fit(part, old.own, fit(part.rows, operators)) for part in old.owned
+                self.own.retagged(part, old.own, fit(part.rows, operators)) for part in old.owned
             ]
 
     def begin(self, newest: int) -> None:
         """Starts in the middle of streams whose events so far nobody has seen."""
         self.newest = newest
-        if self.own is not None and newest > EARLIEST:
-            self.own.begin(newest)
+        if self.own is not None:
+            self.own.begin(EARLIEST, newest)
 
     def collect_keys(self, at_once: bool = False) -> None:
         """Forgets the keys that nothing refers to."""

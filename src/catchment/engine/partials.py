@@ -10,8 +10,8 @@ import pyarrow as pa
 from catchment.engine import codec, settled, streams
 from catchment.engine.bound_group import BoundGroup, ValueTypes
 from catchment.engine.keys import KeyIndex
-from catchment.engine.owning import Owning
 from catchment.engine.rows import Rows, compact
+from catchment.engine.shapes.streams import StreamsState
 from catchment.model.plan import Group
 from catchment.operators.ragged import Ints
 
@@ -45,7 +45,7 @@ class Holder(Protocol):
 
     bound: BoundGroup
     keys: KeyIndex
-    own: Owning | None
+    own: StreamsState | None
 
 
 def take(holder: Holder, rows: Rows, waiting: list[pa.Table], node: int, seq: int) -> pa.Table:

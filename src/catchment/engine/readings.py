@@ -9,7 +9,7 @@ import numpy as np
 
 from catchment.engine.complete import Complete, number_alike
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
-from catchment.engine.sessions import latest
+from catchment.engine.shapes.session import latest
 from catchment.engine.streams import OPEN, Owned, lane
 from catchment.model.window import Marked
 from catchment.operators import Grouping

@@ -14,7 +14,7 @@ from catchment.engine.rows import Operators, computed
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import NODE, Aggregate
-from catchment.model.window import Counted, Marked, Window
+from catchment.model.window import Window
 from catchment.operators import Computed
 from catchment.operators.base import QUIET
 from catchment.operators.ragged import Array, Field, Ints
@@ -144,8 +144,7 @@ class Marks(NamedTuple):
 
     @classmethod
     def of(cls, window: Window) -> Marks:
-        named = isinstance(window, Marked) and window.reading == "local"
-        return cls(window.bounds_repeat, named)
+        return cls(window.bounds_repeat, window.stream_reading == "local")
 
 
 class Shape:
@@ -202,7 +201,7 @@ def _forms(group: Group) -> list[Form]:
 
 def may_stay_open(window: Window) -> bool:
     """Whether a window of this type may be open when the input ends: its end is in the data."""
-    return isinstance(window, Counted | Marked)
+    return window.bounded_by_events
 
 
 class Limit(NamedTuple):

@@ -171,6 +171,13 @@ def merge_rows(rows: Rows, groups: Grouping, operators: Operators) -> Rows:
     )
 
 
+def fit(rows: Rows, operators: Operators) -> Rows:
+    """Rows with the fields of these operators: what they lack holds no values."""
+    missing = identity_fields(operators, len(rows))
+    fields = {name: rows.fields.get(name, column) for name, column in missing.items()}
+    return Rows.of(rows.columns(), fields)
+
+
 def compact(rows: Rows, operators: Operators) -> Rows:
     """One row per slice start and key, sorted by start, then key."""
     if len(rows) < 2:

@@ -13,12 +13,11 @@ from catchment.engine.batch import Batch, Chosen
 from catchment.engine.rows import Rows, flat
 from catchment.engine.slicing import lift
 from catchment.model.plan import Group
-from catchment.model.window import Gap, Marked
 from catchment.operators import Grouping, Operator
 from catchment.operators.grouping import segment_codes
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask, one_piece
-from catchment.planner.cost import edges_of
+from catchment.planner.cost import edges_of, smallest_gap
 from catchment.planner.edges import Edges
 
 KEY, TIME, ARRIVAL = "#key", "#time", "#arrival"
@@ -26,13 +25,7 @@ KEY, TIME, ARRIVAL = "#key", "#time", "#arrival"
 
 def conditions_of(group: Group) -> list[str]:
     """The conditions that open and close the group's windows, each once."""
-    found: dict[str, None] = {}
-    for window in group.windows:
-        if isinstance(window, Marked):
-            found[window.opens] = None
-            if window.closes is not None:
-                found[window.closes] = None
-    return list(found)
+    return list(dict.fromkeys(text for window in group.windows for text in window.conditions))
 
 
 def waiting_schema(
@@ -121,9 +114,9 @@ def cut_rows(
     place = np.searchsorted(edges, events.time, side="right") - 1
     new = cuts | events.first
     new[1:] |= place[1:] != place[:-1]
-    gaps = [window.gap for window in group.windows if isinstance(window, Gap)]
-    if gaps:
-        new[1:] |= events.time[1:] - events.time[:-1] > min(gaps)
+    gap = smallest_gap(group.windows)
+    if gap is not None:
+        new[1:] |= events.time[1:] - events.time[:-1] > gap
     heads = np.flatnonzero(new)
     groups = Grouping(None, len(heads), starts=heads, rows=len(events))
     fields = flat(lift(_Read(events), Chosen(None, None), lambda: events.time, groups, operators))
@@ -146,7 +139,7 @@ def slice_edges(group: Group) -> Edges:
     """
     if group.slicing == "stream":
         return edges_of(group.windows)
-    return edges_of([window for window in group.windows if not isinstance(window, Gap)])
+    return edges_of([window for window in group.windows if window.session_gap is None])
 
 
 class _Read(Batch):

@@ -11,11 +11,10 @@ from catchment.engine.batch import Batch, Chosen
 from catchment.engine.keys import LocalKeys
 from catchment.engine.rows import Rows, concat_rows, flat, no_rows
 from catchment.model.plan import Group
-from catchment.model.window import Gap, Periodic
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
 from catchment.operators.base import QUIET, Reading
 from catchment.operators.ragged import Fields, Ints, take
-from catchment.planner.cost import edges_of, overlap, session_grid
+from catchment.planner.cost import edges_of, overlap, periods_of, session_grid, smallest_gap
 from catchment.planner.edges import Edges
 
 _FINEST = 2
@@ -45,10 +44,8 @@ class GroupSlicer:
         self.operators = operators
         self.edges = edges_of(group.windows)
         self.gap = session_grid(group.windows)
-        gaps = [window.gap for window in group.windows if isinstance(window, Gap)]
-        self.smallest_gap = min(gaps, default=0)
-        coarse = [w for w in group.windows if isinstance(w, Periodic)]
-        self.coarse = Edges(coarse) if self.gap else self.edges
+        self.smallest_gap = smallest_gap(group.windows) or 0
+        self.coarse = Edges(periods_of(group.windows)) if self.gap else self.edges
 
     def slice(self, batch: Batch, kept: Chosen) -> SlicedGroup:
         """The partials of a batch, one row per slice and key, or a few."""
@@ -178,16 +175,16 @@ class GroupSlicer:
         self, kept: Chosen, times: Ints, code: Ints | None, keys: int
     ) -> tuple[Chosen, Grouping, Ints, Ints, Ints]:
         """Groups events by window and key, once for every window that holds them."""
-        (window,) = (w for w in self.group.windows if isinstance(w, Periodic))
+        (period,) = periods_of(self.group.windows)
         width = keys * len(self.group.selections)
-        latest = (times - window.offset) // window.slide
+        latest = (times - period.offset) // period.slide
         rows = np.arange(len(times)) if kept.rows is None else kept.rows
         pieces, numbers, codes = [], [], []
-        for back in range(overlap(window)):
+        for back in range(overlap(period)):
             number = latest - back
-            start = window.offset + number * window.slide
-            inside = times < start + window.length
-            if window.only:
+            start = period.offset + number * period.slide
+            inside = times < start + period.length
+            if period.only:
                 inside &= number == 0
             at = np.flatnonzero(inside)
             pieces.append(rows[at])
@@ -199,8 +196,8 @@ class GroupSlicer:
         span = int(number.max()) - lowest + 1 if len(number) else 0
         groups, present = _grouping((number - lowest) * width + key, span * width)
         place, owner = np.divmod(present, width)
-        start = window.offset + (place + lowest) * window.slide
-        return chosen, groups, start, start + window.length, owner
+        start = period.offset + (place + lowest) * period.slide
+        return chosen, groups, start, start + period.length, owner
 
     def _rows(
         self,

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec, marked, settled
+from catchment.engine import codec, settled
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields, merge_rows
+from catchment.engine.shapes import marked
 from catchment.model.plan import Group
-from catchment.model.window import Marked, by_stream
+from catchment.model.window import Marked
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
@@ -43,7 +44,7 @@ def parts_of(lanes: Ints) -> tuple[Ints, Ints]:
 
 def own_windows(group: Group) -> list[int]:
     """The places of the window types of which each stream has windows of its own."""
-    return [n for n, window in enumerate(group.windows) if by_stream(window)]
+    return [n for n, window in enumerate(group.windows) if window.stream_reading is not None]
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from catchment.errors import StateError
 from catchment.model import packed
 from catchment.model.query import Aggregate, Measure
-from catchment.model.window import Gap, Periodic, Window, window_from_dict
+from catchment.model.window import Window, window_from_dict
 
 FORMAT = 1
 """Raised when older code could not read a newer plan."""
@@ -101,8 +101,7 @@ class Plan:
 def longest(plan: Plan) -> int:
     """How far back a window reaches at most, of those whose length is known; 0: of none."""
     windows = [window for group in plan.groups for window in group.windows]
-    lengths = [window.length for window in windows if isinstance(window, Periodic)]
-    return max(lengths + [w.gap for w in windows if isinstance(w, Gap)], default=0)
+    return max((window.reach for window in windows), default=0)
 
 
 def _group_to_dict(group: Group) -> dict[str, Any]:

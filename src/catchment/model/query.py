@@ -10,7 +10,7 @@ from typing import Any, Literal
 from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical
 from catchment.model.duration import Duration, micros
-from catchment.model.window import Marked, Window, by_stream, window_from_dict
+from catchment.model.window import Window, window_from_dict
 
 Measure = Literal["event", "processing"]
 MEASURES: tuple[Measure, ...] = ("event", "processing")
@@ -219,7 +219,7 @@ def _check(query: Query) -> None:
         )
     if query.distinct_on and query.distinct_within <= 0:
         raise QueryError("distinct_within must be positive", given=f"{query.distinct_within}us")
-    if by_stream(query.window):
+    if query.window.stream_reading is not None:
         _check_streams(query)
     taken: set[str] = set(query.by)
     kept = {*RESERVED, *COMPLETENESS, *([NODE] if _named(query) else [])}
@@ -246,7 +246,7 @@ def _check(query: Query) -> None:
 
 
 def _named(query: Query) -> bool:
-    return isinstance(query.window, Marked) and query.window.reading == "local"
+    return query.window.stream_reading == "local"
 
 
 def _check_streams(query: Query) -> None:

@@ -26,7 +26,6 @@ from catchment.model.settings import (
     not_negative,
     one_of,
 )
-from catchment.model.window import Marked, by_stream
 
 EVENTS = "events"
 """What SQL may always call the events of a job in FROM."""
@@ -120,9 +119,9 @@ def refusals(query: Query, rules: QueryRules) -> Iterator[QueryError]:
             given=query.name,
             hint="use event time",
         )
-    window = query.window
-    if rules.late == "update" and isinstance(window, Marked) and by_stream(window):
-        yield no_updates(query.name, window.reading)
+    reading = query.window.stream_reading
+    if rules.late == "update" and reading is not None:
+        yield no_updates(query.name, reading)
 
 
 def _known(table: str, rules: QueryRules) -> bool:

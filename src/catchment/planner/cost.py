@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from catchment.model.plan import StoreKind
-from catchment.model.window import Counted, Gap, Periodic, Window
+from catchment.model.window import Counted, Period, Window
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.edges import Edges
 
@@ -17,17 +17,27 @@ FEW_EVENTS = 2.0
 """Events per slice below which slices are hardly fewer than events."""
 
 
+def periods_of(windows: Iterable[Window]) -> list[Period]:
+    """All series of windows whose edges are known ahead."""
+    return [period for window in windows for period in window.periods]
+
+
+def smallest_gap(windows: Iterable[Window]) -> int | None:
+    """The shortest pause that ends a session; None where no window is one."""
+    gaps = [window.session_gap for window in windows]
+    return min((gap for gap in gaps if gap is not None), default=None)
+
+
 def session_grid(windows: Sequence[Window]) -> int | None:
     """The width of the slices that sessions need besides the edges there are.
 
     A slice no longer than the smallest gap holds no break between sessions. Where some window
     type has an edge that often anyway, nothing is added.
     """
-    gaps = [window.gap for window in windows if isinstance(window, Gap)]
-    if not gaps:
+    smallest = smallest_gap(windows)
+    if smallest is None:
         return None
-    smallest = min(gaps)
-    slides = [w.slide for w in windows if isinstance(w, Periodic) and not w.only]
+    slides = [period.slide for period in periods_of(windows) if not period.only]
     return None if slides and min(slides) <= smallest else smallest
 
 
@@ -37,21 +47,22 @@ def edges_of(windows: Sequence[Window]) -> Edges:
 
 @lru_cache(maxsize=64)
 def _edges_of(windows: tuple[Window, ...]) -> Edges:
-    periodic = [window for window in windows if isinstance(window, Periodic)]
-    return Edges(periodic, session_grid(windows))
+    return Edges(periods_of(windows), session_grid(windows))
 
 
-def overlap(window: Periodic) -> int:
-    """How many of the type's windows hold one event, at most."""
-    return 1 if window.only else -(-window.length // window.slide)
+def overlap(period: Period) -> int:
+    """How many of a series' windows hold one event, at most."""
+    return 1 if period.only else -(-period.length // period.slide)
 
 
 def slicing_loses(windows: Sequence[Window], rate: float) -> str | None:
-    """Why one accumulator per window is cheaper than slices, or None when it is not."""
-    if not all(isinstance(window, Periodic) for window in windows):
+    """Why one accumulator per window is cheaper than slices, or None when it is not.
+
+    An accumulator is known by its start: no two windows of a type may start together.
+    """
+    if not all(len(window.periods) == 1 for window in windows):
         return None
-    series = [window for window in windows if isinstance(window, Periodic)]
-    updates = sum(overlap(window) for window in series)
+    updates = sum(overlap(period) for period in periods_of(windows))
     edges = edges_of(windows).rate
     if updates < 2 or edges == 0 or rate / edges >= FEW_EVENTS:
         return None
@@ -69,8 +80,8 @@ def slices_per_window(windows: Sequence[Window]) -> float:
     rate = edges_of(windows).rate
     most = 1.0
     for window in windows:
-        if isinstance(window, Periodic):
-            most = max(most, rate * window.length / 1e6)
+        for period in window.periods:
+            most = max(most, rate * period.length / 1e6)
         if isinstance(window, Counted):
             others = [w for w in windows if isinstance(w, Counted)]
             cut = math.gcd(*(w.size for w in others), *(w.step for w in others))

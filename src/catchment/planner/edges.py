@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from catchment.model.window import Periodic
+from catchment.model.window import Period
 from catchment.operators.grouping import runs
 from catchment.operators.ragged import Ints
 
@@ -24,19 +25,20 @@ _MANY = 1 << 16
 
 
 class Edges:
-    """All edges of a set of windows, in any range of time."""
+    """All edges of some series of windows, in any range of time."""
 
-    def __init__(self, windows: Iterable[Periodic], grid: int | None = None) -> None:
+    def __init__(self, periods: Iterable[Period], grid: int | None = None) -> None:
         series: set[tuple[int, int]] = set()
         points: set[int] = set()
-        for window in windows:
-            if window.only:
-                points |= {window.offset, window.offset + window.length}
+        for length, slide, offset, only in periods:
+            if only:
+                points |= {offset, offset + length}
                 continue
-            series.add((window.slide, window.offset % window.slide))
-            series.add((window.slide, (window.offset + window.length) % window.slide))
+            series.add((slide, offset % slide))
+            series.add((slide, (offset + length) % slide))
         if grid is not None:
             series.add((grid, 0))
+        series = _joined(series)
         self.slides = np.array([slide for slide, _ in sorted(series)], np.int64)
         self.offsets = np.array([offset for _, offset in sorted(series)], np.int64)
         self.points = np.array(sorted(points), np.int64)
@@ -90,8 +92,7 @@ class Edges:
     def covers(self, times: Ints) -> npt.NDArray[np.bool_]:
         """Which of these times are edges.
 
-        >>> from catchment.windows import tumbling
-        >>> Edges([tumbling("2us"), tumbling("3us")]).covers(np.array([0, 1, 2, 3, 5])).tolist()
+        >>> Edges([Period(2, 2), Period(3, 3)]).covers(np.array([0, 1, 2, 3, 5])).tolist()
         [True, False, True, True, False]
         """
         found = np.isin(times, self.points)
@@ -111,17 +112,34 @@ class Edges:
         return float(len(inside) - 1) / (span / 1e6)
 
 
+def _joined(series: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The same edges in fewer series: those of one slide that divide it evenly are one.
+
+    >>> sorted(_joined({(6, 0), (6, 2), (6, 4), (9, 0), (9, 1)}))
+    [(2, 0), (9, 0), (9, 1)]
+    """
+    by_slide: dict[int, list[int]] = {}
+    for slide, offset in sorted(series):
+        by_slide.setdefault(slide, []).append(offset)
+    made: set[tuple[int, int]] = set()
+    for slide, offsets in by_slide.items():
+        part, rest = divmod(slide, len(offsets))
+        even = not rest and all(after - one == part for one, after in pairwise(offsets))
+        made |= {(part, offsets[0])} if even else {(slide, offset) for offset in offsets}
+    return made
+
+
 class Series:
-    """The windows of many periodic window types, as arrays; number i is window type i.
+    """Many evenly spaced series of windows, as arrays.
 
     `first` and `last` bound the numbers of the windows that are asked for.
     """
 
-    def __init__(self, windows: Sequence[Periodic]) -> None:
-        self.lengths = np.array([w.length for w in windows], np.int64)
-        self.slides = np.array([w.slide for w in windows], np.int64)
-        self.offsets = np.array([w.offset for w in windows], np.int64)
-        only = np.array([w.only for w in windows], np.bool_)
+    def __init__(self, periods: Sequence[Period]) -> None:
+        self.lengths = np.array([p.length for p in periods], np.int64)
+        self.slides = np.array([p.slide for p in periods], np.int64)
+        self.offsets = np.array([p.offset for p in periods], np.int64)
+        only = np.array([p.only for p in periods], np.bool_)
         self.first: Ints = np.where(only, 0, EARLIEST).astype(np.int64)
         self.last: Ints = np.where(only, 0, LATEST).astype(np.int64)
 
@@ -132,13 +150,13 @@ class Series:
         return self.offsets[kind] + number * self.slides[kind]
 
     def ending_after(self, time: int) -> Ints:
-        """Per type, the number of its first window that ends after `time`."""
+        """Per series, the number of its first window that ends after `time`."""
         number = np.floor_divide(time - self.offsets - self.lengths, self.slides) + 1
         bounded: Ints = np.maximum(number, self.first)
         return bounded
 
     def starting_by(self, time: int) -> Ints:
-        """Per type, the number of its last window that starts at or before `time`."""
+        """Per series, the number of its last window that starts at or before `time`."""
         return np.minimum(np.floor_divide(time - self.offsets, self.slides), self.last)
 
     def needed_from(self, frontier: int) -> int:

@@ -6,7 +6,6 @@ from collections import Counter
 
 from catchment.model.duration import show
 from catchment.model.plan import Group, Plan
-from catchment.model.window import Counted, Gap, Marked, Periodic, Window
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import edges_of, session_grid
 from catchment.planner.group import DEFAULT_RATE, operators_of
@@ -51,7 +50,7 @@ def _branches(group: Group, plan: Plan) -> list[str]:
     branches = [
         f"answers {len(group.answers):,} distinct for {len(names):,} queries: {_some(names)}",
         f"selections: {_some(selections)}",
-        f"windows: {_some([describe(window) for window in group.windows])}",
+        f"windows: {_some([window.describe() for window in group.windows])}",
         f"operators, each event once: {', '.join(ref.id for ref in refs)}",
         _alone(group, plan),
         _slices(group),
@@ -83,24 +82,24 @@ def _slices(group: Group) -> str:
     grid = session_grid(group.windows)
     if grid is not None:
         text += f", a grid of {show(grid)} for sessions among them"
-    if any(isinstance(window, Marked | Counted) for window in group.windows):
+    if any(window.bounded_by_events for window in group.windows):
         text += ", more where events mark or count"
     return text
 
 
 def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
     if group.slicing == "stream":
-        readings = dict.fromkeys(w.reading for w in group.windows if isinstance(w, Marked))
+        readings = dict.fromkeys(w.stream_reading for w in group.windows if w.stream_reading)
         return [
             "local: keep events, sorted, until they settle (a late mark could split a slice)",
             "local: cut them at edges and own marks, send partials with the windows they are in",
             "intermediate: merge partials of equal slice, key and windows",
-            f"root: assemble; windows of many streams by reading ({', '.join(readings)})",
+            f"root: assemble; windows of many streams by reading ({', '.join(map(str, readings))})",
         ]
     if group.slicing == "settled":
         why = (
             "marks and counts"
-            if any(isinstance(w, Marked | Counted) for w in group.windows)
+            if any(window.bounded_by_events for window in group.windows)
             else "functions whose order matters"
         )
         because = f"{why}: a late one could split a slice"
@@ -116,24 +115,3 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
         "intermediate: merge partials of equal slice and key",
         "root: merge, assemble windows when the frontier passes their end",
     ]
-
-
-def describe(window: Window) -> str:
-    """A window as its builder would write it."""
-    if isinstance(window, Periodic):
-        if window.only:
-            return f"fixed({window.offset}us, {window.offset + window.length}us)"
-        shift = f", offset={show(window.offset)}" if window.offset else ""
-        if window.length == window.slide:
-            return f"tumbling({show(window.length)}{shift})"
-        return f"sliding({show(window.length)}, {show(window.slide)}{shift})"
-    if isinstance(window, Gap):
-        return f"session({show(window.gap)})"
-    if isinstance(window, Marked):
-        reading = "" if window.reading == "global" else f", reading={window.reading}"
-        if window.closes is None:
-            return f"cut(at {window.opens}{reading})"
-        return f"between({window.opens}, {window.closes}{reading})"
-    if isinstance(window, Counted):
-        return f"count({window.size:,} every {window.step:,})"
-    return repr(window)

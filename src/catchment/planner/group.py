@@ -13,7 +13,7 @@ from catchment.model.plan import Answer, Group, Plan, Slicing
 from catchment.model.query import Query
 from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
-from catchment.model.window import Counted, Marked, Periodic, Window, by_stream
+from catchment.model.window import Counted, Window
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import choose_store, slicing_loses
 
@@ -60,7 +60,7 @@ class Draft:
 
         A running group is cut as it was: slices that somebody holds back cannot become events
         again, nor events that wait be taken for slices."""
-        if not by_stream(query.window):
+        if query.window.stream_reading is None:
             if self.before is not None and _needs_one_order(query):
                 return self.before.slicing == "settled"
             return not (self.streams and _needs_one_order(query))
@@ -73,7 +73,7 @@ class Draft:
         if query.where not in self.selections:
             self.selections.append(query.where)
         window = self.windows.setdefault(query.window, len(self.windows))
-        self.streams = self.streams or by_stream(query.window)
+        self.streams = self.streams or query.window.stream_reading is not None
         answer = Answer(self.selections.index(query.where), window, query.aggregates)
         return self.answers.setdefault(answer, len(self.answers))
 
@@ -120,7 +120,7 @@ def replan(
         place = placed.get(identity)
         if place is None:
             old = before.names.get(query.name)
-            apart = counts_apart and isinstance(query.window, Counted)
+            apart = counts_apart and query.window.by_rank
             draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts, apart)
             place = placed[identity] = (draft, draft.add(query))
         names[query.name] = place
@@ -131,7 +131,12 @@ def replan(
 
 def only_counts(group: Group) -> bool:
     """Whether all windows of a group are count windows."""
-    return all(isinstance(window, Counted) for window in group.windows)
+    return all(window.by_rank for window in group.windows)
+
+
+def counts_of(group: Group) -> list[Counted]:
+    """The count windows of a group."""
+    return [window for window in group.windows if isinstance(window, Counted)]
 
 
 def _draft_of(group: Group) -> Draft:
@@ -195,7 +200,7 @@ def _needs_one_order(query: Query) -> bool:
 
 
 def _refuse_order(query: Query) -> None:
-    if by_stream(query.window) and _ordered(Answer(0, 0, query.aggregates)):
+    if query.window.stream_reading is not None and _ordered(Answer(0, 0, query.aggregates)):
         raise QueryError(
             f"query {query.name!r}: a function whose order matters needs all events in one order, "
             "but these windows are cut on each node",
@@ -205,7 +210,7 @@ def _refuse_order(query: Query) -> None:
 
 
 def _in_one_order(window: Window) -> bool:
-    return isinstance(window, Marked | Counted) and not by_stream(window)
+    return window.bounded_by_events and window.stream_reading is None
 
 
 def _ordered(answer: Answer) -> bool:
@@ -266,7 +271,3 @@ def operators_of(
         columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)
     kept = [ref for ref in needed if ref in stay or ref.kind not in columns[ref.column]]
     return sorted(kept, key=lambda ref: not operator_class(ref.kind).derives)
-
-
-def periodic(group: Group) -> list[Periodic]:
-    return [window for window in group.windows if isinstance(window, Periodic)]

@@ -18,7 +18,7 @@ from catchment.flush.evictions import Ints
 from catchment.flush.line import Line
 from catchment.model.plan import Group
 from catchment.model.query import Query
-from catchment.model.window import Periodic
+from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import Edge
@@ -121,7 +121,7 @@ def _settings(time: str) -> dict[str, object]:
 
 def _shortest(groups: Iterable[Group]) -> int:
     windows = [window for group in groups for window in group.windows]
-    known = [window.slide for window in windows if isinstance(window, Periodic)]
+    known = [period.slide for period in periods_of(windows)]
     if not known:
         raise DataError(
             "no query has windows in time whose slices could be held back",

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from catchment.counting.distributed import counts_of, found_by_asking
+from catchment.counting.distributed import found_by_asking
 from catchment.counting.edges import Edges
 from catchment.durable.folder import Folder
 from catchment.engine.binding import columns_of
@@ -26,7 +26,7 @@ from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, QueryRules, bound
 from catchment.model.settings import Incomplete, each_its_name
-from catchment.planner.group import DEFAULT_RATE
+from catchment.planner.group import DEFAULT_RATE, counts_of
 from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
 from catchment.sources.aside_files import AsidePlace, Kept

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
-from catchment.counting.distributed import counts_of
 from catchment.counting.edges import Edges
 from catchment.counting.leaf_by_key import key_of, segments
 from catchment.counting.orders import Key
@@ -22,13 +21,14 @@ from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
 from catchment.counting.windows import Shelf, Slice
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
-from catchment.engine.counted import events_not_full
 from catchment.engine.merger import GroupMerger
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials, events_of, rows_of, stamped
 from catchment.engine.rows import Rows, concat_rows
+from catchment.engine.shapes.counted import events_not_full
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.group import counts_of
 from catchment.spark.tasks import Work, bodies, parcel
 
 _SAMPLES = 256

@@ -26,12 +26,11 @@ from catchment.expression.decimals import digits_of
 from catchment.expression.nodes import Column
 from catchment.expression.parsing import parse
 from catchment.model.plan import Group
-from catchment.model.window import Gap, Periodic
 from catchment.operators import Operator
 from catchment.operators.base import is_exact, is_float
 from catchment.operators.limbs import carried, limbs_for, split, units_of
 from catchment.operators.ragged import Array, Ints
-from catchment.planner.cost import overlap
+from catchment.planner.cost import overlap, periods_of, smallest_gap
 from catchment.planner.group import DEFAULT_RATE
 from catchment.spark.catalyst_columns import (
     Field,
@@ -42,7 +41,7 @@ from catchment.spark.catalyst_columns import (
     reads_floats,
     translate,
 )
-from catchment.spark.catalyst_edges import Cuts, cuts_of, micros_of, reach_of, smallest_gap
+from catchment.spark.catalyst_edges import Cuts, cuts_of, micros_of, reach_of
 from catchment.spark.tasks import Work, parcel
 
 BAD, UNUSED = -2, -1
@@ -105,10 +104,10 @@ def _cuts(group: Group) -> Cuts:
         raise UnlikeError("processing time is the clock of whoever slices")
     if group.distinct_on:
         raise UnlikeError("repeated events are found where all events meet")
-    if group.slicing != "arrival" or not all(isinstance(w, Periodic | Gap) for w in group.windows):
+    if group.slicing != "arrival" or any(w.bounded_by_events for w in group.windows):
         raise UnlikeError("its windows or functions need the events in order")
     if group.way == "accumulators" and any(
-        overlap(window) > 1 for window in group.windows if isinstance(window, Periodic)
+        overlap(period) > 1 for period in periods_of(group.windows)
     ):
         raise UnlikeError("each event goes into several windows, without slices")
     gap = smallest_gap(group.windows)
@@ -126,10 +125,10 @@ def _selection(group: Group, fields: Fields) -> str:
         raise UnlikeError(f"{len(group.selections)} conditions are too many for Spark to compile")
     whens = [f"WHEN t IS NULL THEN {BAD}"]
     if group.way == "accumulators":
-        (window,) = (w for w in group.windows if isinstance(w, Periodic))
-        outside = f"pmod(t - {window.offset % window.slide}L, {window.slide}L) >= {window.length}L"
-        if window.only:
-            outside = f"t < {window.offset}L OR t >= {window.offset + window.length}L"
+        ((length, slide, offset, only),) = periods_of(group.windows)
+        outside = f"pmod(t - {offset % slide}L, {slide}L) >= {length}L"
+        if only:
+            outside = f"t < {offset}L OR t >= {offset + length}L"
         whens.append(f"WHEN {outside} THEN {UNUSED}")
     for number, text in enumerate(group.selections):
         met = Typed("TRUE", "bool") if text is None else translate(text, fields)
@@ -272,8 +271,8 @@ class ToPartials:
 
     def _ends(self, group: Group, starts: Ints) -> Ints:
         if group.way == "accumulators":  # partials are whole windows
-            (window,) = (w for w in group.windows if isinstance(w, Periodic))
-            return starts + window.length
+            (period,) = periods_of(group.windows)
+            return starts + period.length
         return self.cuts.ends(starts)
 
 

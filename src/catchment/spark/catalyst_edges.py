@@ -11,9 +11,9 @@ from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampTyp
 
 from catchment.engine.times import FARTHEST
 from catchment.model.duration import show
-from catchment.model.window import Gap, Periodic, Window
+from catchment.model.window import Window
 from catchment.operators.ragged import Ints
-from catchment.planner.cost import edges_of, session_grid
+from catchment.planner.cost import edges_of
 from catchment.planner.edges import EARLIEST, LATEST
 
 _DAY = 86_400_000_000
@@ -60,21 +60,10 @@ class Cuts:
 
 def cuts_of(windows: Sequence[Window]) -> Cuts:
     """The edges that these windows need; slices may be cut finer, where that costs less."""
-    series: set[tuple[int, int]] = set()
-    points: set[int] = set()
-    for window in windows:
-        if not isinstance(window, Periodic):
-            continue
-        if window.only:
-            points |= {window.offset, window.offset + window.length}
-            continue
-        for edge in (window.offset, window.offset + window.length):
-            series.add((window.slide, edge % window.slide))
-    grid = session_grid(windows)
-    if grid is not None:
-        series.add((grid, 0))
+    edges = edges_of(windows)
+    series = set(zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True))
     kept = [one for one in series if not any(_holds(other, one) for other in series - {one})]
-    return Cuts(_on_a_grid(sorted(kept), edges_of(windows).rate), tuple(sorted(points)))
+    return Cuts(_on_a_grid(sorted(kept), edges.rate), tuple(edges.points.tolist()))
 
 
 def _holds(other: tuple[int, int], one: tuple[int, int]) -> bool:
@@ -89,10 +78,6 @@ def _on_a_grid(series: list[tuple[int, int]], rate: float) -> tuple[tuple[int, i
     unit = math.gcd(*(slide for slide, _ in series), *(offset - base for _, offset in series))
     fine = 1e6 / unit > _FINER * len(series) * rate
     return tuple(series) if fine else ((unit, base % unit),)
-
-
-def smallest_gap(windows: Sequence[Window]) -> int | None:
-    return min((window.gap for window in windows if isinstance(window, Gap)), default=None)
 
 
 def micros_of(column: str, kind: DataType) -> str | None:

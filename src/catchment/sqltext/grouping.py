@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 from sqlglot import exp
@@ -11,13 +12,16 @@ from catchment.errors import SqlError, did_you_mean
 from catchment.model.window import Window
 from catchment.sqltext.syntax import text_of
 
-_USAGE = {
-    "window": "window(ts, size[, slide[, start]])",
-    "session_window": "session_window(ts, gap)",
-    "count_window": "count_window(size[, slide])",
-    "event_window": "event_window(start => condition, end => condition) or "
-    "event_window(at => condition), both also with reading => 'local'",
-}
+_EVENT_WINDOW = "event_window"
+"""The one window in SQL whose arguments are conditions, and named."""
+
+
+def _usages() -> dict[str, str]:
+    """How every window is written in SQL, by the name of its call."""
+    return {name: call.usage for name, call in windows.SQL_CALLS.items()} | {
+        _EVENT_WINDOW: "event_window(start => condition, end => condition) or "
+        "event_window(at => condition), both also with reading => 'local'"
+    }
 
 
 def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
@@ -28,16 +32,17 @@ def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
             what = key.upper().replace("_", " ")
             raise SqlError(f"GROUP BY {what} is not supported in SQL", hint="name the keys")
     keys: list[str] = []
+    usages = _usages()
     found: list[exp.Anonymous] = []
     for part in group.expressions if group else ():
-        if isinstance(part, exp.Anonymous) and part.name.lower() in _USAGE:
+        if isinstance(part, exp.Anonymous) and part.name.lower() in usages:
             found.append(part)
         else:
             keys.append(_key(part))
     if len(found) == 1:
         return keys, found[0]
     if not found:
-        raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {_USAGE['window']}")
+        raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {usages['window']}")
     given = ", ".join(text_of(call) for call in found)
     raise SqlError(
         "the SQL has several windows", given=given, hint="make each window a query of its own"
@@ -49,7 +54,9 @@ def _key(part: exp.Expression) -> str:
         return part.name
     if isinstance(part, exp.Anonymous) and part.name.endswith("window"):
         raise SqlError(
-            "no such window in SQL", given=part.name, hint=did_you_mean(part.name.lower(), _USAGE)
+            "no such window in SQL",
+            given=part.name,
+            hint=did_you_mean(part.name.lower(), _usages()),
         )
     raise SqlError(
         "a key in GROUP BY must be a column",
@@ -60,28 +67,23 @@ def _key(part: exp.Expression) -> str:
 
 def window_of(call: exp.Anonymous) -> Window:
     name = call.name.lower()
-    args = call.expressions
-    if name == "event_window":
+    if name == _EVENT_WINDOW:
         return _event_window(call)
-    if name == "count_window" and len(args) in (1, 2):
-        sizes = [value_of(a, call) for a in args]
-        return windows.count_sliding(sizes[0], sizes[-1])
-    if name == "session_window" and len(args) == 2:
+    known = windows.SQL_CALLS[name]
+    args = call.expressions[1 if known.takes_time else 0 :]
+    try:
+        signature(known.build).bind(*args)
+    except TypeError as error:
+        raise _misused(call) from error
+    if known.takes_time:
         time_of(call)
-        return windows.session(value_of(args[1], call))
-    if name == "window" and len(args) in (2, 3, 4):
-        time_of(call)
-        size, *rest = [value_of(a, call) for a in args[1:]]
-        if not rest:
-            return windows.tumbling(size)
-        return windows.sliding(size, rest[0], offset=rest[1] if len(rest) > 1 else "0s")
-    raise _misused(call)
+    return known.build(*(value_of(arg, call) for arg in args))
 
 
 def _misused(call: exp.Anonymous) -> SqlError:
     name = call.name.lower()
     return SqlError(
-        f"{name} has the wrong arguments", given=text_of(call), hint=f"write {_USAGE[name]}"
+        f"{name} has the wrong arguments", given=text_of(call), hint=f"write {_usages()[name]}"
     )
 
 
@@ -91,14 +93,15 @@ def time_of(call: exp.Anonymous) -> str:
         raise SqlError(
             f"{call.name.lower()} needs the time column first",
             given=text_of(call),
-            hint=f"write {_USAGE[call.name.lower()]}",
+            hint=f"write {_usages()[call.name.lower()]}",
         )
     return column.name
 
 
 def takes_time(call: exp.Anonymous) -> bool:
     """Whether a window names the time column; windows of counts and of conditions do not."""
-    return call.name.lower() in ("window", "session_window")
+    known = windows.SQL_CALLS.get(call.name.lower())
+    return known is not None and known.takes_time
 
 
 def _event_window(call: exp.Anonymous) -> Window:

@@ -16,9 +16,10 @@ from typing import Any
 from catchment.errors import QueryError
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
-from catchment.model.window import Counted, Gap, Marked, Periodic, Window
+from catchment.model.window import Counted, Gap, Marked, OnePeriod, Window
 from catchment.testing.oracle_expression import holds, order_key, value_of
 from catchment.testing.oracle_functions import aggregate
+from catchment.windows.cumulate import Cumulate
 
 Row = dict[str, Any]
 Results = dict[str, list[Row]]
@@ -110,17 +111,33 @@ def oracle_run(
 # Windows: the complete ones among one key's events (sorted by time, then arrival).
 
 
-def _periodic(window: Periodic, events: list[Event], frontier: float) -> Iterator[Found]:
+def _periodic(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[Found]:
     numbers: set[int] = set()
     for event in events:
         newest = (event.time - window.offset) // window.slide
         oldest = (event.time - window.offset - window.length) // window.slide + 1
         numbers.update(range(oldest, newest + 1))
-    for k in sorted(numbers & {0} if window.only else numbers):
+    for k in sorted(numbers):
         start = window.offset + k * window.slide
         end = start + window.length
         if end <= frontier:
             yield Found(start, end, [e for e in events if start <= e.time < end])
+
+
+def _fixed(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[Found]:
+    end = window.offset + window.length
+    members = [e for e in events if window.offset <= e.time < end]
+    if members and end <= frontier:
+        yield Found(window.offset, end, members)
+
+
+def _cumulate(window: Cumulate, events: list[Event], frontier: float) -> Iterator[Found]:
+    for k in sorted({(event.time - window.offset) // window.size for event in events}):
+        start = window.offset + k * window.size
+        for end in range(start + window.step, start + window.size + 1, window.step):
+            members = [e for e in events if start <= e.time < end]
+            if members and end <= frontier:
+                yield Found(start, end, members)
 
 
 def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Found]:
@@ -171,7 +188,8 @@ def _count(window: Counted, events: list[Event], frontier: float) -> Iterator[Fo
 _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
     "tumbling": _periodic,
     "sliding": _periodic,
-    "fixed": _periodic,
+    "fixed": _fixed,
+    "cumulate": _cumulate,
     "session": _session,
     "cut": _cut,
     "between": _between,
@@ -184,7 +202,7 @@ def _windows(
 ) -> Iterable[Found]:
     """The complete windows of one key: of all its events, or as its streams' windows are read."""
     whole = _WINDOWS[window.kind]
-    if not isinstance(window, Marked) or window.reading == "global":
+    if window.stream_reading is None:
         return whole(window, events, frontier)
     by_stream = {name: [e for e in events if e.stream == name] for name in sorted(streams)}
     return _together(window, by_stream, frontier)
@@ -205,7 +223,7 @@ def _own(window: Marked, events: list[Event], frontier: float) -> tuple[list[Fou
     return ended, opening[0] if opening else None
 
 
-def _together(window: Marked, streams: dict[str, list[Event]], frontier: float) -> Iterator[Found]:
+def _together(window: Any, streams: dict[str, list[Event]], frontier: float) -> Iterator[Found]:
     """The complete windows of a key whose streams each have windows of their own."""
     found = {name: _own(window, events, frontier) for name, events in streams.items()}
     closing = frontier == math.inf
@@ -290,8 +308,7 @@ def _complete(
     for key, events in by_key.items():
         for window in _windows(query.window, events, frontier, streams):
             alike = ((key, window.node), window.start, window.end)
-            repeats = isinstance(query.window, Marked) and query.window.reading != "gaps"
-            if repeats and window.index is None:
+            if query.window.numbered == "bounds":
                 window = replace(window, index=seen[alike])
                 seen[alike] += 1
             assert (*alike, window.index) not in found
@@ -376,13 +393,7 @@ def _duration(value: int | str) -> int:
 
 def _longest(queries: list[Query]) -> int:
     """The longest window or gap, the default of `keep`."""
-    return max((_reach(query.window) for query in queries), default=0)
-
-
-def _reach(window: Window) -> int:
-    if isinstance(window, Periodic):
-        return window.length
-    return window.gap if isinstance(window, Gap) else 0
+    return max((query.window.reach for query in queries), default=0)
 
 
 def _typed(steps: Iterable[Step]) -> list[Step]:

@@ -18,12 +18,13 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from catchment.model.query import Aggregate, Query
-from catchment.model.window import READINGS, Window, by_stream
+from catchment.model.window import READINGS, Window
 from catchment.testing.oracle import Row, Step
 from catchment.windows import (
     between,
     count_sliding,
     count_tumbling,
+    cumulate,
     cut,
     fixed,
     session,
@@ -60,6 +61,7 @@ KINDS = (
     "count_tumbling",
     "count_sliding",
     "fixed",
+    "cumulate",
 )
 NUMERIC = (
     "sum",
@@ -214,6 +216,10 @@ def windows(
         return count_tumbling(min(length, 6))
     if kind == "count_sliding":
         return count_sliding(min(length, 6), min(other, 6))
+    if kind == "cumulate":
+        step = min(length, 4)
+        size = step * min(other, 6)
+        return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
     start = (base + draw(st.integers(-5, SPAN))) * unit
     return fixed(start, start + length * unit)
 
@@ -261,7 +267,7 @@ def queries(
     for number in range(draw(st.integers(1, max_size))):
         wanted = draw(st.lists(aggregates(approximate), min_size=1, max_size=4))
         window = draw(windows(unit, base, kinds, readings))
-        repeats = draw(st.integers(0, 5)) == 0 and not by_stream(window)
+        repeats = draw(st.integers(0, 5)) == 0 and window.stream_reading is None
         made.append(
             Query(
                 f"q{number}",

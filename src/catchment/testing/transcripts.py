@@ -43,7 +43,6 @@ from catchment.errors import JobError, did_you_mean
 from catchment.functions import make
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
-from catchment.model.window import Marked
 from catchment.sqltext import sql
 from catchment.testing.compare import assert_same
 from catchment.windows import BUILDERS
@@ -193,9 +192,7 @@ def _step(data: dict[str, Any], unit: int, time: str) -> Step:
 
 def _indexed(row: Row, query: Query) -> Row:
     """The row with the index that was left out."""
-    window = query.window
-    plain = isinstance(window, Marked) and window.bounds_repeat and window.reading != "ordered"
-    return {"window_index": 0} | row if plain else row
+    return {"window_index": 0} | row if query.window.numbered == "bounds" else row
 
 
 def _query(data: dict[str, Any], unit: int) -> Query:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catchment.model.window import Gap, Periodic, Window
+from catchment.model.window import Window
 from catchment.planner.edges import LATEST
 from catchment.tree.charter import Charter
 
@@ -65,11 +65,8 @@ def added(charter: Charter, plan: int, name: str) -> int:
 
 def _touched(window: Window, time: int) -> int:
     """The last start of a window that events up to a time, had they been there, could change."""
-    if isinstance(window, Periodic):
-        return time
-    if isinstance(window, Gap):
-        return time + window.gap
-    return LATEST  # the bounds of all later windows follow from those before
+    last = window.last_touched(time)
+    return LATEST if last is None else last
 
 
 def noted(behind: Behind, charter: Charter, plan: int) -> dict[str, Any]:

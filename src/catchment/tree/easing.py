@@ -21,7 +21,6 @@ from catchment.flush.sizes import Past, size
 from catchment.flush.tuner import Spent, Tuner, cost_of
 from catchment.flush.watch import Watch
 from catchment.model.plan import Group, Plan
-from catchment.model.window import Periodic
 
 _SOON = 0.05
 """Seconds: what takes no longer to send may as well wait, says `auto`."""
@@ -38,8 +37,8 @@ _NOBODY = np.empty(0, np.int64)
 
 def holds_back(group: Group) -> bool:
     """Whether slices of a group wait until they end; all that has ended by the data does not."""
-    periodic = all(isinstance(window, Periodic) for window in group.windows)
-    return group.slicing == "arrival" and not group.distinct_on and periodic
+    ahead = all(window.periods for window in group.windows)
+    return group.slicing == "arrival" and not group.distinct_on and ahead
 
 
 def _sorted(keys: Ints) -> Ints:

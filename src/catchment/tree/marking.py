@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.engine.results import COMPLETE
-from catchment.model.window import Counted
 from catchment.planner.planned import Planned
 from catchment.tree.behind import lacking
 
@@ -53,7 +52,7 @@ def lacking_in(
     found: list[Lacking] = []
     if behind:
         found.append(lacking(behind, name, table, planned.queries[name].window))
-    if uncounted and isinstance(planned.queries[name].window, Counted):
+    if uncounted and planned.queries[name].window.by_rank:
         known = {(group, number, *key): who for group, number, key, who in uncounted}
         names = ("window_index", *planned.queries[name].by)
         places = zip(*(table.column(c).to_pylist() for c in names), strict=True)

@@ -13,7 +13,7 @@ from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.flush.compressing import Compressing
 from catchment.flush.link import Link
-from catchment.model.window import Periodic
+from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
@@ -262,10 +262,9 @@ class Outflow:
         for group in self.charter.plans[self.plan].plan.groups:
             if group.id in about:
                 continue  # the root asks how far this node is
-            periodic = [w for w in group.windows if isinstance(w, Periodic)]
-            if len(periodic) < len(group.windows):
+            if not all(window.periods for window in group.windows):
                 return True  # sessions, marks and counts end where the data says
-            series = Series(periodic)
+            series = Series(periods_of(group.windows))
             if (series.ending_after(low) < series.ending_after(high)).any():
                 return True
         return False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.expression import canonical
 from catchment.model.window import Marked, register
 from catchment.windows.checks import one_reading
+from catchment.windows.registry import builder
 
 
 @register
@@ -14,7 +15,12 @@ from catchment.windows.checks import one_reading
 class Between(Marked):
     kind = "between"
 
+    def describe(self) -> str:
+        reading = "" if self.reading == "global" else f", reading={self.reading}"
+        return f"between({self.opens}, {self.closes}{reading})"
 
+
+@builder
 def between(start: str, end: str, *, reading: str = "global") -> Between:
     """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from catchment.model.window import Counted, register
 from catchment.windows.checks import count
+from catchment.windows.registry import builder, in_sql
 
 
 @register
@@ -13,7 +14,11 @@ from catchment.windows.checks import count
 class Count(Counted):
     kind = "count"
 
+    def describe(self) -> str:
+        return f"count({self.size:,} every {self.step:,})"
 
+
+@builder
 def count_tumbling(size: int) -> Count:
     """A key's events number `i * size` to `(i + 1) * size - 1`, by time, then arrival.
 
@@ -23,6 +28,7 @@ def count_tumbling(size: int) -> Count:
     return count_sliding(size, size)
 
 
+@builder
 def count_sliding(size: int, step: int) -> Count:
     """`size` events, one window every `step` events; a larger step leaves events out.
 
@@ -30,3 +36,8 @@ def count_sliding(size: int, step: int) -> Count:
     Count(size=100, step=10)
     """
     return Count(count(size, "count window"), count(step, "count window's step"))
+
+
+@in_sql("count_window(size[, slide])")
+def _count_window(size: int, slide: int | None = None) -> Count:
+    return count_sliding(size, size if slide is None else slide)

@@ -8,6 +8,7 @@ from catchment.errors import QueryError
 from catchment.expression import canonical
 from catchment.model.window import Marked, register
 from catchment.windows.checks import one_reading
+from catchment.windows.registry import builder
 
 
 @register
@@ -15,7 +16,12 @@ from catchment.windows.checks import one_reading
 class Cut(Marked):
     kind = "cut"
 
+    def describe(self) -> str:
+        reading = "" if self.reading == "global" else f", reading={self.reading}"
+        return f"cut(at {self.opens}{reading})"
 
+
+@builder
 def cut(at: str, *, reading: str = "global") -> Cut:
     """A key's events from one event where `at` holds up to, not including, the next.
 

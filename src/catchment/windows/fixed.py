@@ -6,19 +6,24 @@ from dataclasses import dataclass
 
 from catchment.errors import QueryError
 from catchment.model.duration import Instant, instant
-from catchment.model.window import Periodic, register
+from catchment.model.window import OnePeriod, Period, register
+from catchment.windows.registry import builder
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class Fixed(Periodic):
+class Fixed(OnePeriod):
     kind = "fixed"
 
     @property
-    def only(self) -> bool:
-        return True
+    def periods(self) -> tuple[Period, ...]:
+        return (Period(self.length, self.slide, self.offset, only=True),)
+
+    def describe(self) -> str:
+        return f"fixed({self.offset}us, {self.offset + self.length}us)"
 
 
+@builder
 def fixed(start: Instant, end: Instant) -> Fixed:
     """The single window `[start, end)`.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.duration import Duration, micros
+from catchment.model.duration import Duration, micros, show
 from catchment.model.window import Gap, register
 from catchment.windows.checks import positive
+from catchment.windows.registry import builder, in_sql
 
 
 @register
@@ -14,7 +15,12 @@ from catchment.windows.checks import positive
 class Session(Gap):
     kind = "session"
 
+    def describe(self) -> str:
+        return f"session({show(self.gap)})"
 
+
+@builder
+@in_sql("session_window(ts, gap)")
 def session(gap: Duration) -> Session:
     """Events of a key at most `gap` apart share the window `[first, last + gap)`.
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.duration import Duration, micros
-from catchment.model.window import Periodic, register
+from catchment.model.duration import Duration, micros, show
+from catchment.model.window import OnePeriod, register
 from catchment.windows.checks import positive
+from catchment.windows.registry import builder, in_sql
 from catchment.windows.tumbling import Tumbling
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class Sliding(Periodic):
+class Sliding(OnePeriod):
     kind = "sliding"
 
+    def describe(self) -> str:
+        shift = f", offset={show(self.offset)}" if self.offset else ""
+        return f"sliding({show(self.length)}, {show(self.slide)}{shift})"
 
-def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> Periodic:
+
+@builder
+def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> OnePeriod:
     """Windows `[k * slide + offset, k * slide + offset + length)`.
 
     A slide longer than the length leaves gaps whose events are in no window; a slide equal to the
@@ -29,3 +35,8 @@ def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> Pe
     step = positive(micros(slide, "window slide"), "window slide", slide)
     shift = micros(offset, "window offset") % step
     return Tumbling(size, step, shift) if size == step else Sliding(size, step, shift)
+
+
+@in_sql("window(ts, size[, slide[, start]])")
+def _window(size: Duration, slide: Duration | None = None, start: Duration = "0s") -> OnePeriod:
+    return sliding(size, size if slide is None else slide, offset=start)

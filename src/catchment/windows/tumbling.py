@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.duration import Duration, micros
-from catchment.model.window import Periodic, register
+from catchment.model.duration import Duration, micros, show
+from catchment.model.window import OnePeriod, register
 from catchment.windows.checks import positive
+from catchment.windows.registry import builder
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class Tumbling(Periodic):
+class Tumbling(OnePeriod):
     kind = "tumbling"
 
+    def describe(self) -> str:
+        shift = f", offset={show(self.offset)}" if self.offset else ""
+        return f"tumbling({show(self.length)}{shift})"
 
+
+@builder
 def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
     """Windows `[k * length + offset, (k + 1) * length + offset)`.
 

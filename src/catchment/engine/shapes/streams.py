@@ -1,21 +1,28 @@
-"""A group whose streams have windows of their own: cut on their node, put together at the root."""
+"""User-defined windows that each stream has for itself: cut on its node, put together at the root.
+
+The state has two halves. Where a stream is read, it knows how far its windows have come, and cuts
+settled events into slices that know their windows. Where streams meet, it has a row for each window
+of a stream, until all that make one result are there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, readings, settled, streams
+from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
 from catchment.engine.readings import Awaited, Gathered
-from catchment.engine.rows import Operators, Rows, no_rows
+from catchment.engine.rows import Rows, fit, no_rows
+from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
 from catchment.engine.streams import OPEN, Course, Owned, Streams
-from catchment.model.plan import Group
 from catchment.model.window import Marked
-from catchment.operators.ragged import Ints
+from catchment.operators.ragged import Ints, plain
 from catchment.planner.edges import EARLIEST, LATEST
 
 _COURSE = ("lane", "begun", "start", "unknown")
@@ -23,18 +30,24 @@ _SINCE = -1
 """In a table of courses, said of a row that tells when its type began, not of a lane."""
 
 
-class Owning:
+_EVENTS = "count(*).count"
+"""The field that says how many events a row holds."""
+
+
+class StreamsState(ShapeState):
     """Both halves: where a stream is read, `courses`; where streams meet, `gathered`."""
 
-    def __init__(self, group: Group, operators: Operators) -> None:
-        self.group = group
-        self.operators = operators
+    name = "streams"
+    keeps_keys = True  # how many windows a key has had is kept for good
+
+    def __init__(self, bound: BoundGroup, windows: Mapping[int, Marked]) -> None:
+        self.group = bound.group
+        self.operators = bound.operators
         self.streams = Streams()
-        self.places = streams.own_windows(group)
-        marked = [w for w in group.windows if isinstance(w, Marked)]
-        self.courses = [streams.course(window) for window in marked]
-        self.gathered = [readings.gathered(window, operators) for window in marked]
-        self.open = [no_rows(operators) for _ in marked]
+        self.places = list(windows)
+        self.courses = [streams.course(window) for window in windows.values()]
+        self.gathered = [readings.gathered(w, self.operators) for w in windows.values()]
+        self.open = [no_rows(self.operators) for _ in windows]
         """At the end of the input: the windows of each type that had not ended."""
         self._fresh: list[Owned] = []
         self._frontier = EARLIEST
@@ -59,15 +72,14 @@ class Owning:
                 for kind, state in enumerate(self.gathered)
             ]
 
-    def complete(self, frontier: int, live: Collection[str] | None) -> list[Complete]:
-        """The windows that nothing can change any more; `live` are the streams that go on."""
+    def complete(self, moment: Moment) -> list[Complete]:
         self.gather()
-        awaited = self._awaited(live)
-        if frontier >= LATEST:
+        awaited, time = self._awaited(moment.live), moment.frontier
+        if time >= LATEST:
             self.open = [state.rows.where(state.rows.end == OPEN) for state in self.gathered]
         out = []
         for kind, place in enumerate(self.places):
-            state, done = readings.complete(self.gathered[kind], frontier, awaited, self.operators)
+            state, done = readings.complete(self.gathered[kind], time, awaited, self.operators)
             self.gathered[kind] = state
             out.append(readings.as_complete(place, state.window, done, self.streams.names))
         return out
@@ -84,20 +96,42 @@ class Owning:
         """Slices that came too late for their window."""
         return sum(state.missed for state in self.gathered)
 
-    def waits(self, place: int, until: int) -> bool:
-        """Whether a window of a type that began by a time is still to come."""
+    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         self.gather()
         kind = self.places.index(place)
         start = self.courses[kind].start
         open_ = ((start != OPEN) & (start <= until)).any()
-        return bool(open_ or (self.gathered[kind].rows.start <= until).any())
+        return not (waiting or open_ or (self.gathered[kind].rows.start <= until).any())
 
-    def begin(self, since: int) -> None:
-        """Starts in the middle of streams whose events so far nobody has seen."""
-        self.courses = [state._replace(since=since) for state in self.courses]
-        self.gathered = [state._replace(since=since) for state in self.gathered]
+    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
+        """Windows that are open on one node or another, put together by their reading.
 
-    def move(self, old: Owning, since: int | None, fit: Any) -> None:
+        The end of such a window so far is just after the newest event of the group.
+        """
+        for place, gathered, rows in zip(self.places, self.gathered, self.open, strict=True):
+            if gathered.since is not None:
+                rows = rows.where(rows.start > gathered.since)
+            events = int(plain(rows.fields[_EVENTS]).sum()) if len(rows) else 0
+            if gathered.window.reading == "ordered":
+                # Of these, another stream's window has gone out under the same number.
+                rows = rows.where(~readings.went_out(gathered, rows))
+            # A copy: the windows stay open, whatever is closed once more.
+            rows = replace(rows, end=np.full(len(rows), newest + 1, np.int64))
+            nobody = readings.Awaited(np.empty(0, np.int64))
+            alone = gathered._replace(rows=rows)
+            _, done = readings.complete(alone, LATEST, nobody, self.operators)
+            yield readings.as_complete(place, gathered.window, done, self.streams.names), events
+
+    def begin(self, frontier: int, newest: int) -> None:
+        if newest > EARLIEST:
+            self.courses = [state._replace(since=newest) for state in self.courses]
+            self.gathered = [state._replace(since=newest) for state in self.gathered]
+
+    def continue_from(self, old: StreamsState | None, change: Change) -> None:
+        if old is not None:
+            self.go_on_from(old, change.since)
+
+    def go_on_from(self, old: StreamsState, since: int | None) -> None:
         """Goes on from the state of a group that this one continues."""
         old.gather()
         self.streams = old.streams
@@ -112,7 +146,7 @@ class Owning:
             held = old.gathered[known]
             self.gathered[kind] = held._replace(rows=fit(held.rows, self.operators))
 
-    def fit(self, owned: Owned, old: Owning, rows: Rows) -> Owned:
+    def retagged(self, owned: Owned, old: StreamsState, rows: Rows) -> Owned:
         """Slices that the old one tagged, with these rows, as this one would have tagged them."""
         tags = np.full((len(rows), 1 + 3 * len(self.places)), OPEN, np.int64)
         tags[:, 1::3], tags[:, 2::3] = -1, 0
@@ -126,14 +160,12 @@ class Owning:
         said = Owned(rows, tags)
         return said.where(~owned.ends | said.ends)
 
-    @property
     def tables(self) -> list[Rows]:
         self.gather()
         return [state.rows for state in self.gathered]
 
     @property
     def nbytes(self) -> int:
-        """Of what is not in `tables`."""
         return 32 * sum(len(state.lane) for state in self.courses)
 
     # -- as tables --------------------------------------------------------------------------------
@@ -171,34 +203,28 @@ class Owning:
                 since[0] if since else None,
             )
 
-    def save(self, prefix: str, tables: dict[str, pa.Table]) -> dict[str, Any]:
-        """Puts tables beside those of a snapshot; gives what is no table."""
+    def save(self, put: Put) -> Any:
         self.gather()
-        tables[f"{prefix}courses"] = self.courses_table()
+        put.table("courses", self.courses_table())
         for kind, state in enumerate(self.gathered):
-            tables[f"{prefix}gathered {kind}"] = codec.rows_to_table(state.rows, self.operators)
-            told = {"key": pa.array(state.key), "given": pa.array(state.given)}
-            tables[f"{prefix}gathered {kind} given"] = pa.table(told)
-            heard = pa.table({"lane": pa.array(state.heard)})
-            tables[f"{prefix}gathered {kind} heard"] = heard
+            put.rows(f"gathered {kind}", state.rows)
+            put.ints(f"gathered {kind} given", key=state.key, given=state.given)
+            put.ints(f"gathered {kind} heard", lane=state.heard)
         return {
             "streams": self.streams.names[1:],
             "gathered": [[state.since, state.missed] for state in self.gathered],
         }
 
-    def load(self, prefix: str, tables: Mapping[str, pa.Table], meta: dict[str, Any]) -> None:
+    def load(self, get: Get, meta: Any) -> None:
         self.streams = Streams(meta["streams"])
-        table = tables[f"{prefix}courses"]
-        self.load_courses(table, codec.ints(table, "lane"))
+        self.load_courses(get.table("courses"), get.ints("courses", "lane"))
         for kind, (since, missed) in enumerate(meta["gathered"]):
-            rows = codec.table_to_rows(tables[f"{prefix}gathered {kind}"], self.operators)
-            told = tables[f"{prefix}gathered {kind} given"]
             self.gathered[kind] = Gathered(
                 self.gathered[kind].window,
-                rows,
+                get.rows(f"gathered {kind}"),
                 since,
-                codec.ints(told, "key"),
-                codec.ints(told, "given"),
+                get.ints(f"gathered {kind} given", "key"),
+                get.ints(f"gathered {kind} given", "given"),
                 missed,
-                codec.ints(tables[f"{prefix}gathered {kind} heard"], "lane"),
+                get.ints(f"gathered {kind} heard", "lane"),
             )

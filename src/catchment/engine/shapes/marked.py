@@ -1,24 +1,35 @@
-"""Assembling user-defined windows: opened and closed by a key's own events, in order."""
+"""User-defined windows: opened and closed by a key's own events, in order.
+
+The state is one row for each open window. Marks are followed by a vectorized state machine over
+settled events, which says where these must be cut, and then takes the rows that they were cut to.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.complete import Complete, number_alike, of_type
+from catchment.engine.ledger import Ledger
 from catchment.engine.rows import (
     Operators,
     Rows,
     concat_rows,
+    fit,
     identity_fields,
     merge_rows,
     no_rows,
 )
 from catchment.engine.settled import Ordered
+from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
 from catchment.model.window import Marked
 from catchment.operators import grouped
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST
 
 UNSEEN, UNSURE = 1, 2
 """Of an open window: its beginning was not seen; or not even whether one is open is known."""
@@ -197,3 +208,91 @@ def boundaries(followed: Track) -> Mask:
     new = np.zeros(len(followed.member), np.bool_)
     new[1:] = followed.member[1:] != followed.member[:-1]
     return new
+
+
+class MarkedState(ShapeState):
+    """The open windows of each type whose marks all events are searched for."""
+
+    name = "marks"
+
+    def __init__(
+        self, bound: BoundGroup, windows: Mapping[int, Marked], ledger: Ledger | None
+    ) -> None:
+        self.operators = bound.operators
+        self.places = list(windows)
+        self._marks = [marks(window, self.operators, None) for window in windows.values()]
+
+    def follow(self, events: Ordered) -> Iterable[Followed]:
+        return [self._followed(n, events) for n in range(len(self._marks))]
+
+    def _followed(self, n: int, events: Ordered) -> Followed:
+        found = track(self._marks[n], events)
+
+        def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
+            after, done = step(self._marks[n], events, found, rows, heads, self.operators)
+            if keep:
+                self._marks[n] = after
+            ended = of_type(self.places[n], done, done.start, done.end)
+            # All events of one instant settle together, so that equals are numbered together.
+            ended.index = number_alike(done.key, done.start, done.end)
+            return ended
+
+        return Followed(boundaries(found), settle)
+
+    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
+        return not waiting and not (self._of(place).open.start <= until).any()
+
+    def _of(self, place: int) -> Marks:
+        return self._marks[self.places.index(place)]
+
+    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
+        for place, state in zip(self.places, self._marks, strict=True):
+            seen = state.unknown == 0
+            rows = state.open.where(seen)
+            # A key has one open window, and its end is just after its last event: so no other
+            # window has its bounds, not even one of no length.
+            windows = of_type(place, rows, rows.start, rows.last + 1)
+            windows.index = np.zeros(len(rows), np.int64)
+            yield windows, int(state.events[seen].sum())
+
+    def begin(self, frontier: int, newest: int) -> None:
+        if newest > EARLIEST:
+            self._marks = [state._replace(since=newest) for state in self._marks]
+
+    def continue_from(self, old: MarkedState | None, change: Change) -> None:
+        was = {} if old is None else {state.window: state for state in old._marks}
+        for n, state in enumerate(self._marks):
+            known = was.get(state.window)
+            self._marks[n] = (
+                state._replace(since=change.since)
+                if known is None
+                else known._replace(open=fit(known.open, self.operators))
+            )
+
+    def tables(self) -> list[Rows]:
+        return [state.open for state in self._marks]
+
+    def needed_keys(self) -> list[Ints]:
+        return [state.seen for state in self._marks]
+
+    def recode(self, place: Ints) -> None:
+        self._marks = [state._replace(seen=np.sort(place[state.seen])) for state in self._marks]
+
+    def save(self, put: Put) -> Any:
+        for place, state in zip(self.places, self._marks, strict=True):
+            put.rows(f"{place}", state.open)
+            put.ints(f"{place} open", unknown=state.unknown, events=state.events)
+            put.ints(f"{place} seen", key=state.seen)
+        return [state.since for state in self._marks]
+
+    def load(self, get: Get, meta: Any) -> None:
+        self._marks = [
+            state._replace(
+                open=get.rows(f"{place}"),
+                since=since,
+                unknown=get.ints(f"{place} open", "unknown"),
+                seen=get.ints(f"{place} seen", "key"),
+                events=get.ints(f"{place} open", "events"),
+            )
+            for place, state, since in zip(self.places, self._marks, meta, strict=True)
+        ]

@@ -1,14 +1,22 @@
-"""Assembling count windows: edges are known ahead in ranks, which only settled events have."""
+"""Count windows: edges are known ahead in ranks, which only settled events have.
+
+The state is how many events each key has had, and the rows between edges that windows still need.
+Types that began at different times count from different events, and so are tracked apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from catchment.engine.rows import Operators, Rows, concat_rows, merge_fields, no_rows
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.complete import Complete
+from catchment.engine.ledger import Ledger
+from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_fields, no_rows
 from catchment.engine.settled import Ordered
+from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
 from catchment.engine.store import Store
 from catchment.model.plan import StoreKind
 from catchment.model.window import Counted
@@ -16,6 +24,7 @@ from catchment.operators import grouped
 from catchment.operators.grouping import runs
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST
 
 
 class Ranks(NamedTuple):
@@ -219,3 +228,105 @@ def recode(state: Ranks, place: Ints) -> Ranks:
     order = np.argsort(keys)
     kept = state.kept.take(np.lexsort((state.kept.start, state.kept.key)))
     return state._replace(keys=keys[order], total=state.total[order], kept=kept)
+
+
+class Track(NamedTuple):
+    """Types that started together: their places in the group, and where every key stands."""
+
+    places: tuple[int, ...]
+    ranks: Ranks
+
+
+class CountedState(ShapeState):
+    """Where every key stands, for all count windows of a group."""
+
+    name = "ranks"
+
+    def __init__(
+        self, bound: BoundGroup, windows: Mapping[int, Counted], ledger: Ledger | None
+    ) -> None:
+        self.operators = bound.operators
+        self.places = list(windows)
+        self._windows = dict(windows)
+        self._store = bound.group.store
+        self._tracks = [self._new(windows, None)]
+
+    def _new(self, windows: Mapping[int, Counted], since: int | None) -> Track:
+        return Track(tuple(windows), ranks(tuple(windows.values()), self.operators, since))
+
+    def follow(self, events: Ordered) -> Iterable[Followed]:
+        return [self._followed(n, events) for n in range(len(self._tracks))]
+
+    def _followed(self, n: int, events: Ordered) -> Followed:
+        places, state = self._tracks[n]
+        rank = ranked(state, events)
+
+        def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
+            after, full = step(state, events, rank, rows, heads, self._store, self.operators)
+            if keep:
+                self._tracks[n] = Track(places, after)
+            return _numbered(places, full)
+
+        return Followed(boundaries(state, rank), settle)
+
+    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
+        rows = [state.kept for places, state in self._tracks if place in places]
+        return not waiting and not any((part.first <= until).any() for part in rows)
+
+    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
+        for places, state in self._tracks:
+            full = open_windows(state, self._store, self.operators)
+            for kind, window in enumerate(state.windows):
+                mine = np.flatnonzero(full.kind == kind)
+                some = Full(full.rows.take(mine), full.kind[mine], full.number[mine])
+                yield _numbered(places, some), events_not_full(window, state.total)[1]
+
+    def begin(self, frontier: int, newest: int) -> None:
+        if newest > EARLIEST:
+            self._tracks = [
+                Track(places, state._replace(since=newest)) for places, state in self._tracks
+            ]
+
+    def continue_from(self, old: CountedState | None, change: Change) -> None:
+        """Count windows that started together stay together; new ones start with the next event."""
+        self._tracks = []
+        places = {window: place for place, window in self._windows.items()}
+        for _, state in () if old is None else old._tracks:
+            windows = tuple(window for window in state.windows if window in places)
+            if windows:
+                kept = fit(state.kept, self.operators)
+                numbers = tuple(places[window] for window in windows)
+                self._tracks.append(Track(numbers, state._replace(windows=windows, kept=kept)))
+        placed = {place for track in self._tracks for place in track.places}
+        fresh = {place: w for place, w in self._windows.items() if place not in placed}
+        if fresh:
+            self._tracks.append(self._new(fresh, change.since))
+
+    def tables(self) -> list[Rows]:
+        return [state.kept for _, state in self._tracks]
+
+    def needed_keys(self) -> list[Ints]:
+        return [state.keys for _, state in self._tracks]
+
+    def recode(self, place: Ints) -> None:
+        self._tracks = [Track(places, recode(state, place)) for places, state in self._tracks]
+
+    def save(self, put: Put) -> Any:
+        for n, (_, state) in enumerate(self._tracks):
+            put.rows(str(n), state.kept)
+            put.ints(f"{n} totals", key=state.keys, total=state.total)
+        return [[list(places), state.since] for places, state in self._tracks]
+
+    def load(self, get: Get, meta: Any) -> None:
+        self._tracks = []
+        for n, (places, since) in enumerate(meta):
+            places, state = self._new({place: self._windows[place] for place in places}, since)
+            keys, total = get.ints(f"{n} totals", "key"), get.ints(f"{n} totals", "total")
+            loaded = state._replace(kept=get.rows(str(n)), keys=keys, total=total)
+            self._tracks.append(Track(places, loaded))
+
+
+def _numbered(places: tuple[int, ...], full: Full) -> Complete:
+    rows = full.rows
+    kind = np.array(places, np.int64)[full.kind]
+    return Complete(kind, rows.key, rows.first, rows.last, rows.fields, full.number)

@@ -1,0 +1,398 @@
+"""Windows whose edges are known ahead: a range aggregation over sorted slices.
+
+The state is the slices that open windows need: settled ones in a store, in order of time, and
+those that may still get more. A window type is one or several evenly spaced series of windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.complete import Complete
+from catchment.engine.ledger import Ledger
+from catchment.engine.levels import Keyed, concat_keyed
+from catchment.engine.overlap import reduce_full
+from catchment.engine.rows import (
+    Operators,
+    Rows,
+    compact,
+    concat_rows,
+    fieldwise,
+    fit,
+    merge_fields,
+)
+from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
+from catchment.engine.store import Store
+from catchment.model.window import Period, Periodic, Window, window_from_dict
+from catchment.operators.grouping import grouped, runs
+from catchment.operators.ragged import Field, Ints, take
+from catchment.planner.cost import periods_of
+from catchment.planner.edges import EARLIEST, Edges, Series
+
+_UNTIDY = 1 << 16
+"""Rows that may pile up between two frontiers before they are merged."""
+
+_LOOKED_AT = 1 << 16
+"""Edges of a new window type that are compared with those of older plans, at most."""
+
+Windows = tuple[Ints, Ints]
+"""Window types (numbers in a series), and the numbers of their windows."""
+
+
+def expand(kinds: Ints, low: Ints, high: Ints) -> Windows:
+    """All windows number `low..high` (both included) of each type."""
+    numbers, owner = runs(low, high + 1)
+    return kinds[owner], numbers
+
+
+def due(series: Series, after: int, upto: int, starts: Ints) -> Windows:
+    """The windows with `after < end <= upto` that may hold a slice with one of these starts."""
+    if not len(series) or not len(starts):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    kinds = np.arange(len(series), dtype=np.int64)
+    earliest, latest = int(starts.min()), int(starts.max())
+    low = np.maximum(series.ending_after(after), series.ending_after(earliest))
+    high = np.minimum(series.ending_after(upto) - 1, series.starting_by(latest))
+    count = int(np.maximum(high - low + 1, 0).sum())
+    overlaps = -(-series.lengths // series.slides)
+    if count <= 64 + 4 * len(starts) * int(overlaps.sum()):
+        return expand(kinds, low, high)
+    return _holding(series, starts, low, high)
+
+
+def _holding(series: Series, starts: Ints, low: Ints, high: Ints) -> Windows:
+    """Only the windows that hold some slice: for slices far apart against the windows."""
+    kinds, numbers = [], []
+    for kind in range(len(series)):
+        last = np.floor_divide(starts - series.offsets[kind], series.slides[kind])
+        reach = starts - series.offsets[kind] - series.lengths[kind]
+        first = np.floor_divide(reach, series.slides[kind]) + 1
+        first, last = np.maximum(first, low[kind]), np.minimum(last, high[kind])
+        found = np.unique(runs(first, last + 1)[0])
+        numbers.append(found)
+        kinds.append(np.full(len(found), kind, np.int64))
+    return np.concatenate(kinds), np.concatenate(numbers)
+
+
+def touched(series: Series, starts: Ints, after: int, upto: int) -> Windows:
+    """The windows with `after < end <= upto` that hold a slice with one of these starts."""
+    low = series.ending_after(after)
+    high = np.minimum(series.ending_after(upto) - 1, series.last)
+    return _holding(series, np.unique(starts), low, high)
+
+
+class Assembled:
+    """Rows of windows, in order of window type, then window: merged fields by key."""
+
+    def __init__(
+        self, kind: Ints, start: Ints, end: Ints, key: Ints, fields: dict[str, Field]
+    ) -> None:
+        self.kind, self.start, self.end, self.key, self.fields = kind, start, end, key, fields
+
+
+def assemble_periodic(
+    windows: Windows, series: Series, store: Store, loose: Rows, operators: Operators, exact: bool
+) -> Assembled:
+    """The rows of these windows from settled slices and loose ones (sorted by start).
+
+    With `exact`, partials are whole windows: only those that start where the window starts count.
+    """
+    kind, number = windows
+    start = series.start_of(kind, number)
+    end = start + series.lengths[kind]
+    bound, place = _distinct(start, end)
+    low, high = start[bound], (start[bound] + 1) if exact else end[bound]
+    key, window, fields = _reduce(low, high, store, loose, operators)
+    if len(bound) == len(start) and (np.diff(bound) > 0).all():
+        return Assembled(kind[window], start[window], end[window], key, fields)
+    # Windows of equal bounds were computed once: hand the rows to each window that has them.
+    begins = np.searchsorted(window, np.arange(len(bound) + 1))
+    index, owner = runs(begins[place], begins[place + 1])
+    return Assembled(
+        kind[owner],
+        start[owner],
+        end[owner],
+        key[index],
+        {name: take(column, index) for name, column in fields.items()},
+    )
+
+
+def _distinct(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """One window of each pair of bounds, and for each window the place of its pair."""
+    order = np.lexsort((end, start))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(start[order]) != 0) | (np.diff(end[order]) != 0)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(new) - 1
+    return order[new], place
+
+
+def _reduce(
+    low: Ints, high: Ints, store: Store, loose: Rows, operators: Operators
+) -> tuple[Ints, Ints, dict[str, Field]]:
+    """Merges the slices that start in `[low, high)` of each window, by key, in order of window."""
+    slices = np.searchsorted(store.starts, low), np.searchsorted(store.starts, high)
+    ways = fieldwise(operators)
+    settled = not len(loose) or int(loose.start[0]) >= int(high.max())
+    if ways is not None and settled and store.full(*slices):
+        return reduce_full(*slices, store, ways)
+    rows, owner = store.gather(*slices)
+    if len(loose):
+        index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
+        rows = concat_keyed([rows, Keyed(loose.key, loose.fields).take(index)], operators)
+        owner = np.concatenate([owner, more])
+    if not len(owner):
+        return rows.key, owner, rows.fields
+    keys = int(rows.key.max()) + 1
+    groups, present = grouped(owner * keys + rows.key, len(low) * keys)
+    window, key = np.divmod(present, keys)
+    return key, window, merge_fields(rows.fields, groups, operators)
+
+
+class Era(NamedTuple):
+    """Events up to the time `until` may have been cut at the edges of these windows only."""
+
+    windows: tuple[Window, ...]
+    until: int
+
+
+class PeriodicState(ShapeState):
+    """The slices that open windows need, and which windows of each series are asked for.
+
+    Between horizon and frontier, late events may change windows that were said: `ledger` knows
+    them, and those that late events touch are assembled again.
+    """
+
+    name = "periodic"
+
+    def __init__(
+        self, bound: BoundGroup, windows: Mapping[int, Periodic], ledger: Ledger | None
+    ) -> None:
+        self.operators = bound.operators
+        self.places = list(windows)
+        self.slices = 0
+        """How many slices have settled."""
+        self._windows = tuple(windows.values())
+        self._ledger = ledger
+        self._exact = bound.group.way == "accumulators"
+        counts = [len(window.periods) for window in self._windows]
+        ends = np.cumsum(counts).tolist()
+        self._place_of = np.repeat(np.array(self.places, np.int64), counts)
+        """Of each series, the place of its window type."""
+        self._rows_of = {
+            window: slice(end - count, end)
+            for window, count, end in zip(self._windows, counts, ends, strict=True)
+        }
+        """Of each window type, its series."""
+        self._series = Series(periods_of(self._windows))
+        self._store = Store(bound.group.store, self.operators)
+        self._pending: list[Rows] = []
+        self._piled = 0
+        self._late: list[Ints] = []
+        self._kept_from = EARLIEST
+        self._eras: list[Era] = []
+        """The older plans by which events were cut whose slices may still be there."""
+
+    def absorb(self, rows: Rows) -> None:
+        self._pending.append(rows)
+        self._piled += len(rows)
+        if self._piled > _UNTIDY + 2 * len(self._pending[0]):
+            self._pending = [compact(concat_rows(self._pending, self.operators), self.operators)]
+            self._piled = 0
+
+    def late(self, times: Ints) -> None:
+        self._late.append(times)
+
+    def complete(self, moment: Moment) -> list[Complete]:
+        rest = self._settle(moment.horizon)
+        if len(moment.loose):
+            rest = compact(concat_rows([rest, moment.loose], self.operators), self.operators)
+        kind, number = self._due(rest, moment)
+        out = []
+        if len(kind):
+            found = assemble_periodic(
+                (kind, number), self._series, self._store, rest, self.operators, self._exact
+            )
+            places = self._place_of[found.kind]
+            out.append(Complete(places, found.key, found.start, found.end, found.fields))
+        self._forget(max(moment.horizon, EARLIEST))
+        return out
+
+    def _settle(self, horizon: int) -> Rows:
+        """Moves slices that have ended by the horizon into the store; gives the others."""
+        pending = compact(concat_rows(self._pending, self.operators), self.operators)
+        # Rows settle in order of their start, as far as none that starts earlier is unfinished.
+        unfinished = pending.start[pending.end > horizon]
+        stop = int(unfinished.min()) if len(unfinished) else None
+        done = len(pending) if stop is None else int(np.searchsorted(pending.start, stop))
+        if len(self._store) and done and pending.start[0] <= self._store.starts[-1]:
+            done = 0  # a slice that was settled got more: it stays loose until all are forgotten
+        before = len(self._store)
+        self._store.append(pending[:done])
+        self.slices += len(self._store) - before
+        rest = pending[done:]
+        self._pending, self._piled = ([rest] if len(rest) else []), 0
+        return rest
+
+    def _due(self, rest: Rows, moment: Moment) -> Windows:
+        """The windows that end now, and those said already that may have changed."""
+        starts = np.concatenate([self._store.starts, rest.start])
+        kind, number = due(self._series, moment.before, moment.frontier, starts)
+        if self._late:
+            again = touched(self._series, np.concatenate(self._late), EARLIEST, moment.before)
+            kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
+            self._late = []
+        if self._ledger is not None and self._ledger.doubtful:
+            kind, number = self._with_confirmed(kind, number, self._ledger, moment.sure)
+        if len(self._windows) < len(self._series):  # several series of a type are given as one
+            starts = self._series.start_of(kind, number)
+            order = np.lexsort((self._series.lengths[kind], starts, self._place_of[kind]))
+            kind, number = kind[order], number[order]
+        return kind, number
+
+    def _with_confirmed(self, kind: Ints, number: Ints, ledger: Ledger, sure: int) -> Windows:
+        """Windows, and those that were doubtful and are no more, each once."""
+        types = zip(self._place_of.tolist(), self._series.lengths.tolist(), strict=True)
+        series = {window: row for row, window in enumerate(types)}
+        found = set(zip(kind.tolist(), number.tolist(), strict=True))
+        for place, _, start, end, _ in ledger.confirmed(sure):
+            row = series.get((place, end - start))
+            if row is not None:
+                offset, slide = int(self._series.offsets[row]), int(self._series.slides[row])
+                found.add((row, (start - offset) // slide))
+        pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def _forget(self, horizon: int) -> None:
+        """Drops the slices that no window can need."""
+        needed = self._series.needed_from(horizon)
+        self._kept_from = max(self._kept_from, needed)
+        self._store.trim(needed)
+        self._pending = [rows.where(rows.start >= needed) for rows in self._pending]
+
+    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
+        return all(
+            until + period.length <= frontier - 1 or (period.only and period.offset > until)
+            for period in self._windows[self.places.index(place)].periods
+        )
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def begin(self, frontier: int, newest: int) -> None:
+        self._kept_from = frontier
+        if newest > EARLIEST:
+            self._kept_from = newest + 1
+            first = -((self._series.offsets - (newest + 1)) // self._series.slides)
+            self._series.first = np.maximum(self._series.first, first)
+
+    def continue_from(self, old: PeriodicState | None, change: Change) -> None:
+        started = change.newest > EARLIEST
+        if old is not None:
+            self._late, self.slices = old._late, old.slices
+            self._kept_from, self._eras = old._kept_from, old._eras
+            self._pending = [fit(rows, self.operators) for rows in old._pending]
+            self._store.append(fit(old._store.all_rows(), self.operators))
+        if started:
+            # Without windows like these no slice was kept; after the newest event, none was
+            # forgotten.
+            self._eras = _eras(self._eras, change, self._kept_from)
+            unseen = change.newest + 1
+            self._kept_from = unseen if old is None else min(self._kept_from, unseen)
+        for window, mine in self._rows_of.items():
+            known = None if old is None else old._rows_of.get(window)
+            if old is not None and known is not None:
+                self._series.first[mine] = old._series.first[known]
+            elif started:
+                first = [
+                    first_answerable(period, self._kept_from, change.frontier, self._eras)
+                    for period in window.periods
+                ]
+                self._series.first[mine] = np.maximum(self._series.first[mine], first)
+
+    # -- keys and tables -------------------------------------------------------------------------
+
+    def tables(self) -> list[Rows]:
+        return self._pending
+
+    def needed_keys(self) -> list[Ints]:
+        return [self._store.keys]
+
+    def recode(self, place: Ints) -> None:
+        self._store.recode(place)
+
+    @property
+    def nbytes(self) -> int:
+        return self._store.nbytes
+
+    def save(self, put: Put) -> Any:
+        put.rows("pending", concat_rows(self._pending, self.operators))
+        put.rows("store", self._store.all_rows())
+        put.ints("late", time=np.concatenate([np.empty(0, np.int64), *self._late]))
+        return {
+            "first": self._series.first.tolist(),
+            "kept_from": self._kept_from,
+            "slices": self.slices,
+            "eras": [[[w.to_dict() for w in era.windows], era.until] for era in self._eras],
+        }
+
+    def load(self, get: Get, meta: Any) -> None:
+        self._pending = [get.rows("pending")]
+        self._store.append(get.rows("store"))
+        self._late = [get.ints("late", "time")]
+        self._series.first = np.array(meta["first"], np.int64)
+        self._kept_from, self.slices = meta["kept_from"], meta["slices"]
+        self._eras = [
+            Era(tuple(window_from_dict(window) for window in windows), until)
+            for windows, until in meta["eras"]
+        ]
+
+
+def _eras(eras: list[Era], change: Change, kept_from: int) -> list[Era]:
+    """The plans by which slices were cut that the next plan starts from.
+
+    Events that wait are cut by the plan that is there when they settle. What others cut may still
+    be on its way: so it is not the slices that are here that tell.
+    """
+    windows = tuple(window for window in change.windows if window.periods)
+    latest = {era.windows: era.until for era in eras}
+    latest[windows] = max(change.cut_until, latest.get(windows, change.cut_until))
+    return [Era(*era) for era in latest.items() if era[1] >= kept_from]
+
+
+def first_answerable(period: Period, kept_from: int, frontier: int, eras: list[Era]) -> int:
+    """The number of the first window from which on all windows of a new series are complete.
+
+    A window is complete if all slices that may hold its events are kept, and if none of them lies
+    across its start or its end: each of the two is an edge of every plan by which events at or
+    after it were cut.
+    """
+    number = -((period.offset - kept_from) // period.slide)
+    first = max(number, int(Series([period]).ending_after(max(frontier, EARLIEST))[0]))
+    for era in eras:
+        edges = Edges(periods_of(era.windows))
+        for edge in (period.offset, period.offset + period.length):
+            first = max(first, _after_last_uncut(edge, period, edges, first, era.until))
+    return first
+
+
+def _after_last_uncut(edge: int, period: Period, edges: Edges, first: int, until: int) -> int:
+    """The number after that of the last window whose edge by a time is not among these edges.
+
+    `edge` is the one of the window with number 0. Edges are looked at from the last backwards:
+    where the slide is a multiple of an older one, all of them may be cut.
+    """
+    last = 0 if period.only else (until - edge) // period.slide
+    if last < first or (period.only and edge > until):
+        return first
+    for slide, offset in zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True):
+        if not period.only and period.slide % slide == 0 and (edge - offset) % slide == 0:
+            return first
+    low = last if period.only else max(first, last - _LOOKED_AT)
+    uncut = np.flatnonzero(~edges.covers(edge + np.arange(low, last + 1) * period.slide))
+    if len(uncut):
+        return low + int(uncut[-1]) + 1
+    return low

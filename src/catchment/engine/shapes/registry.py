@@ -1,0 +1,50 @@
+"""Which state the windows of a shape need: the one place in the engine that tells shapes apart."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.ledger import Ledger
+from catchment.engine.shapes.base import ShapeState
+from catchment.engine.shapes.counted import CountedState
+from catchment.engine.shapes.marked import MarkedState
+from catchment.engine.shapes.periodic import PeriodicState
+from catchment.engine.shapes.session import SessionState
+from catchment.engine.shapes.streams import StreamsState
+from catchment.model.plan import Group
+from catchment.model.window import Counted, Gap, Marked, Periodic, Window
+
+W = TypeVar("W", bound=Window)
+
+SHAPES: dict[type[Window], Any] = {
+    Marked: MarkedState,
+    Counted: CountedState,
+    Gap: SessionState,
+    Periodic: PeriodicState,
+}
+"""States by shape, in the order in which they give windows: `State(group, windows, ledger)`."""
+
+
+def windows_of(group: Group, shape: type[W]) -> dict[int, W]:
+    """The windows of a group that have a shape, by their places."""
+    return {n: window for n, window in enumerate(group.windows) if isinstance(window, shape)}
+
+
+def stream_state(bound: BoundGroup) -> StreamsState | None:
+    """The state of a group whose events are cut at the marks of their own stream."""
+    if bound.group.slicing != "stream":
+        return None
+    return StreamsState(bound, windows_of(bound.group, Marked))
+
+
+def shape_states(
+    bound: BoundGroup, ledger: Ledger | None, own: StreamsState | None
+) -> list[ShapeState]:
+    """The states of all shapes among the windows of a group; `own` is that of its streams."""
+    states: list[ShapeState] = [] if own is None else [own]
+    for shape, state in SHAPES.items():
+        windows = windows_of(bound.group, shape)
+        if windows and not (own is not None and shape is Marked):
+            states.append(state(bound, windows, ledger))
+    return states

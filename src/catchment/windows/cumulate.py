@@ -1,0 +1,65 @@
+"""Windows that grow: each size is given again and again on its way, from its start up to now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from catchment.errors import QueryError
+from catchment.model.duration import Duration, micros, show
+from catchment.model.window import Period, Periodic, register
+from catchment.windows.checks import positive
+from catchment.windows.registry import builder, in_sql
+from catchment.windows.tumbling import tumbling
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Cumulate(Periodic):
+    kind = "cumulate"
+
+    size: int
+    step: int
+    offset: int = 0
+
+    @property
+    def periods(self) -> tuple[Period, ...]:
+        return _periods(self.size, self.step, self.offset)
+
+    def describe(self) -> str:
+        shift = f", offset={show(self.offset)}" if self.offset else ""
+        return f"cumulate({show(self.size)}, {show(self.step)}{shift})"
+
+
+@lru_cache(maxsize=64)
+def _periods(size: int, step: int, offset: int) -> tuple[Period, ...]:
+    return tuple(Period(length, size, offset) for length in range(step, size + 1, step))
+
+
+@builder
+def cumulate(size: Duration, step: Duration, *, offset: Duration = "0s") -> Periodic:
+    """Windows `[k * size + offset, k * size + offset + j * step)`, for j from 1 to `size / step`.
+
+    All windows of one k start together, and each ends a step after the one before it; the last has
+    the whole size. The size must be a multiple of the step; a step as long as the size makes a
+    tumbling window, and is the same window to the planner. Flink calls it CUMULATE.
+
+    >>> cumulate("1h", "10min")
+    Cumulate(size=3600000000, step=600000000, offset=0)
+    """
+    whole = positive(micros(size, "window size"), "window size", size)
+    part = positive(micros(step, "window step"), "window step", step)
+    if whole % part:
+        raise QueryError(
+            "the size of a cumulating window must be a multiple of its step",
+            given=f"size {size}, step {step}",
+            hint='try cumulate("1h", "10min")',
+        )
+    if whole == part:
+        return tumbling(size, offset=offset)
+    return Cumulate(whole, part, micros(offset, "window offset") % whole)
+
+
+@in_sql("cumulate_window(ts, size, step[, start])")
+def _cumulate_window(size: Duration, step: Duration, start: Duration = "0s") -> Periodic:
+    return cumulate(size, step, offset=start)

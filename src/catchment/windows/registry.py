@@ -1,0 +1,53 @@
+"""How windows are found by name: by their builders, and by what SQL calls them.
+
+A window's file registers itself here; job files, transcripts and SQL look it up. Nothing else has
+to be told of a new window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from catchment.model.window import Window
+
+Build = TypeVar("Build", bound=Callable[..., Window])
+
+BUILDERS: dict[str, Callable[..., Window]] = {}
+"""Builders by their names, as job files write them: `sliding(10s, 5s)`."""
+
+
+@dataclass(frozen=True)
+class SqlCall:
+    """How a window is written in GROUP BY."""
+
+    usage: str
+    """For messages: `session_window(ts, gap)`."""
+    build: Callable[..., Window]
+    """Takes the arguments in order, without the time column."""
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether the time column comes first."""
+        return "(ts" in self.usage
+
+
+SQL_CALLS: dict[str, SqlCall] = {}
+"""Windows in SQL whose arguments are literals, by the name of the call in lower case."""
+
+
+def builder(build: Build) -> Build:
+    """Makes a window's builder known by its name."""
+    BUILDERS[build.__name__] = build
+    return build
+
+
+def in_sql(usage: str) -> Callable[[Build], Build]:
+    """Makes a window known to SQL, by a call that is written like this."""
+
+    def known(build: Build) -> Build:
+        SQL_CALLS[usage.partition("(")[0]] = SqlCall(usage, build)
+        return build
+
+    return known
