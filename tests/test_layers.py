@@ -14,6 +14,7 @@ PACKAGE = ROOT / "src" / "catchment"
 
 LAYERS = (
     ("errors",),
+    ("registry",),
     ("expression",),
     ("model",),
     ("windows",),

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import QueryError
-from catchment.functions.base import Function, builder, names, register_function
+from catchment.functions.base import FUNCTIONS, Function, builder, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.ragged import plain
@@ -22,6 +22,7 @@ class UserFunction(Function):
 
     def __init__(self, name: str) -> None:
         self.name = name  # type: ignore[misc]
+        self.__module__ = "__main__"  # the user's, although the class is ours
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("user", aggregate.column, (self.name,)),)
@@ -67,19 +68,13 @@ def function(
     """
     if not name.isidentifier():
         raise QueryError("a function's name must be a plain word", given=repr(name))
-    if name.lower() in names() and not isinstance(_registered(name), UserFunction):
+    if not isinstance(FUNCTIONS.registered(name.lower()), UserFunction | None):
         raise QueryError("a built-in function has this name", given=name, hint="choose another")
     for part in (lift, combine, lower):
         if not callable(part):
             raise QueryError("lift, combine and lower must be functions", given=repr(part))
     define(name, Monoid(lift, combine, lower, result or pa.float64(), commutative))
     return builder(register_function(UserFunction(name)))
-
-
-def _registered(name: str) -> Function:
-    from catchment.functions.base import function_of
-
-    return function_of(Aggregate(name))
 
 
 def defined() -> dict[str, Monoid]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.expression import canonical
-from catchment.model.window import Marked, register
+from catchment.model.window import Marked, register, window_builder
 from catchment.windows.checks import one_reading
 
 
@@ -15,6 +15,7 @@ class Between(Marked):
     kind = "between"
 
 
+@window_builder
 def between(start: str, end: str, *, reading: str = "global") -> Between:
     """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.window import Counted, register
+from catchment.model.window import Counted, register, window_builder
 from catchment.windows.checks import count
 
 
@@ -14,6 +14,7 @@ class Count(Counted):
     kind = "count"
 
 
+@window_builder
 def count_tumbling(size: int) -> Count:
     """A key's events number `i * size` to `(i + 1) * size - 1`, by time, then arrival.
 
@@ -23,6 +24,7 @@ def count_tumbling(size: int) -> Count:
     return count_sliding(size, size)
 
 
+@window_builder
 def count_sliding(size: int, step: int) -> Count:
     """`size` events, one window every `step` events; a larger step leaves events out.
 

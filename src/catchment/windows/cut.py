@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from catchment.errors import QueryError
 from catchment.expression import canonical
-from catchment.model.window import Marked, register
+from catchment.model.window import Marked, register, window_builder
 from catchment.windows.checks import one_reading
 
 
@@ -16,6 +16,7 @@ class Cut(Marked):
     kind = "cut"
 
 
+@window_builder
 def cut(at: str, *, reading: str = "global") -> Cut:
     """A key's events from one event where `at` holds up to, not including, the next.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from catchment.errors import QueryError
 from catchment.model.duration import Instant, instant
-from catchment.model.window import Periodic, register
+from catchment.model.window import Periodic, register, window_builder
 
 
 @register
@@ -19,6 +19,7 @@ class Fixed(Periodic):
         return True
 
 
+@window_builder
 def fixed(start: Instant, end: Instant) -> Fixed:
     """The single window `[start, end)`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros
-from catchment.model.window import Gap, register
+from catchment.model.window import Gap, register, window_builder
 from catchment.windows.checks import positive
 
 
@@ -15,6 +15,7 @@ class Session(Gap):
     kind = "session"
 
 
+@window_builder
 def session(gap: Duration) -> Session:
     """Events of a key at most `gap` apart share the window `[first, last + gap)`.
 

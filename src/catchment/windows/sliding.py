@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros
-from catchment.model.window import Periodic, register
+from catchment.model.window import Periodic, register, window_builder
 from catchment.windows.checks import positive
 from catchment.windows.tumbling import Tumbling
 
@@ -16,6 +16,7 @@ class Sliding(Periodic):
     kind = "sliding"
 
 
+@window_builder
 def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> Periodic:
     """Windows `[k * slide + offset, k * slide + offset + length)`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros
-from catchment.model.window import Periodic, register
+from catchment.model.window import Periodic, register, window_builder
 from catchment.windows.checks import positive
 
 
@@ -15,6 +15,7 @@ class Tumbling(Periodic):
     kind = "tumbling"
 
 
+@window_builder
 def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
     """Windows `[k * length + offset, (k + 1) * length + offset)`.
 
