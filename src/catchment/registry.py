@@ -20,6 +20,7 @@ Names travel in plans and in job files, so each process that runs them needs the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -28,6 +29,9 @@ from typing import Any, Generic, TypeVar
 from catchment.errors import ExtensionError, did_you_mean
 
 Thing = TypeVar("Thing")
+
+_PLAIN = 0.75
+"""How much a name looks like a known one where it is plainly misspelt."""
 
 
 class Registry(Mapping[str, Thing], Generic[Thing]):
@@ -95,10 +99,10 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         # Importing the module may register the thing, too; what the entry point names counts.
         return self.add(name, self._loaded(claims[0]))
 
-    def registered(self, name: str) -> Thing | None:
-        """What Catchment or this process has registered; packages are not looked at."""
+    def registered(self) -> Mapping[str, Thing]:
+        """What Catchment and this process have registered; packages are not looked at."""
         self._load_own()
-        return self._things.get(name)
+        return self._things
 
     def __contains__(self, name: object) -> bool:
         self._load_own()
@@ -113,14 +117,17 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
 
     def hint(self, name: str) -> str:
         """What to say to whoever wrote a name that is not known."""
-        return did_you_mean(name, self)
+        hint = did_you_mean(name, self)
+        plain = get_close_matches(name, self, n=1, cutoff=_PLAIN)
+        return hint if plain else f"{hint}; or {self.elsewhere(name)}"
+
+    def elsewhere(self, name: str) -> str:
+        """What to say of a name that may be known in other processes."""
+        return f"install here the package that has the entry point {name!r} of {self.group}"
 
     def missing(self, name: str) -> str:
         """What to say where a name was known to whoever sent it, and is not known here."""
-        return (
-            f"install the package that has the entry point {name!r} of {self.group} in every "
-            "process that runs the plan; " + self.hint(name)
-        )
+        return f"{self.elsewhere(name)}; {did_you_mean(name, self)}"
 
     def _load_own(self) -> None:
         import_module(self._home)

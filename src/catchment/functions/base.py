@@ -140,7 +140,7 @@ def builder(function: Function) -> Builder:
 def builder_from(name: str, file: str) -> Builder:
     """The builder of a function that a file of this package registers."""
     import_module(f"catchment.functions.{file}")
-    function = FUNCTIONS.registered(name)
+    function = FUNCTIONS.registered().get(name)
     assert function is not None, f"{file} registers no function {name}"
     return builder(function)
 

@@ -68,7 +68,7 @@ def function(
     """
     if not name.isidentifier():
         raise QueryError("a function's name must be a plain word", given=repr(name))
-    if not isinstance(FUNCTIONS.registered(name.lower()), UserFunction | None):
+    if not isinstance(FUNCTIONS.registered().get(name.lower()), UserFunction | None):
         raise QueryError("a built-in function has this name", given=name, hint="choose another")
     for part in (lift, combine, lower):
         if not callable(part):

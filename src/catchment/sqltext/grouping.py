@@ -1,14 +1,21 @@
-"""GROUP BY: the key columns and the one window."""
+"""GROUP BY: the key columns and the one window.
+
+The window is one of Spark's (`window`, `session_window`), one of two that are named like them
+(`count_window`, `event_window`), or any that is registered, by its own name: `cut(at => v > 9)`. It
+then takes the arguments that Python and job files give it, by place or by name. Conditions stand as
+they are, all else as literals; a column in the first place is the time column, as in `window`.
+"""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from sqlglot import exp
 
 from catchment import windows
 from catchment.errors import SqlError, did_you_mean
-from catchment.model.window import Window
+from catchment.model.window import BUILDERS, Window
 from catchment.sqltext.syntax import text_of
 
 _USAGE = {
@@ -30,7 +37,7 @@ def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
     keys: list[str] = []
     found: list[exp.Anonymous] = []
     for part in group.expressions if group else ():
-        if isinstance(part, exp.Anonymous) and part.name.lower() in _USAGE:
+        if isinstance(part, exp.Anonymous) and _is_window(part.name.lower()):
             found.append(part)
         else:
             keys.append(_key(part))
@@ -44,23 +51,27 @@ def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
     )
 
 
+def _is_window(name: str) -> bool:
+    return name in _USAGE or name in BUILDERS
+
+
 def _key(part: exp.Expression) -> str:
     if isinstance(part, exp.Column) and not part.table and isinstance(part.this, exp.Identifier):
         return part.name
     if isinstance(part, exp.Anonymous) and part.name.endswith("window"):
-        raise SqlError(
-            "no such window in SQL", given=part.name, hint=did_you_mean(part.name.lower(), _USAGE)
-        )
-    raise SqlError(
-        "a key in GROUP BY must be a column",
-        given=text_of(part),
-        hint="add the computed key to the events before",
-    )
+        hint = did_you_mean(part.name.lower(), [*_USAGE, *BUILDERS])
+        raise SqlError("no such window in SQL", given=part.name, hint=hint)
+    hint = "add the computed key to the events before"
+    if isinstance(part, exp.Anonymous):
+        hint += f"; if it is a window, {BUILDERS.elsewhere(part.name.lower())}"
+    raise SqlError("a key in GROUP BY must be a column", given=text_of(part), hint=hint)
 
 
 def window_of(call: exp.Anonymous) -> Window:
     name = call.name.lower()
     args = call.expressions
+    if name not in _USAGE:
+        return _registered(call)
     if name == "event_window":
         return _event_window(call)
     if name == "count_window" and len(args) in (1, 2):
@@ -80,9 +91,8 @@ def window_of(call: exp.Anonymous) -> Window:
 
 def _misused(call: exp.Anonymous) -> SqlError:
     name = call.name.lower()
-    return SqlError(
-        f"{name} has the wrong arguments", given=text_of(call), hint=f"write {_USAGE[name]}"
-    )
+    usage = _USAGE.get(name) or f"{name}({', '.join(_parameters(name))})"
+    return SqlError(f"{name} has the wrong arguments", given=text_of(call), hint=f"write {usage}")
 
 
 def time_of(call: exp.Anonymous) -> str:
@@ -98,7 +108,35 @@ def time_of(call: exp.Anonymous) -> str:
 
 def takes_time(call: exp.Anonymous) -> bool:
     """Whether a window names the time column; windows of counts and of conditions do not."""
-    return call.name.lower() in ("window", "session_window")
+    name = call.name.lower()
+    if name in _USAGE:
+        return name in ("window", "session_window")
+    return bool(call.expressions) and isinstance(call.expressions[0], exp.Column)
+
+
+def _registered(call: exp.Anonymous) -> Window:
+    """A window that is called by its own name."""
+    name = call.name.lower()
+    known = list(_parameters(name))
+    given: dict[str, Any] = {}
+    for place, arg in enumerate(call.expressions[1:] if takes_time(call) else call.expressions):
+        named = isinstance(arg, exp.Kwarg)
+        if not named and place >= len(known):
+            raise _misused(call)
+        key, value = (arg.this.name, arg.expression) if named else (known[place], arg)
+        if key not in known or key in given:
+            raise _misused(call)
+        given[key] = value_of(value, call) if isinstance(value, _LITERALS) else text_of(value)
+    if any(p.default is p.empty and n not in given for n, p in _parameters(name).items()):
+        raise _misused(call)
+    return BUILDERS[name](**given)
+
+
+def _parameters(name: str) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(BUILDERS[name]).parameters)
+
+
+_LITERALS = (exp.Literal, exp.Neg, exp.Interval, exp.Boolean)
 
 
 def _event_window(call: exp.Anonymous) -> Window:
