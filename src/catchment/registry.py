@@ -19,7 +19,7 @@ Names travel in plans and in job files, so each process that runs them needs the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
@@ -115,10 +115,11 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def hint(self, name: str) -> str:
-        """What to say to whoever wrote a name that is not known."""
-        hint = did_you_mean(name, self)
-        plain = get_close_matches(name, self, n=1, cutoff=_PLAIN)
+    def hint(self, name: str, besides: Iterable[str] = ()) -> str:
+        """What to say to whoever wrote a name that is not known; some have other meanings."""
+        known = [*self, *besides]
+        hint = did_you_mean(name, known)
+        plain = get_close_matches(name, known, n=1, cutoff=_PLAIN)
         return hint if plain else f"{hint}; or {self.elsewhere(name)}"
 
     def elsewhere(self, name: str) -> str:
@@ -133,8 +134,8 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         import_module(self._home)
 
     def _own(self, thing: Thing) -> bool:
-        """Whether a thing, or its class, is one of Catchment's files."""
-        module = getattr(thing, "__module__", None) or type(thing).__module__
+        """Whether a thing, or its class, is in one of Catchment's files."""
+        module = getattr(thing, "defined_in", None) or getattr(thing, "__module__", "")
         return str(module).startswith(f"{self._home}.")
 
     def _loaded(self, entry: EntryPoint) -> Thing:

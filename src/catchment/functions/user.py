@@ -19,10 +19,11 @@ class UserFunction(Function):
     """A function of three plain Python functions: lift, combine, lower."""
 
     takes = "a value"
+    defined_in = "the user's code"
+    """The class is ours, the function is not."""
 
     def __init__(self, name: str) -> None:
         self.name = name  # type: ignore[misc]
-        self.__module__ = "__main__"  # the user's, although the class is ours
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("user", aggregate.column, (self.name,)),)
