@@ -104,6 +104,14 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self._load_own()
         return self._things
 
+    def needed(self, name: str) -> Thing:
+        """What whoever sent a name has, and this process must have, too."""
+        found = self.get(name)
+        if found is None:
+            what = f"a {self.what} of this name is not installed here"
+            raise ExtensionError(what, given=name, hint=self.missing(name))
+        return found
+
     def __contains__(self, name: object) -> bool:
         self._load_own()
         return name in self._things or name in installed(self.group)
@@ -119,8 +127,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         """What to say to whoever wrote a name that is not known; some have other meanings."""
         known = [*self, *besides]
         hint = did_you_mean(name, known)
-        plain = get_close_matches(name, known, n=1, cutoff=_PLAIN)
-        return hint if plain else f"{hint}; or {self.elsewhere(name)}"
+        return hint if _misspelt(name, known) else f"{hint}; or {self.elsewhere(name)}"
 
     def elsewhere(self, name: str) -> str:
         """What to say of a name that may be known in other processes."""
@@ -128,7 +135,12 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
 
     def missing(self, name: str) -> str:
         """What to say where a name was known to whoever sent it, and is not known here."""
-        return f"{self.elsewhere(name)}; {did_you_mean(name, self)}"
+        meant = did_you_mean(name, self) if _misspelt(name, self) else ""
+        return self.elsewhere(name) + (f"; {meant}" if meant else "")
+
+    def forget_lookups(self) -> None:
+        """Looks names up anew, where packages may have come or gone."""
+        self._settled.clear()
 
     def _load_own(self) -> None:
         import_module(self._home)
@@ -148,6 +160,11 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
                 hint=f"it gives {found!r}",
             )
         return made
+
+
+def _misspelt(name: str, known: Iterable[str]) -> bool:
+    """Whether a name is plainly one of the known ones, misspelt."""
+    return bool(get_close_matches(name, list(known), n=1, cutoff=_PLAIN))
 
 
 def import_entry_point(group: str, name: str) -> None:

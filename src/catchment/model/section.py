@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
-from catchment.registry import Registry
+from catchment.registry import Registry, installed
 
 
 class Section(BaseModel):
@@ -35,6 +35,13 @@ class SectionByType(Section):
         name = data.get("type") if isinstance(data, Mapping) else None
         found = cls.registry.get(name) if cls._is_base() and isinstance(name, str) else None
         return cls if found is None else found
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # What a package has travels by its name: whoever lacks the package is told so.
+        if self.type in installed(self.registry.group):
+            base = next(kind for kind in type(self).__mro__ if "registry" in vars(kind))
+            return _restored, (base, self.type, self.__getstate__())
+        return super().__reduce_ex__(protocol)
 
     @classmethod
     def _is_base(cls) -> bool:
@@ -70,6 +77,14 @@ class SectionByType(Section):
             return handler(schema)
         forms = {name: cls.registry[name].__pydantic_core_schema__ for name in cls.registry}
         return handler(core_schema.tagged_union_schema(forms, "type"))
+
+
+def _restored(base: type[SectionByType], name: str, state: dict[Any, Any]) -> Any:
+    """A section of a package in another process."""
+    kind = base.registry.needed(name)
+    made = kind.__new__(kind)
+    made.__setstate__(state)
+    return made
 
 
 def registry_of_types(what: str, group: str, base: str) -> Registry[Any]:
