@@ -15,22 +15,36 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
 from catchment import registry
 from catchment.errors import ExtensionError, JobError
 from catchment.flush.policy import POLICIES, CachePolicy, parse, register_policy
-from catchment.functions import FUNCTIONS, make, register_function
+from catchment.functions import FUNCTIONS, Function, make, register_function
 from catchment.functions.sums import Avg
 from catchment.job import load_job
+from catchment.model.query import Aggregate, Query
 from catchment.model.window import BUILDERS
-from catchment.operators import OPERATORS
+from catchment.operators import (
+    OPERATORS,
+    Computed,
+    Fields,
+    Grouping,
+    Input,
+    Operator,
+    OperatorRef,
+    register_operator,
+)
 from catchment.registry import Registry
 from catchment.sinks import Memory, Sink
 from catchment.sources import Source
 from catchment.sqltext import sql
+from catchment.testing.laws import check_laws
 from catchment.testing.servers.daemon import free_port
+from catchment.windows import tumbling
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tests" / "plugin_package"
@@ -294,6 +308,60 @@ def test_a_process_without_the_package_is_told_what_it_lacks(site: Path) -> None
     ]:
         assert f"the entry point {name!r} of catchment.{group}" in told, told
     assert "no such window (given: overlapping)" in told
+
+
+LAWS = """
+import json
+import pyarrow as pa
+import catchment as ct
+from catchment.testing.laws import check_laws
+
+times = pa.array([0, 1, 1, 2, 5, 5, 7, 11], pa.timestamp("us"))
+events = pa.table({"ts": times, "v": [1, None, 3, 4, None, None, 2, 0]})
+for function in (ct.rms, ct.spelled):
+    check_laws(ct.Query("q", function("v"), window=ct.overlapping("4us")), events)
+print(json.dumps("kept"))
+"""
+
+
+def test_the_laws_can_be_held_against_what_a_package_has(site: Path) -> None:
+    assert python(LAWS, site) == "kept"
+
+
+class Greatest(Operator):
+    """Breaks the law: it adds values, but of partials it keeps the greatest."""
+
+    kind = "x_greatest"
+
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        return {"value": pa.float64()}
+
+    def lift(self, events: Input, lifted: Computed) -> Fields:
+        return {"value": events.groups.add(events.values.astype(np.float64))}
+
+    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
+        return {"value": groups.max(np.asarray(rows[self.ref]["value"]))}
+
+
+class GreatestOf(Function):
+    name = "x_greatest_of"
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return (OperatorRef("x_greatest", aggregate.column),)
+
+    def lower(self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None) -> pa.Array:
+        return pa.array(computed[self.operators(aggregate)[0]]["value"])
+
+
+def test_an_operator_that_breaks_a_law_is_found() -> None:
+    register_operator(Greatest)
+    register_function(GreatestOf)
+    times = pa.array([0, 1, 2, 3], pa.timestamp("us"))
+    events = pa.table({"ts": times, "v": [1, 2, 3, 4]})
+    query = Query("q", make("x_greatest_of", "v"), window=tumbling("4us"))
+    with pytest.raises(AssertionError, match="round"):
+        check_laws(query, events)
 
 
 QUIET = """
