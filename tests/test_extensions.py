@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +44,6 @@ from catchment.sinks import Memory, Sink
 from catchment.sources import Source
 from catchment.sqltext import sql
 from catchment.testing.laws import check_laws
-from catchment.testing.servers.daemon import free_port
 from catchment.windows import tumbling
 
 ROOT = Path(__file__).parent.parent
@@ -199,7 +199,8 @@ def test_on_spark(site: Path, tmp_path: Path) -> None:
 def test_in_a_tree(site: Path, tmp_path: Path) -> None:
     source = {"type": "ramp", "events": EVENTS, "per_batch": 7}
     early = {"name": "early", "select": ["rms(v) AS x"], "window": "overlapping(4s)"}
-    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     job = {
         "queries": [*QUERIES, early],
         "flush": "cautious",
