@@ -74,9 +74,10 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return thing
 
     def __getitem__(self, name: str) -> Thing:
-        if name not in self._settled:
-            self._settled[name] = self._looked_up(name)
-        return self._settled[name]
+        found = self._settled.get(name)
+        if found is None:
+            found = self._settled[name] = self._looked_up(name)
+        return found
 
     def _looked_up(self, name: str) -> Thing:
         self._load_own()
