@@ -30,6 +30,8 @@ settings.register_profile(
 )
 settings.load_profile("catchment")
 
+collect_ignore = ["plugin_package"]  # a package of its own, which test_extensions.py installs
+
 Started = TypeVar("Started")
 Factory = pytest.TempPathFactory
 

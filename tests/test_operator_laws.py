@@ -25,7 +25,7 @@ from catchment.engine.slicing import lift
 from catchment.functions import make
 from catchment.model.rules import EventRules
 from catchment.operators import Grouping, OperatorRef, Ragged, operator_class
-from catchment.operators.base import _OPERATORS
+from catchment.operators.base import OPERATORS
 from catchment.operators.ragged import Field, concat, take
 from catchment.testing.compare import assert_same, rows_of, same
 from small_tables import examples, table
@@ -79,7 +79,7 @@ ct.function(
 
 
 def test_no_operator_is_forgotten() -> None:
-    known = {kind for kind in _OPERATORS if _OPERATORS[kind].__module__.startswith("catchment.")}
+    known = {kind for kind in OPERATORS if OPERATORS[kind].__module__.startswith("catchment.")}
     assert known == set(TAKES)
 
 

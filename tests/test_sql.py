@@ -48,6 +48,11 @@ def test_the_query_of_the_readme() -> None:
         ("cumulate_window(ts, '1h', '10m', '5m')", w.cumulate("1h", "10m", offset="5m")),
         ("count_window(100)", w.count_tumbling(100)),
         ("count_window(100, 10)", w.count_sliding(100, 10)),
+        ("tumbling(ts, '10 seconds', offset => '2s')", w.tumbling("10s", offset="2s")),
+        ("SLIDING('10s', INTERVAL 5 SECONDS)", w.sliding("10s", "5s")),
+        ("count_tumbling(100)", w.count_tumbling(100)),
+        ("cut(v > 9)", w.cut("v > 9")),
+        ("cut(at => door, reading => 'local')", w.cut("door", reading="local")),
         ("event_window(start => a = 1, end => b > 2)", w.between(start="a = 1", end="b > 2")),
         ("event_window(end => b, start => a)", w.between(start="a", end="b")),
         ("event_window(at => kind = 'lap')", w.cut(at="kind = 'lap'")),
@@ -280,6 +285,23 @@ G = "GROUP BY window(ts, '10s')"
         (
             "SELECT sum(v) FROM e GROUP BY k + 1, window(ts, '1s')",
             "a key in GROUP BY must be a column (given: k + 1)",
+        ),
+        (
+            "SELECT sum(v) FROM e GROUP BY hop(ts, '1s')",
+            (
+                "a key in GROUP BY must be a column (given: hop(ts, '1s')); add the computed key "
+                "to the events before; if it is a window, install here the package that has the "
+                "entry point 'hop' of catchment.windows"
+            ),
+        ),
+        (
+            "SELECT sum(v) FROM e GROUP BY tumbling(ts, '1s', '0s', '2s')",
+            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', '2s')); write tumbl",
+        ),
+        ("SELECT sum(v) FROM e GROUP BY tumbling(ts)", "tumbling has the wrong arguments"),
+        (
+            "SELECT sum(v) FROM e GROUP BY tumbling(length => '1s', '2s', ofset => '1s')",
+            "tumbling has the wrong arguments",
         ),
         ("SELECT sum(v) FROM e GROUP BY ALL", "GROUP BY ALL is not supported in SQL"),
         (

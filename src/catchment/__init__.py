@@ -8,77 +8,49 @@ engine.push(table); engine.advance(t)["speed"]
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from catchment.engine import Engine, Results, Stats, assemble, merge, slice
-    from catchment.errors import (
-        CatchmentError,
-        DataError,
-        JobError,
-        LimitError,
-        QueryError,
-        SchemaError,
-        SqlError,
-        StateError,
-    )
-    from catchment.functions import (
-        approx_count_distinct,
-        approx_median,
-        approx_quantile,
-        avg,
-        count,
-        count_distinct,
-        first,
-        function,
-        geometric_mean,
-        last,
-        max,
-        median,
-        min,
-        mode,
-        product,
-        quantile,
-        range,
-        register_function,
-        stddev,
-        stddev_pop,
-        sum,
-        variance,
-        variance_pop,
-    )
-    from catchment.job import load_job
-    from catchment.model.plan import Plan
-    from catchment.model.query import Aggregate, Query
-    from catchment.operators import register_operator
-    from catchment.planner import explain, plan
-    from catchment.spark.batch import run
-    from catchment.spark.job import Job
-    from catchment.sqltext import sql
-    from catchment.windows import (
-        between,
-        count_sliding,
-        count_tumbling,
-        cumulate,
-        cut,
-        fixed,
-        session,
-        sliding,
-        tumbling,
-    )
+    from catchment.engine import Engine as Engine
+    from catchment.engine import Results as Results
+    from catchment.engine import Stats as Stats
+    from catchment.engine import assemble as assemble
+    from catchment.engine import merge as merge
+    from catchment.engine import slice as slice
+    from catchment.errors import CatchmentError as CatchmentError
+    from catchment.errors import DataError as DataError
+    from catchment.errors import ExtensionError as ExtensionError
+    from catchment.errors import JobError as JobError
+    from catchment.errors import LimitError as LimitError
+    from catchment.errors import QueryError as QueryError
+    from catchment.errors import SchemaError as SchemaError
+    from catchment.errors import SqlError as SqlError
+    from catchment.errors import StateError as StateError
+    from catchment.functions import function as function
+    from catchment.functions import register_function as register_function
+    from catchment.functions.built_in import *  # noqa: F403
+    from catchment.job import load_job as load_job
+    from catchment.model.plan import Plan as Plan
+    from catchment.model.query import Aggregate as Aggregate
+    from catchment.model.query import Query as Query
+    from catchment.operators import register_operator as register_operator
+    from catchment.planner import explain as explain
+    from catchment.planner import plan as plan
+    from catchment.spark.batch import run as run
+    from catchment.spark.job import Job as Job
+    from catchment.sqltext import sql as sql
+    from catchment.windows import *  # noqa: F403
 
 # Importing all of it takes a second or two, which every Python process of a Spark job would pay,
 # and pyspark need not be there at all: each name is imported when it is first asked for.
 _NAMES = {
     "catchment.engine": "Engine Results Stats assemble merge slice",
     "catchment.errors": (
-        "CatchmentError DataError JobError LimitError QueryError SchemaError SqlError StateError"
+        "CatchmentError DataError ExtensionError JobError LimitError QueryError SchemaError "
+        "SqlError StateError"
     ),
-    "catchment.functions": (
-        "approx_count_distinct approx_median approx_quantile avg count count_distinct "
-        "first function geometric_mean last max median min mode product quantile range "
-        "register_function stddev stddev_pop sum variance variance_pop"
-    ),
+    "catchment.functions": "function register_function",
     "catchment.job": "load_job",
     "catchment.model.plan": "Plan",
     "catchment.model.query": "Aggregate Query",
@@ -87,85 +59,50 @@ _NAMES = {
     "catchment.spark.batch": "run",
     "catchment.spark.job": "Job",
     "catchment.sqltext": "sql",
-    "catchment.windows": (
-        "between count_sliding count_tumbling cumulate cut fixed session sliding tumbling"
-    ),
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name == "__all__":
+        return _everything()
+    if name in _PLACES:
+        value = getattr(import_module(_PLACES[name]), name)
+    elif name.startswith("_") or find_spec(f"catchment.{name}") is not None:
         raise AttributeError(f"module 'catchment' has no attribute {name!r}")
-    value = getattr(import_module(_PLACES[name]), name)
+    else:
+        value = _builder(name)
     globals()[name] = value
     return value
 
 
+def _builder(name: str) -> Any:
+    """The builder of a window or a function, ours or that of an installed package."""
+    from catchment.functions.base import FUNCTIONS, builder
+    from catchment.model.window import BUILDERS
+
+    if name in BUILDERS:
+        return BUILDERS[name]
+    if name in FUNCTIONS and FUNCTIONS[name].name == name:  # synonyms are for SQL
+        return builder(FUNCTIONS[name])
+    raise AttributeError(f"module 'catchment' has no attribute {name!r}")
+
+
+def _everything() -> list[str]:
+    """All names of ours; those of installed packages are there when they are asked for."""
+    from catchment import windows
+    from catchment.functions import built_in
+
+    builders = [name for name in vars(windows) if name in windows.BUILDERS]
+    functions = [name for name in vars(built_in) if not name.startswith("_")]
+    return sorted({*_PLACES, *builders, *functions})
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_everything()})
 
 
 try:
     __version__ = version("catchment")
 except PackageNotFoundError:  # running from a source tree that was not installed
     __version__ = "0.0.0"
-
-__all__ = [
-    "Aggregate",
-    "CatchmentError",
-    "DataError",
-    "Engine",
-    "Job",
-    "JobError",
-    "LimitError",
-    "Plan",
-    "Query",
-    "QueryError",
-    "Results",
-    "SchemaError",
-    "SqlError",
-    "StateError",
-    "Stats",
-    "approx_count_distinct",
-    "approx_median",
-    "approx_quantile",
-    "assemble",
-    "avg",
-    "between",
-    "count",
-    "count_distinct",
-    "count_sliding",
-    "count_tumbling",
-    "cumulate",
-    "cut",
-    "explain",
-    "first",
-    "fixed",
-    "function",
-    "geometric_mean",
-    "last",
-    "load_job",
-    "max",
-    "median",
-    "merge",
-    "min",
-    "mode",
-    "plan",
-    "product",
-    "quantile",
-    "range",
-    "register_function",
-    "register_operator",
-    "run",
-    "session",
-    "slice",
-    "sliding",
-    "sql",
-    "stddev",
-    "stddev_pop",
-    "sum",
-    "tumbling",
-    "variance",
-    "variance_pop",
-]

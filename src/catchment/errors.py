@@ -78,6 +78,10 @@ class LimitError(CatchmentError, MemoryError):
     """A limit that was set is reached, and all that is held is needed."""
 
 
+class ExtensionError(CatchmentError, ImportError):
+    """An entry point of an installed package that cannot be used, and whose it is."""
+
+
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """A hint naming the closest known word.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from catchment.errors import JobError, QueryError, did_you_mean
 from catchment.flush.evictions import EVICTIONS
-from catchment.flush.policy import Policy, parse
+from catchment.flush.policy import Policy, cache_policy, parse
 from catchment.flush.units import rate
 from catchment.model.duration import micros
 
@@ -53,7 +53,10 @@ class Flush:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Flush:
-        return cls(**{**data, "policy": Policy(**data["policy"])})
+        policy = Policy(**data["policy"])
+        for name in (policy.eager, policy.lazy):
+            cache_policy(name)
+        return cls(**{**data, "policy": policy})
 
     def __str__(self) -> str:
         return str(self.policy)

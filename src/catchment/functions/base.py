@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from catchment.errors import QueryError, SchemaError, did_you_mean
+from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.base import is_numeric
 from catchment.operators.ragged import Array
+from catchment.registry import Registry
 
 
 class Function(ABC):
@@ -61,32 +63,46 @@ class Function(ABC):
             )
 
 
-_FUNCTIONS: dict[str, Function] = {}
-_SYNONYMS: dict[str, str] = {}
+def _function(name: str, found: Any) -> Function | None:
+    """The function of an entry point: its class, one of that class, or its builder."""
+    made = found() if isinstance(found, type) and issubclass(found, Function) else found
+    made = getattr(made, "function", made)
+    return made if isinstance(made, Function) and name in _words(made) else None
 
 
-def register_function(function: Function) -> Function:
-    """Makes a function known by its name and synonyms."""
-    _FUNCTIONS[function.name] = function
-    for word in (function.name, *function.synonyms):
-        _SYNONYMS[word.lower()] = function.name
+FUNCTIONS: Registry[Function] = Registry(
+    "function", "catchment.functions", "catchment.functions", _function
+)
+"""The functions by their names and synonyms, in small letters."""
+
+
+def _words(function: Function) -> list[str]:
+    return [word.lower() for word in (function.name, *function.synonyms)]
+
+
+Known = TypeVar("Known", bound=Function | type[Function])
+
+
+def register_function(function: Known) -> Known:
+    """Makes a function, or the one function of a class, known by its name and synonyms."""
+    made = function() if isinstance(function, type) else function
+    for word in _words(made):
+        FUNCTIONS.add(word, made)
     return function
 
 
 def names() -> list[str]:
     """Every name a function answers to."""
-    return sorted(_SYNONYMS)
+    return list(FUNCTIONS)
 
 
 def function_of(aggregate: Aggregate) -> Function:
-    return _find(aggregate.function)
-
-
-def _find(name: str) -> Function:
-    known = _SYNONYMS.get(name.lower())
-    if known is None:
-        raise QueryError("no such function", given=name, hint=did_you_mean(name, _SYNONYMS))
-    return _FUNCTIONS[known]
+    """The function of an aggregate that a plan holds."""
+    found = FUNCTIONS.get(aggregate.function.lower())
+    if found is None:
+        name = aggregate.function
+        raise QueryError("no such function", given=name, hint=FUNCTIONS.missing(name.lower()))
+    return found
 
 
 def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> Aggregate:
@@ -95,7 +111,9 @@ def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> 
     >>> make("mean", "v").text
     'avg(v)'
     """
-    function = _find(name)
+    function = FUNCTIONS.get(name.lower())
+    if function is None:
+        raise QueryError("no such function", given=name, hint=FUNCTIONS.hint(name))
     if column is None and function.needs_column:
         raise QueryError(f"{function.name} needs a column", hint=f'try ct.{function.name}("v")')
     text = None if column is None else canonical(column, f"column of {function.name}")
@@ -104,7 +122,10 @@ def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> 
     return aggregate
 
 
-def builder(function: Function) -> Callable[..., Aggregate]:
+Builder = Callable[..., Aggregate]
+
+
+def builder(function: Function) -> Builder:
     """The function's name as a Python function: `avg("v")`, `quantile("v", 0.95)`."""
 
     def build(column: str | None = None, *params: Any) -> Aggregate:
@@ -112,7 +133,16 @@ def builder(function: Function) -> Callable[..., Aggregate]:
 
     build.__name__ = build.__qualname__ = function.name
     build.__doc__ = function.__doc__
+    build.function = function  # type: ignore[attr-defined]
     return build
+
+
+def builder_from(name: str, file: str) -> Builder:
+    """The builder of a function that a file of this package registers."""
+    import_module(f"catchment.functions.{file}")
+    function = FUNCTIONS.registered().get(name)
+    assert function is not None, f"{file} registers no function {name}"
+    return builder(function)
 
 
 def some(computed: Computed, column: str | None) -> Array:

@@ -15,6 +15,7 @@ from catchment.operators.ragged import plain
 from catchment.operators.values import to_arrow
 
 
+@register_function
 class CountDistinct(Function):
     """How many different values there are."""
 
@@ -38,6 +39,7 @@ class CountDistinct(Function):
         return to_arrow(values.lengths, pa.int64())
 
 
+@register_function
 class ApproxCountDistinct(CountDistinct):
     """About how many different values there are (HLL, error about 1.6 %; exact while few)."""
 
@@ -59,6 +61,7 @@ def _estimate(sketch: bytes | None) -> int:
     return 0 if sketch is None else round(ds.hll_sketch.deserialize(sketch).get_estimate())
 
 
+@register_function
 class ApproxQuantile(Function):
     """About the value below which a share q of the values lies (KLL, rank error about 1.65 %)."""
 
@@ -86,6 +89,7 @@ class ApproxQuantile(Function):
         return pa.array(values, pa.float64())
 
 
+@register_function
 class ApproxMedian(ApproxQuantile):
     """About the middle value (KLL)."""
 
@@ -97,7 +101,3 @@ class ApproxMedian(ApproxQuantile):
 
     def q(self, aggregate: Aggregate) -> float:
         return 0.5
-
-
-for _function in (CountDistinct(), ApproxCountDistinct(), ApproxQuantile(), ApproxMedian()):
-    register_function(_function)

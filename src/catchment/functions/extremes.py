@@ -40,18 +40,21 @@ class _OneOf(Function):
         return to_arrow(values, self.result(aggregate, type), some(computed, aggregate.column))
 
 
+@register_function
 class Min(_OneOf):
     """The least value; NaN is larger than any number."""
 
     name = "min"
 
 
+@register_function
 class Max(_OneOf):
     """The greatest value; NaN is larger than any number."""
 
     name = "max"
 
 
+@register_function
 class First(_OneOf):
     """The first value that is not null, by time, then arrival."""
 
@@ -63,6 +66,7 @@ class First(_OneOf):
         return True
 
 
+@register_function
 class Last(First):
     """The last value that is not null, by time, then arrival."""
 
@@ -70,6 +74,7 @@ class Last(First):
     synonyms = ("last_value",)
 
 
+@register_function
 class Range(Function):
     """The greatest value less the least; of decimals, in the type of Spark's difference."""
 
@@ -103,7 +108,3 @@ class Range(Function):
         if difference.dtype.kind == "i":  # the true difference of two int64 may not fit
             valid = valid & (difference >= 0)
         return to_arrow(difference, value_type(type), valid)
-
-
-for _function in (Min(), Max(), First(), Last(), Range()):
-    register_function(_function)

@@ -14,6 +14,7 @@ from catchment.operators.ragged import plain
 from catchment.operators.values import counts, to_arrow
 
 
+@register_function
 class Product(Function):
     """The product, as double."""
 
@@ -32,6 +33,7 @@ class Product(Function):
         return to_arrow(values, pa.float64(), some(computed, aggregate.column))
 
 
+@register_function
 class GeometricMean(Function):
     """The n-th root of the product of n values; NaN when the product is negative."""
 
@@ -50,7 +52,3 @@ class GeometricMean(Function):
             log = np.log2(plain(fields["mantissa"])) + plain(fields["exponent"])
             values = np.exp2(log / np.maximum(n, 1))
         return to_arrow(values, pa.float64(), n > 0)
-
-
-register_function(Product())
-register_function(GeometricMean())

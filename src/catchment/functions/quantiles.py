@@ -30,6 +30,7 @@ def share(function: str, params: tuple[object, ...]) -> None:
         )
 
 
+@register_function
 class Quantile(Function):
     """The value below which a share q of the values lies, interpolated (Spark's percentile)."""
 
@@ -71,6 +72,7 @@ def _interpolate(run: Ragged, rows: Array, q: float, unit: float) -> Array:
     return values
 
 
+@register_function
 class Median(Quantile):
     """The middle value; of an even number, the mean of the two middle ones."""
 
@@ -84,6 +86,7 @@ class Median(Quantile):
         return 0.5
 
 
+@register_function
 class Mode(First):
     """The most frequent value; of several, the least."""
 
@@ -127,7 +130,3 @@ def _most_frequent(run: Ragged) -> Array:
     # Stretches come in order of value: the first of the longest is the least.
     _, chosen = Grouping(rows, int(rows[-1]) + 1).first(-lengths)
     return values[heads[chosen]]
-
-
-for _function in (Quantile(), Median(), Mode()):
-    register_function(_function)

@@ -24,6 +24,7 @@ _FINER = 4
 """The digits that Spark adds behind the point for a mean."""
 
 
+@register_function
 class Sum(Function):
     """The sum: double for floats, int64 for integers, else a decimal; null where it does not fit.
 
@@ -67,6 +68,7 @@ def _where(valid: Mask, values: pa.Array[Any]) -> pa.Array[Any]:
     return made
 
 
+@register_function
 class Count(Function):
     """How many values are not null; without a column, how many events."""
 
@@ -88,6 +90,7 @@ class Count(Function):
         return to_arrow(computed[OperatorRef("count", aggregate.column)]["count"], pa.int64())
 
 
+@register_function
 class Avg(Function):
     """The mean: double; of decimal(p, s) decimal(p + 4, s + 4), of 38 digits at most.
 
@@ -119,8 +122,3 @@ class Avg(Function):
             made: pa.Array[Any] = quotient(total, pa.array(n), to)
             return made
         return to_arrow(as_float(fields, type) / np.maximum(n, 1), to, n > 0)
-
-
-register_function(Sum())
-register_function(Count())
-register_function(Avg())

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import QueryError
-from catchment.functions.base import Function, builder, names, register_function
+from catchment.functions.base import FUNCTIONS, Function, builder, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.ragged import plain
@@ -19,6 +19,8 @@ class UserFunction(Function):
     """A function of three plain Python functions: lift, combine, lower."""
 
     takes = "a value"
+    defined_in = "the user's code"
+    """The class is ours, the function is not."""
 
     def __init__(self, name: str) -> None:
         self.name = name  # type: ignore[misc]
@@ -67,19 +69,13 @@ def function(
     """
     if not name.isidentifier():
         raise QueryError("a function's name must be a plain word", given=repr(name))
-    if name.lower() in names() and not isinstance(_registered(name), UserFunction):
+    if not isinstance(FUNCTIONS.registered().get(name.lower()), UserFunction | None):
         raise QueryError("a built-in function has this name", given=name, hint="choose another")
     for part in (lift, combine, lower):
         if not callable(part):
             raise QueryError("lift, combine and lower must be functions", given=repr(part))
     define(name, Monoid(lift, combine, lower, result or pa.float64(), commutative))
     return builder(register_function(UserFunction(name)))
-
-
-def _registered(name: str) -> Function:
-    from catchment.functions.base import function_of
-
-    return function_of(Aggregate(name))
 
 
 def defined() -> dict[str, Monoid]:

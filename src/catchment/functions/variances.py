@@ -14,6 +14,7 @@ from catchment.operators.ragged import plain
 from catchment.operators.values import counts, to_arrow
 
 
+@register_function
 class Variance(Function):
     """The sample variance; null for fewer than two values."""
 
@@ -34,6 +35,7 @@ class Variance(Function):
         return to_arrow(np.sqrt(values) if self.root else values, pa.float64(), n > self.less)
 
 
+@register_function
 class VariancePop(Variance):
     """The population variance."""
 
@@ -42,6 +44,7 @@ class VariancePop(Variance):
     less = 0
 
 
+@register_function
 class Stddev(Variance):
     """The sample standard deviation; null for fewer than two values."""
 
@@ -50,13 +53,10 @@ class Stddev(Variance):
     root = True
 
 
+@register_function
 class StddevPop(VariancePop):
     """The population standard deviation."""
 
     name = "stddev_pop"
     synonyms = ()
     root = True
-
-
-for _function in (Variance(), VariancePop(), Stddev(), StddevPop()):
-    register_function(_function)

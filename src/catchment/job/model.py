@@ -6,12 +6,13 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     InstanceOf,
     SkipValidation,
     Tag,
@@ -22,7 +23,7 @@ from catchment import functions
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
-from catchment.job.topology import NodeSection, SourceForm
+from catchment.job.topology import NodeSection
 from catchment.job.window import read_window, window_schema
 from catchment.model.capacity import ASIDE_BYTES
 from catchment.model.duration import micros
@@ -31,11 +32,23 @@ from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
 from catchment.model.settings import LATE
 from catchment.planner.group import DEFAULT_RATE
-from catchment.sinks import SINKS
+from catchment.sinks import Sink
 from catchment.sources import Source
 from catchment.sources.aside_files import ASIDE_DISK_BYTES
 from catchment.sqltext import aggregate, sql
 from catchment.transport.security import Security
+
+
+class _ShownBy:
+    """What the JSON schema says of a value; found out when the schema is asked for."""
+
+    def __init__(self, schema: Callable[[], dict[str, Any]]) -> None:
+        self.schema = schema
+
+    def __get_pydantic_json_schema__(
+        self, schema: object, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return self.schema()
 
 
 def _form(value: object) -> str:
@@ -49,7 +62,7 @@ Duration = Annotated[
 ]
 Text = Annotated[Any, Shown({"type": ["string", "null"]})]
 Names = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
-WindowForm = Annotated[Any, Shown(window_schema())]
+WindowForm = Annotated[Any, _ShownBy(window_schema)]
 MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
 FlushForm = Annotated[Any, Shown(flush_schema())]
 LateWord = Annotated[Any, Shown({"enum": list(LATE)})]
@@ -149,7 +162,6 @@ QueryForm = Annotated[
     | Annotated[SkipValidation[InstanceOf[Query]], Tag("query"), Shown({"not": {}})],
     Discriminator(_form_of_query),
 ]
-SinkForm = Annotated[Union[SINKS], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
 Trigger = Annotated[Any, Shown({"type": "string", "examples": ["continuous", "batch", "5s"]})]
 
 
@@ -162,8 +174,8 @@ class Job(Section):
     late: LateWord = "drop"
     keep: Duration = None
     queries: list[QueryForm]
-    source: SourceForm | None = Field(None, description="where events come from")
-    sinks: tuple[SinkForm, ...] = Field((), description="where results go; none: memory")
+    source: Source | None = Field(None, description="where events come from")
+    sinks: tuple[Sink, ...] = Field((), description="where results go; none: memory")
     checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")
     trigger: Trigger = Field("continuous", description="continuous, available-now, batch, or 5s")
     idle_timeout: Duration = Field(

@@ -13,9 +13,9 @@ from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from catchment.errors import JobError, did_you_mean
+from catchment.model.section import SectionByType
 
 _EXAMPLE = "a job file has at least queries:, a list"
 _MESSAGES = {
@@ -129,20 +129,16 @@ class Told:
             return JobError("no such key in the job file", given=path, hint=hint)
         if self.kind == "missing":
             return JobError("a key is missing in the job file", given=path, hint="add it")
-        if self.kind in ("union_tag_invalid", "union_tag_not_found"):
-            return self._wrong_type(path)
+        if self.kind == "no_type":
+            return JobError("a key is missing in the job file", given=f"{path}.type", hint="add it")
+        if self.kind == "unknown_type":
+            name, hint = (self.detail["ctx"][key] for key in ("type", "hint"))
+            given = f"{path}.type: {name}"
+            return JobError("no such type in the job file", given=given, hint=hint)
         message = _MESSAGES.get(self.kind) or str(self.detail["msg"]).removeprefix("Input ")
         value = self.detail["input"]
         given = f"{path} is {value!r}" if path else repr(value)
         return JobError("a wrong value in the job file", given=given, hint=f"it {message}")
-
-    def _wrong_type(self, path: str) -> JobError:
-        """A source or sink whose type nobody knows, or that has none."""
-        if self.kind == "union_tag_not_found":
-            return JobError("a key is missing in the job file", given=f"{path}.type", hint="add it")
-        given, known = (self.detail["ctx"][name] for name in ("tag", "expected_tags"))
-        hint = did_you_mean(given, [tag.strip("'") for tag in known.split(", ")])
-        return JobError("no such type in the job file", given=f"{path}.type: {given}", hint=hint)
 
 
 def explained(error: ValidationError, model: type[BaseModel], data: Any) -> JobError:
@@ -203,13 +199,9 @@ def _model_at(model: type[BaseModel], place: Place, data: Any) -> type[BaseModel
 
 
 def _option(options: list[type[BaseModel]], data: Any) -> type[BaseModel]:
-    """The model among several that a mapping is meant for: the one of its type."""
-    kind = data.get("type") if isinstance(data, Mapping) else None
-    typed = (o for o in options if kind and o.model_fields.get("type", _NO_FIELD).default == kind)
-    return next(typed, options[0])
-
-
-_NO_FIELD = FieldInfo()
+    """The model that a mapping is meant for: of several, the one of its type."""
+    first = options[0]
+    return first.class_for(data) if issubclass(first, SectionByType) else first
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

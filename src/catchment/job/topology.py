@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field
+from pydantic import AfterValidator, Field
 from pydantic import WithJsonSchema as Shown
 
 from catchment.errors import JobError, did_you_mean
 from catchment.model.node_id import LONGEST, PATTERN, alike, node_id
 from catchment.model.section import Section
-from catchment.sources import SOURCES
-
-SourceForm = Annotated[Union[SOURCES], Discriminator("type")]  # type: ignore[valid-type]  # noqa: UP007
+from catchment.sources import Source
 
 
 class NodeSection(Section):
@@ -22,7 +20,7 @@ class NodeSection(Section):
     id: Annotated[str, AfterValidator(node_id)] = Field(pattern=PATTERN, max_length=LONGEST)
     parent: str | None = Field(None, description="a node's id; or host:port, from another host")
     listen: str | None = Field(None, description="host:port where its children find it")
-    source: SourceForm | None = None
+    source: Source | None = None
     engine: Literal["spark", "embedded"] | None = Field(
         None, description="spark (default), or embedded: a plain process, for a small device"
     )

@@ -9,8 +9,7 @@ from datetime import date
 from typing import Any
 
 from catchment.errors import JobError, QueryError, did_you_mean
-from catchment.model.window import Window
-from catchment.windows import BUILDERS
+from catchment.model.window import BUILDERS, Window
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 _NAMED = re.compile(r"\s*(\w+)\s*(?:=>|=(?!=))\s*(.*)", re.DOTALL)
@@ -67,7 +66,7 @@ def _from_mapping(value: Mapping[Any, Any], path: str) -> Window:
 
 def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
     if name not in BUILDERS:
-        raise QueryError("no such window", given=name, hint=did_you_mean(name, BUILDERS))
+        raise QueryError("no such window", given=name, hint=BUILDERS.hint(name))
     return inspect.signature(BUILDERS[name]).parameters
 
 
@@ -76,9 +75,7 @@ def _built(name: str, options: dict[str, Any], path: str) -> Window:
     if any(n not in options for n in needed):
         raise _arguments(name, f"{path}: {', '.join(options) or 'nothing'}")
     plain = {k: str(v) if type(v) is date else v for k, v in options.items()}
-    builder: Any = BUILDERS[name]
-    window: Window = builder(**plain)
-    return window
+    return BUILDERS[name](**plain)
 
 
 def _arguments(name: str, given: str) -> JobError:

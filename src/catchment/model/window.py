@@ -14,10 +14,12 @@ Only the planner and the registry of shapes in the engine tell shapes apart.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
-from catchment.errors import QueryError, did_you_mean
+from catchment.errors import QueryError
+from catchment.registry import Registry
 
 Reading = Literal["global", "local", "aligned", "ordered", "gaps"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
@@ -216,6 +218,25 @@ class Counted(Window):
 
 _KINDS: dict[str, type[Window]] = {}
 
+Builder = Callable[..., Window]
+"""Makes a window of arguments as people write them, which it checks."""
+
+
+def _builder(_: str, found: Any) -> Builder | None:
+    return found if callable(found) else None
+
+
+BUILDERS: Registry[Builder] = Registry("window", "catchment.windows", "catchment.windows", _builder)
+"""The window types by the names that SQL, job files and Python call them."""
+
+Made = TypeVar("Made", bound=Builder)
+
+
+def window_builder(builder: Made) -> Made:
+    """Makes a window known by its builder's name."""
+    BUILDERS.add(builder.__name__, builder)
+    return builder
+
 
 def register(window: type[Window]) -> type[Window]:
     """Makes a window type known by its `kind` to plans and job files."""
@@ -228,5 +249,7 @@ def window_from_dict(data: dict[str, Any]) -> Window:
     rest = dict(data)
     kind = rest.pop("kind")
     if kind not in _KINDS:
-        raise QueryError("no such window", given=kind, hint=did_you_mean(str(kind), _KINDS))
+        BUILDERS.get(str(kind))  # the file of the builder registers the class
+    if kind not in _KINDS:
+        raise QueryError("no such window", given=kind, hint=BUILDERS.missing(str(kind)))
     return _KINDS[kind](**rest)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from catchment.errors import QueryError, did_you_mean
+from catchment.errors import QueryError
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields, Ints
+from catchment.registry import Registry
 
 QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore")
 """NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
@@ -125,24 +126,31 @@ class Operator(ABC):
         raise KeyError(kind)
 
 
-_OPERATORS: dict[str, type[Operator]] = {}
+def _operator(name: str, found: Any) -> type[Operator] | None:
+    good = isinstance(found, type) and issubclass(found, Operator) and found.kind == name
+    return found if good else None
 
 
-def register_operator(operator: type[Operator]) -> type[Operator]:
-    """Makes an operator known by its `kind`; a new one is one file and this one line."""
-    _OPERATORS[operator.kind] = operator
+OPERATORS: Registry[type[Operator]] = Registry(
+    "operator", "catchment.operators", "catchment.operators", _operator
+)
+"""The operators by their kind, which is what plans carry of them."""
+
+Kind = TypeVar("Kind", bound=Operator)
+
+
+def register_operator(operator: type[Kind]) -> type[Kind]:
+    """Makes an operator known by its `kind`."""
+    OPERATORS.add(operator.kind, operator)
     return operator
 
 
 def operator_class(kind: str) -> type[Operator]:
-    if kind not in _OPERATORS:
-        raise QueryError(
-            "no such operator",
-            given=kind,
-            hint="register user-defined operators in every process: "
-            + did_you_mean(kind, _OPERATORS),
-        )
-    return _OPERATORS[kind]
+    """The operator that a plan names."""
+    found = OPERATORS.get(kind)
+    if found is None:
+        raise QueryError("no such operator", given=kind, hint=OPERATORS.missing(kind))
+    return found
 
 
 def is_numeric(type: pa.DataType | None) -> bool:

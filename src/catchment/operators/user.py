@@ -24,6 +24,7 @@ from catchment.operators.grouping import Grouping
 from catchment.operators.limbs import is_narrow
 from catchment.operators.ragged import Array, Fields
 from catchment.operators.values import to_arrow
+from catchment.registry import import_entry_point
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,13 @@ def monoids() -> dict[str, Monoid]:
 
 def monoid_of(name: str) -> Monoid:
     if name not in _MONOIDS:
+        import_entry_point("catchment.functions", name.lower())  # which may define it
+    if name not in _MONOIDS:
         raise QueryError(
             "no such user-defined function",
             given=name,
-            hint="define it with ct.function(...) in every process that runs the plan",
+            hint="define it with ct.function(...) in every process that runs the plan, or install "
+            f"the package that has the entry point {name!r} of catchment.functions there",
         )
     return _MONOIDS[name]
 

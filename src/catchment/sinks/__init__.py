@@ -1,14 +1,10 @@
-"""Where results go: one file per sink, one line in SINKS."""
+"""Where results go: one file per sink, and one line here."""
 
-from __future__ import annotations
-
-from catchment.sinks.base import Delivery, Sink
-from catchment.sinks.console import Console
-from catchment.sinks.kafka import KafkaSink
-from catchment.sinks.memory import Memory
-from catchment.sinks.parquet import ParquetSink
-from catchment.sinks.postgres import PostgresSink
-
-SINKS: tuple[type[Sink], ...] = (ParquetSink, KafkaSink, PostgresSink, Console, Memory)
-
-__all__ = ["SINKS", "Delivery", "Sink"]
+from catchment.sinks.base import Delivery as Delivery
+from catchment.sinks.base import Sink as Sink
+from catchment.sinks.base import register_sink as register_sink
+from catchment.sinks.console import Console as Console
+from catchment.sinks.kafka import KafkaSink as KafkaSink
+from catchment.sinks.memory import Memory as Memory
+from catchment.sinks.parquet import ParquetSink as ParquetSink
+from catchment.sinks.postgres import PostgresSink as PostgresSink

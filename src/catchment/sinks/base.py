@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
 from catchment.model.capacity import Capacity
-from catchment.model.section import Section
+from catchment.model.section import SectionByType, registry_of_types, type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,10 @@ class Delivery:
     """Query name to the names of its key columns."""
 
 
-class Sink(Section, ABC):
+class Sink(SectionByType, ABC):
     """A sink: its options are its fields, so that it is checked, documented and pickled."""
+
+    registry = registry_of_types("sink", "catchment.sinks", "catchment.sinks")
 
     on_driver: ClassVar[bool] = False
     """Whether deliveries go to the driver; otherwise each executor writes its own."""
@@ -58,3 +60,12 @@ class Sink(Section, ABC):
     def close(self) -> None:
         """Lets go of connections."""
         return
+
+
+Kind = TypeVar("Kind", bound=Sink)
+
+
+def register_sink(sink: type[Kind]) -> type[Kind]:
+    """Makes a sink known by its `type`."""
+    Sink.registry.add(type_of(sink), sink)
+    return sink

@@ -13,7 +13,7 @@ from rich.console import Console as Screen
 from rich.table import Table
 from rich.text import Text
 
-from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.rows import filled
 
 _WIDEST = 40
@@ -22,6 +22,7 @@ _WIDEST = 40
 Board = Callable[[list[Table]], None]
 
 
+@register_sink
 class Console(Sink):
     """Shows what each delivery brings, on standard output.
 

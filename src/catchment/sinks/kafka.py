@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.naming import topic_name
 from catchment.sinks.options import Timeout, need, seconds
 from catchment.sinks.rows import bounds, filled, grouped
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from catchment.sinks.kafka_transactions import Target
 
 
+@register_sink
 class KafkaSink(Sink):
     """Messages that a consumer with `isolation.level=read_committed` sees once.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
 from catchment.model.capacity import Capacity
-from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.rows import filled, latest
 
 
@@ -18,6 +18,7 @@ class _Kept(NamedTuple):
     rows: int
 
 
+@register_sink
 class Memory(Sink):
     """Keeps every revision of the newest results; a copy that was pickled starts empty.
 

@@ -15,7 +15,7 @@ import pyarrow.types as of
 from pydantic import Field
 
 from catchment.errors import SinkError
-from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.naming import folder_name
 from catchment.sinks.place import Place
 from catchment.sinks.rows import Group, Layout, aggregates, filled, grouped, is_long, latest
@@ -31,6 +31,7 @@ _owned: set[tuple[str, str]] = set()
 """Folders, and the jobs that were seen to own them, so that each process looks once."""
 
 
+@register_sink
 class ParquetSink(Sink):
     """Files that appear whole and never change: `path/<query>/<batch>-<part>.parquet`, or, in the
     long layout, `path/<batch>-<part>.parquet` with a row per query, key, window and aggregate.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as of
 from pydantic import ConfigDict, Field
 
-from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.naming import column_name, table_name, table_of_all
 from catchment.sinks.options import Timeout, need, seconds
 from catchment.sinks.rows import (
@@ -33,6 +33,7 @@ _CHUNK = 20_000
 """Rows of one statement."""
 
 
+@register_sink
 class PostgresSink(Sink):
     """A table per query, `<prefix><query>`, or, in the long layout, `<prefix>results` for all.
 

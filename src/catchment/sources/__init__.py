@@ -1,4 +1,4 @@
-"""Where events come from: one file per source, one line in SOURCES."""
+"""Where events come from: one file per source, and one line here."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from catchment.errors import SourceError
-from catchment.sources.arrow_file import ArrowFile
-from catchment.sources.base import BAD, Piece, Position, Source, Split
-from catchment.sources.csv_file import Csv
-from catchment.sources.generated import Generated
-from catchment.sources.json_lines import JsonLines
-from catchment.sources.kafka import Kafka
-from catchment.sources.mqtt import Mqtt
-from catchment.sources.parquet_file import Parquet
-
-SOURCES: tuple[type[Source], ...] = (
-    Parquet,
-    ArrowFile,
-    Csv,
-    JsonLines,
-    Kafka,
-    Mqtt,
-    Generated,
-)
+from catchment.sources.arrow_file import ArrowFile as ArrowFile
+from catchment.sources.base import BAD as BAD
+from catchment.sources.base import Piece as Piece
+from catchment.sources.base import Position as Position
+from catchment.sources.base import Source as Source
+from catchment.sources.base import Split as Split
+from catchment.sources.base import register_source as register_source
+from catchment.sources.csv_file import Csv as Csv
+from catchment.sources.generated import Generated as Generated
+from catchment.sources.json_lines import JsonLines as JsonLines
+from catchment.sources.kafka import Kafka as Kafka
+from catchment.sources.mqtt import Mqtt as Mqtt
+from catchment.sources.parquet_file import Parquet as Parquet
 
 
 def source_of(events: Any) -> Source:
@@ -45,10 +40,11 @@ def source_of(events: Any) -> Source:
     texts = tuple(str(path) for path in paths)
     if not texts:
         raise SourceError("no paths are given", hint="name at least one file or folder")
-    for kind in SOURCES:
+    for kind in (Parquet, *Source.registry.registered().values()):
         endings = getattr(kind, "endings", ())
         if endings and all(_ends(text, endings) for text in texts):
-            return kind(path=texts)  # type: ignore[call-arg]
+            made: Source = kind(path=texts)
+            return made
     return Parquet(path=texts)
 
 
@@ -57,6 +53,3 @@ def _ends(text: str, endings: tuple[str, ...]) -> bool:
     if path.is_dir():
         return any(child.name.endswith(endings) for child in path.rglob("*"))
     return text.endswith(endings)
-
-
-__all__ = ["BAD", "SOURCES", "Piece", "Position", "Source", "Split", "source_of"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from catchment.sources.aside import Aside, aside, reason_of
-from catchment.sources.base import Piece
+from catchment.sources.base import Piece, register_source
 from catchment.sources.files import UNREADABLE, Examined, Files, refuse_passing
 from catchment.sources.listing import Found
 from catchment.sources.sharing import Part
@@ -17,6 +17,7 @@ from catchment.sources.types import fit, plain
 _MAGIC = b"ARROW1"
 
 
+@register_source
 class ArrowFile(Files):
     """Files in Arrow's IPC format (also called Feather 2), or in its streaming format.
 

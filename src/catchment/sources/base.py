@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from catchment.durable.folder import Folder
 from catchment.model.capacity import Capacity
-from catchment.model.section import Section
+from catchment.model.section import SectionByType, registry_of_types, type_of
 
 Position = dict[str, Any]
 """How far a source has been read: plain JSON, kept in the checkpoint as the offset."""
@@ -85,13 +85,15 @@ def told(found: Iterable[NeverRead]) -> list[NeverRead]:
     return named
 
 
-class Source(Section, ABC):
+class Source(SectionByType, ABC):
     """A source: its options are its fields, so that it is checked, documented and pickled.
 
     On the driver, `open` comes first; then `start`, `latest`, `bound`, `splits`, `commit`, `ended`
     and `partitions` may be called, from one process. `read` is called in executors, on a copy that
     was never opened.
     """
+
+    registry = registry_of_types("source", "catchment.sources", "catchment.sources")
 
     @abstractmethod
     def check(self) -> None:
@@ -162,3 +164,12 @@ class Source(Section, ABC):
     def close(self) -> None:
         """Lets go of connections."""
         return
+
+
+Kind = TypeVar("Kind", bound=Source)
+
+
+def register_source(source: type[Kind]) -> type[Kind]:
+    """Makes a source known by its `type`."""
+    Source.registry.add(type_of(source), source)
+    return source

@@ -12,6 +12,7 @@ import pyarrow.csv as pacsv
 from pydantic import Field, field_validator
 
 from catchment.sources.aside import reason_of
+from catchment.sources.base import register_source
 from catchment.sources.text_files import Parsed, TextFiles, has_lines, lines_of
 from catchment.sources.text_values import converted
 from catchment.sources.types import fit
@@ -19,6 +20,7 @@ from catchment.sources.types import fit
 _ZONED = re.compile(rb":\d\d(?:\.\d+)?(?:Z|[+-]\d\d)")
 
 
+@register_source
 class Csv(TextFiles):
     """CSV files. A row is a line: a value in quotes may hold delimiters, but no line ends.
 

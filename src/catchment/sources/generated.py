@@ -11,12 +11,13 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from catchment.generator import BLOCK, Generator
-from catchment.sources.base import Piece, Position, Source, Split
+from catchment.sources.base import Piece, Position, Source, Split, register_source
 
 _ROWS = 1 << 18
 """Events of a piece."""
 
 
+@register_source
 class Generated(Source):
     """Events of `catchment.generator`: the same settings always give the same events.
 

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from catchment.sources.aside import reason_of
+from catchment.sources.base import register_source
 from catchment.sources.text_files import Parsed, TextFiles, has_lines, lines_of
 from catchment.sources.text_values import converted
 
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 
 
+@register_source
 class JsonLines(TextFiles):
     """Files of JSON objects, one a line. A key that is missing is null, others are passed over.
 

@@ -16,7 +16,7 @@ from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
-from catchment.sources.base import NeverRead, Piece, Position, Split, told
+from catchment.sources.base import NeverRead, Piece, Position, Split, register_source, told
 from catchment.sources.decode import read_stream
 from catchment.sources.messages import Messages
 from catchment.sources.needs import module
@@ -35,6 +35,7 @@ _FEW = 100
 """Places of a partition that are remembered where messages were gone."""
 
 
+@register_source
 class Kafka(Messages):
     """Messages of one topic or several. A partition is "topic/number", a place is an offset.
 

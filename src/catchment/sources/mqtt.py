@@ -18,7 +18,7 @@ from catchment.errors import SourceError
 from catchment.model.capacity import Capacity
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
-from catchment.sources.base import NeverRead, Piece, Position, Split
+from catchment.sources.base import NeverRead, Piece, Position, Split, register_source
 from catchment.sources.decode import Decoded
 from catchment.sources.messages import Messages
 from catchment.sources.needs import module
@@ -31,6 +31,7 @@ _BLOCK = 20_000
 _FOREVER = 0xFFFFFFFF
 
 
+@register_source
 class Mqtt(Messages):
     """Messages of an MQTT broker, in the order they came. There is one partition, "mqtt".
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from catchment.sources.aside import Aside, aside, reason_of
-from catchment.sources.base import Piece
+from catchment.sources.base import Piece, register_source
 from catchment.sources.files import UNREADABLE, Examined, Files, refuse_passing
 from catchment.sources.listing import Found
 from catchment.sources.predicate import pushed
@@ -27,6 +27,7 @@ _FEW_BYTES = 4
 """A text that takes fewer bytes than its length alone would is stored as a code."""
 
 
+@register_source
 class Parquet(Files):
     """Parquet files. A file counts once its footer is there: before, it is still being written.
 

@@ -1,16 +1,23 @@
-"""GROUP BY: the key columns and the one window."""
+"""GROUP BY: the key columns and the one window.
+
+The window is one of Spark's (`window`, `session_window`), one of two that are named like them
+(`count_window`, `event_window`), or any that is registered, by its own name: `cut(at => v > 9)`. It
+then takes the arguments that Python and job files give it, by place or by name. Conditions stand as
+they are, all else as literals; a column in the first place is the time column, as in `window`.
+"""
 
 from __future__ import annotations
 
-from inspect import signature
+import inspect
 from typing import Any
 
 from sqlglot import exp
 
 from catchment import windows
 from catchment.errors import SqlError, did_you_mean
-from catchment.model.window import Window
+from catchment.model.window import BUILDERS, Window
 from catchment.sqltext.syntax import text_of
+from catchment.windows.in_sql import SQL_CALLS
 
 _EVENT_WINDOW = "event_window"
 """The one window in SQL whose arguments are conditions, and named."""
@@ -18,7 +25,7 @@ _EVENT_WINDOW = "event_window"
 
 def _usages() -> dict[str, str]:
     """How every window is written in SQL, by the name of its call."""
-    return {name: call.usage for name, call in windows.SQL_CALLS.items()} | {
+    return {name: call.usage for name, call in SQL_CALLS.items()} | {
         _EVENT_WINDOW: "event_window(start => condition, end => condition) or "
         "event_window(at => condition), both also with reading => 'local'"
     }
@@ -32,47 +39,48 @@ def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
             what = key.upper().replace("_", " ")
             raise SqlError(f"GROUP BY {what} is not supported in SQL", hint="name the keys")
     keys: list[str] = []
-    usages = _usages()
     found: list[exp.Anonymous] = []
     for part in group.expressions if group else ():
-        if isinstance(part, exp.Anonymous) and part.name.lower() in usages:
+        if isinstance(part, exp.Anonymous) and _is_window(part.name.lower()):
             found.append(part)
         else:
             keys.append(_key(part))
     if len(found) == 1:
         return keys, found[0]
     if not found:
-        raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {usages['window']}")
+        raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {_usages()['window']}")
     given = ", ".join(text_of(call) for call in found)
     raise SqlError(
         "the SQL has several windows", given=given, hint="make each window a query of its own"
     )
 
 
+def _is_window(name: str) -> bool:
+    return name in _usages() or name in BUILDERS
+
+
 def _key(part: exp.Expression) -> str:
     if isinstance(part, exp.Column) and not part.table and isinstance(part.this, exp.Identifier):
         return part.name
     if isinstance(part, exp.Anonymous) and part.name.endswith("window"):
-        raise SqlError(
-            "no such window in SQL",
-            given=part.name,
-            hint=did_you_mean(part.name.lower(), _usages()),
-        )
-    raise SqlError(
-        "a key in GROUP BY must be a column",
-        given=text_of(part),
-        hint="add the computed key to the events before",
-    )
+        hint = did_you_mean(part.name.lower(), [*_usages(), *BUILDERS])
+        raise SqlError("no such window in SQL", given=part.name, hint=hint)
+    hint = "add the computed key to the events before"
+    if isinstance(part, exp.Anonymous):
+        hint += f"; if it is a window, {BUILDERS.elsewhere(part.name.lower())}"
+    raise SqlError("a key in GROUP BY must be a column", given=text_of(part), hint=hint)
 
 
 def window_of(call: exp.Anonymous) -> Window:
     name = call.name.lower()
     if name == _EVENT_WINDOW:
         return _event_window(call)
-    known = windows.SQL_CALLS[name]
+    if name not in SQL_CALLS:
+        return _registered(call)
+    known = SQL_CALLS[name]
     args = call.expressions[1 if known.takes_time else 0 :]
     try:
-        signature(known.build).bind(*args)
+        inspect.signature(known.build).bind(*args)
     except TypeError as error:
         raise _misused(call) from error
     if known.takes_time:
@@ -82,9 +90,8 @@ def window_of(call: exp.Anonymous) -> Window:
 
 def _misused(call: exp.Anonymous) -> SqlError:
     name = call.name.lower()
-    return SqlError(
-        f"{name} has the wrong arguments", given=text_of(call), hint=f"write {_usages()[name]}"
-    )
+    usage = _usages().get(name) or f"{name}({', '.join(_parameters(name))})"
+    return SqlError(f"{name} has the wrong arguments", given=text_of(call), hint=f"write {usage}")
 
 
 def time_of(call: exp.Anonymous) -> str:
@@ -100,8 +107,35 @@ def time_of(call: exp.Anonymous) -> str:
 
 def takes_time(call: exp.Anonymous) -> bool:
     """Whether a window names the time column; windows of counts and of conditions do not."""
-    known = windows.SQL_CALLS.get(call.name.lower())
-    return known is not None and known.takes_time
+    name = call.name.lower()
+    if name in _usages():
+        return name in SQL_CALLS and SQL_CALLS[name].takes_time
+    return bool(call.expressions) and isinstance(call.expressions[0], exp.Column)
+
+
+def _registered(call: exp.Anonymous) -> Window:
+    """A window that is called by its own name."""
+    name = call.name.lower()
+    known = list(_parameters(name))
+    given: dict[str, Any] = {}
+    for place, arg in enumerate(call.expressions[1:] if takes_time(call) else call.expressions):
+        named = isinstance(arg, exp.Kwarg)
+        if not named and place >= len(known):
+            raise _misused(call)
+        key, value = (arg.this.name, arg.expression) if named else (known[place], arg)
+        if key not in known or key in given:
+            raise _misused(call)
+        given[key] = value_of(value, call) if isinstance(value, _LITERALS) else text_of(value)
+    if any(p.default is p.empty and n not in given for n, p in _parameters(name).items()):
+        raise _misused(call)
+    return BUILDERS[name](**given)
+
+
+def _parameters(name: str) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(BUILDERS[name]).parameters)
+
+
+_LITERALS = (exp.Literal, exp.Neg, exp.Interval, exp.Boolean)
 
 
 def _event_window(call: exp.Anonymous) -> Window:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.expression import canonical
-from catchment.model.window import Marked, register
+from catchment.model.window import Marked, register, window_builder
 from catchment.windows.checks import one_reading
-from catchment.windows.registry import builder
 
 
 @register
@@ -20,7 +19,7 @@ class Between(Marked):
         return f"between({self.opens}, {self.closes}{reading})"
 
 
-@builder
+@window_builder
 def between(start: str, end: str, *, reading: str = "global") -> Between:
     """Opens at a key's event that meets `start` if none is open, ends at the next to meet `end`.
 

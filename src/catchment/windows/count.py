@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.window import Counted, register
+from catchment.model.window import Counted, register, window_builder
 from catchment.windows.checks import count
-from catchment.windows.registry import builder, in_sql
+from catchment.windows.in_sql import in_sql
 
 
 @register
@@ -18,7 +18,7 @@ class Count(Counted):
         return f"count({self.size:,} every {self.step:,})"
 
 
-@builder
+@window_builder
 def count_tumbling(size: int) -> Count:
     """A key's events number `i * size` to `(i + 1) * size - 1`, by time, then arrival.
 
@@ -28,7 +28,7 @@ def count_tumbling(size: int) -> Count:
     return count_sliding(size, size)
 
 
-@builder
+@window_builder
 def count_sliding(size: int, step: int) -> Count:
     """`size` events, one window every `step` events; a larger step leaves events out.
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from catchment.errors import QueryError
 from catchment.model.duration import Duration, micros, show
-from catchment.model.window import Period, Periodic, register
+from catchment.model.window import Period, Periodic, register, window_builder
 from catchment.windows.checks import positive
-from catchment.windows.registry import builder, in_sql
+from catchment.windows.in_sql import in_sql
 from catchment.windows.tumbling import tumbling
 
 
@@ -36,7 +36,7 @@ def _periods(size: int, step: int, offset: int) -> tuple[Period, ...]:
     return tuple(Period(length, size, offset) for length in range(step, size + 1, step))
 
 
-@builder
+@window_builder
 def cumulate(size: Duration, step: Duration, *, offset: Duration = "0s") -> Periodic:
     """Windows `[k * size + offset, k * size + offset + j * step)`, for j from 1 to `size / step`.
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from catchment.errors import QueryError
 from catchment.expression import canonical
-from catchment.model.window import Marked, register
+from catchment.model.window import Marked, register, window_builder
 from catchment.windows.checks import one_reading
-from catchment.windows.registry import builder
 
 
 @register
@@ -21,7 +20,7 @@ class Cut(Marked):
         return f"cut(at {self.opens}{reading})"
 
 
-@builder
+@window_builder
 def cut(at: str, *, reading: str = "global") -> Cut:
     """A key's events from one event where `at` holds up to, not including, the next.
 

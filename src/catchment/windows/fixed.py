@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from catchment.errors import QueryError
 from catchment.model.duration import Instant, instant
-from catchment.model.window import OnePeriod, Period, register
-from catchment.windows.registry import builder
+from catchment.model.window import OnePeriod, Period, register, window_builder
 
 
 @register
@@ -23,7 +22,7 @@ class Fixed(OnePeriod):
         return f"fixed({self.offset}us, {self.offset + self.length}us)"
 
 
-@builder
+@window_builder
 def fixed(start: Instant, end: Instant) -> Fixed:
     """The single window `[start, end)`.
 

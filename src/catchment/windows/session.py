@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros, show
-from catchment.model.window import Gap, register
+from catchment.model.window import Gap, register, window_builder
 from catchment.windows.checks import positive
-from catchment.windows.registry import builder, in_sql
+from catchment.windows.in_sql import in_sql
 
 
 @register
@@ -19,7 +19,7 @@ class Session(Gap):
         return f"session({show(self.gap)})"
 
 
-@builder
+@window_builder
 @in_sql("session_window(ts, gap)")
 def session(gap: Duration) -> Session:
     """Events of a key at most `gap` apart share the window `[first, last + gap)`.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros, show
-from catchment.model.window import OnePeriod, register
+from catchment.model.window import OnePeriod, register, window_builder
 from catchment.windows.checks import positive
-from catchment.windows.registry import builder, in_sql
+from catchment.windows.in_sql import in_sql
 from catchment.windows.tumbling import Tumbling
 
 
@@ -21,7 +21,7 @@ class Sliding(OnePeriod):
         return f"sliding({show(self.length)}, {show(self.slide)}{shift})"
 
 
-@builder
+@window_builder
 def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> OnePeriod:
     """Windows `[k * slide + offset, k * slide + offset + length)`.
 

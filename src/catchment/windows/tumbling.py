@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros, show
-from catchment.model.window import OnePeriod, register
+from catchment.model.window import OnePeriod, register, window_builder
 from catchment.windows.checks import positive
-from catchment.windows.registry import builder
 
 
 @register
@@ -20,7 +19,7 @@ class Tumbling(OnePeriod):
         return f"tumbling({show(self.length)}{shift})"
 
 
-@builder
+@window_builder
 def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
     """Windows `[k * length + offset, (k + 1) * length + offset)`.
 

@@ -1,7 +1,6 @@
-"""How windows are found by name: by their builders, and by what SQL calls them.
+"""What SQL calls windows that have a call of their own there, such as `session_window(ts, gap)`.
 
-A window's file registers itself here; job files, transcripts and SQL look it up. Nothing else has
-to be told of a new window.
+All others are called by the names of their builders (`BUILDERS` of `model/window.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +12,6 @@ from typing import TypeVar
 from catchment.model.window import Window
 
 Build = TypeVar("Build", bound=Callable[..., Window])
-
-BUILDERS: dict[str, Callable[..., Window]] = {}
-"""Builders by their names, as job files write them: `sliding(10s, 5s)`."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +31,6 @@ class SqlCall:
 
 SQL_CALLS: dict[str, SqlCall] = {}
 """Windows in SQL whose arguments are literals, by the name of the call in lower case."""
-
-
-def builder(build: Build) -> Build:
-    """Makes a window's builder known by its name."""
-    BUILDERS[build.__name__] = build
-    return build
 
 
 def in_sql(usage: str) -> Callable[[Build], Build]:

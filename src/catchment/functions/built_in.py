@@ -1,0 +1,25 @@
+"""The functions that Catchment has, each with the file that it is in: one line for a new one."""
+
+from catchment.functions.base import builder_from as _builder
+
+avg = _builder("avg", "sums")
+count = _builder("count", "sums")
+sum = _builder("sum", "sums")
+min = _builder("min", "extremes")
+max = _builder("max", "extremes")
+range = _builder("range", "extremes")
+first = _builder("first", "extremes")
+last = _builder("last", "extremes")
+product = _builder("product", "products")
+geometric_mean = _builder("geometric_mean", "products")
+variance = _builder("variance", "variances")
+variance_pop = _builder("variance_pop", "variances")
+stddev = _builder("stddev", "variances")
+stddev_pop = _builder("stddev_pop", "variances")
+quantile = _builder("quantile", "quantiles")
+median = _builder("median", "quantiles")
+mode = _builder("mode", "quantiles")
+count_distinct = _builder("count_distinct", "distincts")
+approx_count_distinct = _builder("approx_count_distinct", "distincts")
+approx_quantile = _builder("approx_quantile", "distincts")
+approx_median = _builder("approx_median", "distincts")
