@@ -33,8 +33,9 @@ $(READY): requirements.lock pyproject.toml
 	@scripts/setup $(VENV)
 	@touch $@
 
-java:
+java: $(READY)
 	@scripts/check-java
+	@$(BIN)/python -m catchment.spark.class_archive
 
 # Kafka, PostgreSQL and Mosquitto, for tests against real servers; what cannot be had is said.
 servers:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import tempfile
 import zipfile
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from catchment import errors
 from catchment.errors import CatchmentError
+from catchment.spark.class_archive import java, java_options
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -37,7 +37,7 @@ def log_file() -> Path:
 def settings(cores: int | None = None) -> dict[str, str]:
     """What a session of ours is started with."""
     log4j = Path(__file__).with_name("log4j2.properties")
-    java = f"-Dlog4j2.configurationFile=file:{log4j} -Dcatchment.log={log_file()}"
+    java = f"-Dlog4j2.configurationFile=file:{log4j} -Dcatchment.log={log_file()} {java_options()}"
     return {
         "spark.master": f"local[{cores or '*'},{_TRIES}]",
         "spark.app.name": "catchment",
@@ -72,11 +72,10 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None and cores is None and not options:
         return active
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
-    if shutil.which(str(java)) is None:
+    if java() is None:
         raise SparkError(
             "Spark needs Java 17 or later, and none was found",
-            given=java,
+            given=os.environ.get("JAVA_HOME", "java"),
             hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless) "
             "or set JAVA_HOME",
         )
