@@ -30,6 +30,26 @@ settings.register_profile(
 )
 settings.load_profile("catchment")
 
+# The Java machines of tests live for a minute or two: compiling what they run as well as can be
+# would take longer than it saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+SERVERS = ("kafka", "postgres", "mosquitto")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Says who needs a server, and lets what takes longest begin first."""
+    for item in items:
+        if set(SERVERS) & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.servers)
+    items.sort(key=lambda item: not (_marked(item, "slow") or _marked(item, "spark")))
+
+
+def _marked(item: pytest.Item, name: str) -> bool:
+    return item.get_closest_marker(name) is not None
+
+
 collect_ignore = ["plugin_package"]  # a package of its own, which test_extensions.py installs
 
 Started = TypeVar("Started")
