@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree test soak bench tables plots lint format docs lock clean java servers
+.PHONY: help setup demo demo-tree check test soak bench tables plots lint format docs lock clean java servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -49,6 +49,10 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 
 test: $(READY) java servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
+
+# What no Spark, no server and no other process is needed for, with a quarter of the examples.
+check: lint ## the fast lane: linters, types, unit and property tests
+	CATCHMENT_EXAMPLES=25 CATCHMENT_SCHEDULES=400 $(BIN)/pytest -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
 soak: $(READY) java servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
