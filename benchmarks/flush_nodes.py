@@ -19,7 +19,7 @@ from catchment.errors import CatchmentError
 from catchment.flush import read
 from catchment.measure.ports import HOST, free_port
 from catchment.measure.proxy import Proxy
-from catchment.nodes.founding import Given
+from catchment.nodes.bootstrap import Given
 from catchment.nodes.start import process_of
 from catchment.tree.charter import Charter, Place
 from catchment.tree.root import Root

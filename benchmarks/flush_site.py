@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.timed import Timed, piece
 from catchment.engine.times import now
 from catchment.flush.evictions import Ints
-from catchment.nodes.founding import Given
+from catchment.nodes.bootstrap import Given
 from catchment.nodes.start import process_of
 from catchment.simulate.workload import SHAPES, arrivals
 from catchment.sources.base import Piece, Position, Split

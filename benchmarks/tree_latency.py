@@ -24,7 +24,7 @@ from benchmarks.process import environment, python
 from catchment.engine.times import now
 from catchment.errors import CatchmentError
 from catchment.measure.ports import HOST, free_port
-from catchment.nodes.founding import Given
+from catchment.nodes.bootstrap import Given
 from catchment.nodes.start import process_of
 from catchment.sinks.base import Delivery, Sink
 from catchment.tree.charter import Charter, Place

@@ -15,7 +15,7 @@ from catchment.sinks.base import Delivery, Sink
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.spark import reader, state
 from catchment.spark.bucket import Bucket
-from catchment.spark.deliver import Steward
+from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import Planner, Progress, first_plan
 from catchment.spark.queries import QueryFolder
 from catchment.spark.reader import Reading
@@ -240,7 +240,9 @@ class Pipeline:
                     raise CrashError
             if self.random.random() < 0.3:
                 state._HELD.clear()
-            Steward(self.spec, lambda progress, _: self.progress.append(progress))(_Rows(out), 0)  # type: ignore[arg-type]
+            BatchCommitter(self.spec, lambda progress, _: self.progress.append(progress))(
+                _Rows(out), 0
+            )  # type: ignore[arg-type]
             if self._dies():
                 raise CrashError
         except CrashError:

@@ -28,7 +28,7 @@ from catchment.errors import CatchmentError, StateError
 from catchment.job import load_job
 from catchment.model.capacity import Capacity
 from catchment.sources.base import NeverRead
-from catchment.spark import past
+from catchment.spark import job_folder
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
 from catchment.spark.queries import QueryFolder
@@ -460,7 +460,7 @@ def test_some_nodes_of_a_tree_whose_root_is_elsewhere(job: Path) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> Any:
     """The folder of a job that has run."""
-    folder = past.home_of(str(tmp_path / "state"))
+    folder = job_folder.home_of(str(tmp_path / "state"))
     folder.write("job.json", json.dumps({"job": "live-1", "time": "ts"}).encode())
     return folder
 
@@ -551,7 +551,7 @@ def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str, hom
     """A job that corrects results with late events, and whose columns are known."""
     home.write("job.json", json.dumps({"job": "live-1", "time": "ts", "late": "update"}).encode())
     columns = pa.schema([("ts", pa.timestamp("us")), ("player", pa.string()), ("m", pa.bool_())])
-    home.write(past.SCHEMA, columns.serialize().to_pybytes())
+    home.write(job_folder.SCHEMA, columns.serialize().to_pybytes())
     Path("at.yaml").write_text(
         "{name: q, sql: \"SELECT count(*) FROM events GROUP BY window(at, '1s')\"}"
     )
@@ -566,16 +566,16 @@ def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str, hom
 
 
 def test_a_stream_and_a_batch_job_do_not_share_a_checkpoint(home: Any) -> None:
-    past.only("stream", home)
-    past.only("batch", home)
-    home.write(past.DONE, json.dumps(RUNNING.to_dict()).encode())
-    assert past.ended_batch(home) == RUNNING
+    job_folder.only("stream", home)
+    job_folder.only("batch", home)
+    home.write(job_folder.DONE, json.dumps(RUNNING.to_dict()).encode())
+    assert job_folder.ended_batch(home) == RUNNING
     with pytest.raises(StateError, match="of a batch job"):
-        past.only("stream", home)
-    home.remove(past.DONE)
+        job_folder.only("stream", home)
+    home.remove(job_folder.DONE)
     home.write("given.json", b"[]")
     with pytest.raises(StateError, match="of a stream"):
-        past.only("batch", home)
+        job_folder.only("batch", home)
 
 
 # -- metrics and lines ---------------------------------------------------------------------------

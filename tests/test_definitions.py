@@ -18,11 +18,11 @@ from catchment.cli.main import app
 from catchment.durable.folder import Folder
 from catchment.errors import QueryError
 from catchment.model.definition import file_changes, output_name
-from catchment.nodes.founding import follow_file
-from catchment.nodes.office import Office
+from catchment.nodes.bootstrap import follow_file
+from catchment.nodes.node_service import NodeService
 from catchment.simulate import World
 from catchment.simulate.memory import MemoryDisk
-from catchment.spark import bounded
+from catchment.spark import batch_job
 from catchment.spark.queries import QueryFolder, newest_plan
 from catchment.spark.stream import take_up
 from catchment.testing.compare import rows_of
@@ -155,7 +155,7 @@ def test_a_batch_job_tells_definitions_apart(tmp_path: Path) -> None:
             return self.queries
 
     outputs = [
-        bounded.outputs_of(home, Job(*queries))  # type: ignore[arg-type]
+        batch_job.outputs_of(home, Job(*queries))  # type: ignore[arg-type]
         for queries in ((SPEED, OTHER), (SPEED,), (PEAK, OTHER))
     ]
     assert [held["speed"] for held in outputs] == ["speed", "speed", "speed@2"]
@@ -281,7 +281,7 @@ class Told:
     def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         root = self.world.sites["root"].member
         assert root is not None
-        office = Office(root, threading.RLock(), threading.Event(), lambda: None)
+        office = NodeService(root, threading.RLock(), threading.Event(), lambda: None)
         return office.ask(what, body)
 
 

@@ -18,7 +18,7 @@ from catchment.flush import read
 from catchment.flush.compressing import Compressing
 from catchment.flush.link import Link
 from catchment.job import load_job
-from catchment.nodes.founding import founded
+from catchment.nodes.bootstrap import founded
 from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import Events, MemoryDisk

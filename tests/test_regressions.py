@@ -11,7 +11,7 @@ import catchment as ct
 from catchment.engine.rows import identity_fields
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner import replan
-from catchment.tree.marking import marked
+from catchment.tree.completeness import marked
 
 
 def events(*rows: tuple[int, float | None], **more: list[object]) -> pa.Table:

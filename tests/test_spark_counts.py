@@ -21,7 +21,7 @@ from catchment.job import load_job
 from catchment.sinks.memory import Memory
 from catchment.sources.csv_file import Csv
 from catchment.sources.generated import Generated
-from catchment.spark.bounded import run_bounded
+from catchment.spark.batch_job import run_bounded
 from catchment.spark.handle import Status
 from catchment.testing.compare import rows_of
 

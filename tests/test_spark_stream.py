@@ -204,7 +204,7 @@ def test_a_job_without_a_source(spark: SparkSession) -> None:
 
 
 def test_buckets_have_partitions_of_their_own(spark: SparkSession) -> None:
-    from catchment.spark.labels import labels, place
+    from catchment.spark.bucket_keys import labels, place
 
     chosen = labels(7)
     frame = spark.createDataFrame([(key,) for key in chosen], "key int")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
-from catchment.engine import repeats
+from catchment.engine import dedup
 from catchment.engine.rows import Rows
 from catchment.engine.store import Store
 from catchment.operators import OperatorRef, operator_class
@@ -115,7 +115,7 @@ def test_a_fixed_window_is_dropped_when_it_is_over() -> None:
 
 
 def test_repeats_are_forgotten_after_their_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "_CROWD", 64)
+    monkeypatch.setattr(dedup, "_CROWD", 64)
     query = ct.Query(
         "q", ct.count(), window=ct.tumbling("10s"), distinct_on="id", distinct_within="20s"
     )
@@ -132,7 +132,7 @@ def test_repeats_are_forgotten_after_their_horizon(monkeypatch: pytest.MonkeyPat
 
 def test_a_key_that_comes_often_keeps_few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     """One value that is accepted again and again must not remember every time it was."""
-    monkeypatch.setattr(repeats, "_CROWD", 64)
+    monkeypatch.setattr(dedup, "_CROWD", 64)
     query = ct.Query(
         "q", ct.count(), window=ct.tumbling("10s"), distinct_on="id", distinct_within="1ms"
     )

@@ -20,9 +20,9 @@ from catchment.cli.main import app
 from catchment.errors import DataError, JobError, QueryError, StateError
 from catchment.job import Job, load_job
 from catchment.job.topology import NodeSection, check_nodes
+from catchment.nodes.bootstrap import Given, founded
 from catchment.nodes.disk import FileDisk, FileLog
-from catchment.nodes.founding import Given, founded
-from catchment.nodes.office import Office, check_move
+from catchment.nodes.node_service import NodeService, check_move
 from catchment.nodes.process import NodeProcess
 from catchment.nodes.status import status, unread_of
 from catchment.simulate import World
@@ -163,8 +163,8 @@ def a_tree(queries: list[ct.Query], **options: Any) -> Job:
     )
 
 
-def office_of(member: Member) -> Office:
-    return Office(member, threading.RLock(), threading.Event(), lambda: None)
+def office_of(member: Member) -> NodeService:
+    return NodeService(member, threading.RLock(), threading.Event(), lambda: None)
 
 
 @pytest.mark.parametrize("name", list(NOT_FOR_A_TREE))

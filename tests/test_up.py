@@ -22,8 +22,8 @@ from catchment.errors import CatchmentError, JobError
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.measure.ports import free_port
 from catchment.nodes import supervisor
-from catchment.nodes.founding import founded
-from catchment.nodes.office import check_move
+from catchment.nodes.bootstrap import founded
+from catchment.nodes.node_service import check_move
 from catchment.nodes.supervisor import Supervisor
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of

@@ -147,7 +147,7 @@ def _in_tree(job: Path | None, root: str | None) -> bool:
 def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
     """The folder of the job that is meant; there must be a job."""
     from catchment.job import load_job
-    from catchment.spark import past
+    from catchment.spark import job_folder
 
     address = str(checkpoint) if checkpoint else None
     if address is None and job is not None:
@@ -157,8 +157,8 @@ def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
             "whose queries? no checkpoint is given",
             hint="say --checkpoint DIR, or --job with a job file that has a checkpoint",
         )
-    home = past.home_of(address)
-    if past.name_of(home) is None:
+    home = job_folder.home_of(address)
+    if job_folder.name_of(home) is None:
         raise JobError(
             "no job has run there", given=address, hint="start it with catchment run JOB.YAML"
         )
@@ -190,10 +190,10 @@ def _fit(home: Folder, asked: list[Query]) -> None:
     import pyarrow as pa
 
     from catchment.engine.binding import admitted
-    from catchment.spark import past
+    from catchment.spark import job_folder
     from catchment.spark.queries import rules_of
 
-    noted = home.read(past.SCHEMA)
+    noted = home.read(job_folder.SCHEMA)
     schema = None if noted is None else pa.ipc.read_schema(pa.py_buffer(noted))
     for query in asked:
         admitted(query, rules_of(home), schema)

@@ -92,22 +92,22 @@ def _checkpoint(job: Job, voice: Voice) -> Iterator[tuple[Job, str | None]]:
 
 
 def _stream(job: Job, options: Options, voice: Voice) -> Status:
-    from catchment.spark import past
+    from catchment.spark import job_folder
     from catchment.spark.stream import held
 
-    home = past.home_of(str(job.checkpoint))
-    past.writable(home)
+    home = job_folder.home_of(str(job.checkpoint))
+    job_folder.writable(home)
     with held(home) as lock:  # before Spark takes its time to start
         return _streamed(job, options, voice, lock)
 
 
 def _streamed(job: Job, options: Options, voice: Voice, lock: Lock) -> Status:
-    from catchment.spark import past
+    from catchment.spark import job_folder
     from catchment.spark.stream import start
 
-    home = past.home_of(str(job.checkpoint))
-    past.only("stream", home)
-    before = past.ended_stream(home)
+    home = job_folder.home_of(str(job.checkpoint))
+    job_folder.only("stream", home)
+    before = job_folder.ended_stream(home)
     if before is not None:
         voice.note("this job has ended before; to run it anew, use another checkpoint")
         return before
@@ -189,22 +189,22 @@ def _last(query: Any) -> int:
 
 
 def _batch(job: Job, options: Options, voice: Voice) -> Status:
-    from catchment.spark import past
+    from catchment.spark import job_folder
     from catchment.spark.stream import held
 
-    home = past.home_of(str(job.checkpoint))
-    past.writable(home)
+    home = job_folder.home_of(str(job.checkpoint))
+    job_folder.writable(home)
     with held(home) as lock:  # before Spark takes its time to start
         return _batched(job, options, voice, lock)
 
 
 def _batched(job: Job, options: Options, voice: Voice, lock: Lock) -> Status:
-    from catchment.spark import past
-    from catchment.spark.bounded import run_bounded
+    from catchment.spark import job_folder
+    from catchment.spark.batch_job import run_bounded
 
-    home = past.home_of(str(job.checkpoint))
-    past.only("batch", home)
-    before = past.ended_batch(home)
+    home = job_folder.home_of(str(job.checkpoint))
+    job_folder.only("batch", home)
+    before = job_folder.ended_batch(home)
     if before is not None and not options.again:
         voice.note("this job has delivered its results before; --again delivers them once more")
         return before

@@ -38,7 +38,7 @@ def run_node(
 ) -> None:
     """Runs one node here until its work is done."""
     from catchment.job import load_job
-    from catchment.nodes.founding import given
+    from catchment.nodes.bootstrap import given
     from catchment.nodes.start import process_of
     from catchment.nodes.supervisor import REFUSED, end_with_supervisor
 
@@ -83,7 +83,7 @@ def up(path: Path, engine: str, quiet: bool) -> None:
     """Starts every node of the topology as a process here, and waits until all are done."""
     from catchment.engine.binding import bind_types
     from catchment.job import load_job
-    from catchment.nodes.founding import founded
+    from catchment.nodes.bootstrap import founded
     from catchment.nodes.supervisor import Supervisor
 
     job = load_job(path)

@@ -43,7 +43,7 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     new.waiting = [with_columns(table, new.bound) for table in old.waiting]
     new.repeats = old.repeats
     new.partials, new.calls = old.partials, old.calls
-    if new.ledger is not None and old.ledger is not None:
+    if new.emitted is not None and old.emitted is not None:
         _move_ledger(old, new)
     change = Change(
         newest,
@@ -71,17 +71,17 @@ def with_columns(table: pa.Table, bound: BoundGroup) -> pa.Table:
 
 
 def _move_ledger(old: GroupState, new: GroupState) -> None:
-    assert old.ledger is not None and new.ledger is not None
+    assert old.emitted is not None and new.emitted is not None
     places = {window: place for place, window in enumerate(new.group.windows)}
     moved = {k: places.get(window, -1) for k, window in enumerate(old.group.windows)}
-    for before, said in old.ledger.said.items():
+    for before, said in old.emitted.said.items():
         kind, key, low, high, copy = before
         if moved[kind] >= 0:
             identity = moved[kind], key, low, high, copy
-            new.ledger.said[identity] = said
-            new.ledger.ends[identity] = old.ledger.ends[before]
-            if before in old.ledger.doubtful:
-                new.ledger.doubtful.add(identity)
+            new.emitted.said[identity] = said
+            new.emitted.ends[identity] = old.emitted.ends[before]
+            if before in old.emitted.doubtful:
+                new.emitted.doubtful.add(identity)
 
 
 def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int) -> bool:

@@ -11,9 +11,9 @@ from catchment.engine import settled
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
+from catchment.engine.dedup import Deduplicator
+from catchment.engine.emitted import Emitted
 from catchment.engine.keys import KeyIndex
-from catchment.engine.ledger import Ledger
-from catchment.engine.repeats import Repeats
 from catchment.engine.rows import Rows, no_rows
 from catchment.engine.shapes.base import Moment
 from catchment.engine.shapes.registry import shape_states, stream_state
@@ -32,7 +32,7 @@ class GroupState:
     """Assembles the windows of one group out of its slices.
 
     Results are final up to `horizon`; between it and the frontier, late events may still change
-    them, and `ledger` knows what was said. Without updates the two are one and there is no ledger.
+    them, and `emitted` knows what was said. Without updates the two are one, and it is None.
     """
 
     def __init__(self, bound: BoundGroup) -> None:
@@ -40,15 +40,15 @@ class GroupState:
         self.group = group = bound.group
         self.operators = bound.operators
         self.keys = KeyIndex()
-        self.ledger = Ledger(group.windows) if bound.updates else None
+        self.emitted = Emitted(group.windows) if bound.updates else None
         self.own = stream_state(bound)
         """Where each stream has windows of its own: their state, which is among `shapes` too."""
-        self.shapes = shape_states(bound, self.ledger, self.own)
+        self.shapes = shape_states(bound, self.emitted, self.own)
         self.ready: list[Complete] = []
         """Windows that were put together elsewhere."""
         self.waiting: list[pa.Table] = []
         self.repeats = (
-            Repeats(group.distinct_on, group.distinct_within) if group.distinct_on else None
+            Deduplicator(group.distinct_on, group.distinct_within) if group.distinct_on else None
         )
         self.frontier = self.newest = EARLIEST
         self.known_since: dict[str, int] = {}
@@ -89,7 +89,7 @@ class GroupState:
         """Notes how far time has come, and which windows said already may have changed."""
         if len(last):
             self.newest = max(self.newest, int(last.max()))
-        if self.ledger is not None:
+        if self.emitted is not None:
             late = first[first < self.frontier]
             for shape in self.shapes:
                 shape.late(late)
@@ -123,7 +123,7 @@ class GroupState:
                 self.take_in(owned)
         else:
             done += self._settle(horizon, keep=True)[0]
-            if self.ledger is not None:
+            if self.emitted is not None:
                 passing, loose = self._settle(frontier, keep=False)
                 done += passing
         moment = Moment(self.frontier, frontier, horizon, sure, loose, self.live)
@@ -132,8 +132,8 @@ class GroupState:
         self.frontier = max(self.frontier, frontier)
         if self.repeats is not None:
             self.repeats.forget(horizon)
-        if self.ledger is not None:
-            done = self.ledger.changes(done, horizon, self.operators, sure)
+        if self.emitted is not None:
+            done = self.emitted.changes(done, horizon, self.operators, sure)
         return [windows for windows in done if len(windows)]
 
     def cut_streams(self, time: int) -> Owned | None:
@@ -181,7 +181,7 @@ class GroupState:
         """
         for shape in self.shapes:
             for windows, events in shape.unended(self.newest):
-                if self.ledger is not None:
+                if self.emitted is not None:
                     windows.revision = np.zeros(len(windows), np.int64)
                     windows.retracted = np.zeros(len(windows), np.bool_)
                 yield windows, events
@@ -222,8 +222,8 @@ class GroupState:
         found += [keys for shape in self.shapes for keys in shape.needed_keys()]
         found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
         found += [windows.key for windows in self.ready]
-        if self.ledger is not None:
-            found.append(np.array(self.ledger.keys, np.int64))
+        if self.emitted is not None:
+            found.append(np.array(self.emitted.keys, np.int64))
         return found
 
     def _tables(self) -> list[Rows]:
@@ -239,8 +239,8 @@ class GroupState:
         for windows in self.ready:
             windows.key = place[windows.key]
         self.waiting = [settled.recode(table, place) for table in self.waiting]
-        if self.ledger is not None:
-            self.ledger.recode(place)
+        if self.emitted is not None:
+            self.emitted.recode(place)
 
     @property
     def slices(self) -> int:
@@ -252,6 +252,6 @@ class GroupState:
         held = sum(rows.nbytes for rows in self._tables())
         held += sum(shape.nbytes for shape in self.shapes)
         held += sum(table.nbytes for table in self.waiting)
-        said = 200 * len(self.ledger.said) if self.ledger is not None else 0
+        said = 200 * len(self.emitted.said) if self.emitted is not None else 0
         repeats = 0 if self.repeats is None else self.repeats.nbytes
         return held + said + repeats + self.keys.nbytes

@@ -56,10 +56,10 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         shape.name: shape.save(Put(tables, f"{prefix}{shape.name} ", state.operators))
         for shape in state.shapes
     }
-    if state.ledger is not None:
-        said = state.ledger.said
-        meta["emitted"] = [[*i, *said[i], end] for i, end in state.ledger.ends.items()]
-        meta["doubtful"] = sorted(state.ledger.doubtful)
+    if state.emitted is not None:
+        said = state.emitted.said
+        meta["emitted"] = [[*i, *said[i], end] for i, end in state.emitted.ends.items()]
+        meta["doubtful"] = sorted(state.emitted.doubtful)
     meta["repeats"] = None if state.repeats is None else state.repeats.save(prefix, tables)
     return meta
 
@@ -77,11 +77,11 @@ def _load_group(
     for shape in state.shapes:
         get = Get(tables, f"{prefix}{shape.name} ", state.operators)
         shape.load(get, meta["shapes"][shape.name])
-    if state.ledger is not None:
+    if state.emitted is not None:
         for *identity, revision, digest, end in meta["emitted"]:
-            state.ledger.said[tuple(identity)] = (revision, digest)
-            state.ledger.ends[tuple(identity)] = end
+            state.emitted.said[tuple(identity)] = (revision, digest)
+            state.emitted.ends[tuple(identity)] = end
         for identity in meta["doubtful"]:
-            state.ledger.doubtful.add(tuple(identity))
+            state.emitted.doubtful.add(tuple(identity))
     if state.repeats is not None:
         state.repeats.load(prefix, tables, meta["repeats"])

@@ -14,9 +14,9 @@ from catchment.durable.lock import hold
 from catchment.engine.times import now
 from catchment.errors import CatchmentError, RefusedError, StateError
 from catchment.model.capacity import Capacity
+from catchment.nodes.bootstrap import Given, follow_file
 from catchment.nodes.disk import FileDisk
-from catchment.nodes.founding import Given, follow_file
-from catchment.nodes.office import Office
+from catchment.nodes.node_service import NodeService
 from catchment.nodes.reader import InnerLink, Reader
 from catchment.nodes.status import unread_of
 from catchment.planner.edges import LATEST
@@ -90,10 +90,10 @@ class NodeProcess:
         self._next_look = 0.0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
-        self.office = Office(self.member, self.lock, self.news, self._changed)
+        self.office = NodeService(self.member, self.lock, self.news, self._changed)
         self.office.links, self.office.source = self.links, self.source_note
         self.office.capacities = self.capacities
-        self.host: Office | None = None
+        self.host: NodeService | None = None
         """What answers it, where its parent is in this process."""
         self.reader: Reader | None = None
         """The reader of its own source, where it merges too."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from catchment.errors import CatchmentError
-from catchment.nodes.office import Office
+from catchment.nodes.node_service import NodeService
 from catchment.sources.watch import SourceNote
 
 
@@ -24,7 +24,7 @@ class InnerLink:
 
     def __init__(
         self,
-        host: Office,
+        host: NodeService,
         node: str,
         hello: Callable[[], dict[str, Any]],
         heard: Callable[[dict[str, Any]], None],

@@ -9,7 +9,7 @@ from typing import Any
 from catchment.engine.partials import Partials
 from catchment.engine.times import now
 from catchment.errors import CatchmentError, RefusedError
-from catchment.nodes.founding import Given
+from catchment.nodes.bootstrap import Given
 from catchment.nodes.process import BEAT, NodeProcess
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote

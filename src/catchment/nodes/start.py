@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catchment.nodes.founding import Given
+from catchment.nodes.bootstrap import Given
 from catchment.nodes.process import NodeProcess
 
 

@@ -25,7 +25,7 @@ from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
 from catchment.spark.queries import Queries, QueryFolder
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Control, Spec
-from catchment.tree.marking import lacking_in, marked
+from catchment.tree.completeness import lacking_in, marked
 
 COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 """What every job counts."""
@@ -55,7 +55,7 @@ def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> 
     return Delivery(spec.job, control.batch, bucket, *planned.delivered(tables))
 
 
-class Steward:
+class BatchCommitter:
     """On the driver, once a batch: rows set aside, driver sinks, and the progress, in this order.
 
     All of it may happen again for the same batch, and then does the same. The progress is last:

@@ -24,12 +24,12 @@ from catchment.model.query import Query
 from catchment.sinks.memory import Memory
 from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
-from catchment.spark.deliver import COUNTS, ENDINGS, Steward
-from catchment.spark.framed import Framed
+from catchment.spark.deliver import COUNTS, ENDINGS, BatchCommitter
 from catchment.spark.planning import Progress
 from catchment.spark.queries import REJECTED, QueryFolder, newest_plan, rules_of
 from catchment.spark.session import SparkError
 from catchment.spark.spec import Spec
+from catchment.spark.streaming_frame import Framed
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Handle:
         self.spec = spec
         self.job = job
         self._lock = lock
-        self.steward = Steward(spec, self._heard, framed=isinstance(spec.source, Framed))
+        self.committer = BatchCommitter(spec, self._heard, framed=isinstance(spec.source, Framed))
         self._spark = spark
         self._query: StreamingQuery | None = None
         self._progress: Progress | None = None
@@ -113,7 +113,7 @@ class Handle:
     def batch(self, rows: DataFrame, number: int) -> None:
         """What Spark calls with each batch: it counts only while the checkpoint is this job's."""
         self._lock.check()
-        self.steward(rows, number)
+        self.committer(rows, number)
 
     def release_if_over(self) -> None:
         """Lets others have the checkpoint, unless the job runs."""
@@ -140,7 +140,7 @@ class Handle:
         known = frontier.value > EARLIEST
         newest = {name: t for name, (t, _) in frontier.partitions.items()}
         base |= {name: progress.counts.get(name, 0) for name in (*COUNTS, *ENDINGS)}
-        base["aside_dropped"] += self.steward.files.removed
+        base["aside_dropped"] += self.committer.files.removed
         return Status(
             **base,
             batch=progress.batch,

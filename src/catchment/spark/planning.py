@@ -17,7 +17,7 @@ from catchment.model.query import Query
 from catchment.planner.planned import NOTHING
 from catchment.sources.base import Split
 from catchment.sources.watch import Watch
-from catchment.spark.queries import Handed, Queries
+from catchment.spark.queries import PlansFromRoot, Queries
 from catchment.spark.spec import Control, Spec
 from catchment.spark.stepping import Steps, control_of, read_step
 
@@ -71,7 +71,7 @@ class Planner:
         self.spec = spec
         self.source = spec.source
         self.source.open(spec.home.sub("source"))
-        self.queries = Handed(spec) if spec.tree else Queries(spec)
+        self.queries = PlansFromRoot(spec) if spec.tree else Queries(spec)
         self.until_now = False
         self._bound: dict[str, Any] | None = None
         self._watch = Watch(spec.home.sub("source"), self.source)

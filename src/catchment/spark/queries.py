@@ -261,7 +261,7 @@ def newest_plan(home: Folder) -> Planned | None:
     return None if data is None else Planned.from_bytes(data)
 
 
-class Handed:
+class PlansFromRoot:
     """The plans of a node of a tree: its driver writes down what comes from the root."""
 
     def __init__(self, spec: Spec) -> None:

@@ -22,7 +22,7 @@ from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Position, Source, Split
 from catchment.spark.spec import Control, Spec
 from catchment.tree.charter import Charter
-from catchment.tree.taking import taken
+from catchment.tree.decode import taken
 
 _SIZE = struct.Struct(">Q")
 CHARTERS = 256

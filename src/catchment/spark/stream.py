@@ -24,16 +24,16 @@ from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
 from catchment.spark.bucket import Bucket
+from catchment.spark.bucket_keys import labels
 from catchment.spark.datasource import NAME, PartialsSource
-from catchment.spark.framed import Framed, parcels_of
 from catchment.spark.handle import Handle
-from catchment.spark.labels import labels
-from catchment.spark.past import SCHEMA
+from catchment.spark.job_folder import SCHEMA
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import QueryFolder
 from catchment.spark.rows import OUTPUT
 from catchment.spark.session import cores_of, session, ship, streaming
 from catchment.spark.spec import Spec, forget_plans
+from catchment.spark.streaming_frame import Framed, parcels_of
 
 log = logging.getLogger("catchment.queries")
 

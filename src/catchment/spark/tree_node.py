@@ -22,9 +22,9 @@ from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsideFiles, Kept
 from catchment.sources.base import Source
 from catchment.spark.bucket import Bucket
+from catchment.spark.bucket_keys import labels
 from catchment.spark.datasource import NAME, PartialsSource
-from catchment.spark.deliver import Steward
-from catchment.spark.labels import labels
+from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import Progress
 from catchment.spark.rows import OUTPUT
 from catchment.spark.session import cores_of, session, ship, streaming
@@ -154,11 +154,11 @@ class SparkWork:
         """Carries out each step of the root, its state in Spark's state store."""
         keyed = any(group.by for group in charter.plans[charter.plan].plan.groups)
         self.spec = self._spec(charter, Steps(home=self.home.uri), sinks, keyed)
-        steward = Steward(
+        committer = BatchCommitter(
             self.spec,
             lambda progress, _: took(progress.batch + 1, progress.counts, progress.drained),
         )
-        self._start(steward, stateful=True)
+        self._start(committer, stateful=True)
 
     def failure(self) -> Exception | None:
         """Why the query has ended, if it has."""

@@ -16,9 +16,9 @@ from catchment.durable.disk import Disk, Log
 from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.tree.behind import LOST, Behind, joined
 from catchment.tree.charter import Charter
 from catchment.tree.message import Head, checked
+from catchment.tree.stale_plan import LOST, Behind, joined
 from catchment.tree.words import Moved
 
 _AT_ONCE = 256

@@ -28,8 +28,8 @@ from catchment.engine.partials import EVENTS, NODE, SELECTION, SEQ, Partials
 from catchment.errors import CatchmentError, DataError
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
+from catchment.tree.stale_plan import Behind, joined
 from catchment.tree.words import MOST, Count, Name, Time
 
 COUNTS = -2

@@ -15,12 +15,12 @@ from catchment.flush.compressing import Compressing
 from catchment.flush.link import Link
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, LATEST, Series
-from catchment.tree.behind import Behind, joined
 from catchment.tree.charter import Charter
 from catchment.tree.easing import Easing, holds_back
 from catchment.tree.inbox import View
 from catchment.tree.message import COUNTS, Head, encode, weight_of
 from catchment.tree.outbox import Outbox
+from catchment.tree.stale_plan import Behind, joined
 
 NOWHERE = [EARLIEST, EARLIEST, -1]
 """Frontier, what is sure of it, and plan of a node that has said nothing yet."""

@@ -10,10 +10,10 @@ from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
 from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
+from catchment.tree.decode import taken
 from catchment.tree.inbox import Child, Inbox, View, taking
 from catchment.tree.message import COUNTS, Head, behind_of, plain_section
 from catchment.tree.outflow import Outflow
-from catchment.tree.taking import taken
 
 
 class Relay:

@@ -17,12 +17,12 @@ from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sinks.base import Delivery
-from catchment.tree.behind import joined, lost_in, noted, recent
 from catchment.tree.charter import Charter
+from catchment.tree.completeness import lacking_in, marked
+from catchment.tree.decode import taken
 from catchment.tree.inbox import Child, Inbox, taking
-from catchment.tree.marking import lacking_in, marked
 from catchment.tree.message import COUNTS, behind_of, plain_section
-from catchment.tree.taking import taken
+from catchment.tree.stale_plan import joined, lost_in, noted, recent
 
 _SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""

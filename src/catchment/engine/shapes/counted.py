@@ -13,7 +13,7 @@ import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
-from catchment.engine.ledger import Ledger
+from catchment.engine.emitted import Emitted
 from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_fields, no_rows
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
@@ -243,7 +243,7 @@ class CountedState(ShapeState):
     name = "ranks"
 
     def __init__(
-        self, bound: BoundGroup, windows: Mapping[int, Counted], ledger: Ledger | None
+        self, bound: BoundGroup, windows: Mapping[int, Counted], emitted: Emitted | None
     ) -> None:
         self.operators = bound.operators
         self.places = list(windows)

@@ -13,7 +13,7 @@ import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, number_alike, of_type
-from catchment.engine.ledger import Ledger
+from catchment.engine.emitted import Emitted
 from catchment.engine.rows import (
     Operators,
     Rows,
@@ -216,7 +216,7 @@ class MarkedState(ShapeState):
     name = "marks"
 
     def __init__(
-        self, bound: BoundGroup, windows: Mapping[int, Marked], ledger: Ledger | None
+        self, bound: BoundGroup, windows: Mapping[int, Marked], emitted: Emitted | None
     ) -> None:
         self.operators = bound.operators
         self.places = list(windows)

@@ -13,7 +13,7 @@ import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
-from catchment.engine.ledger import Ledger
+from catchment.engine.emitted import Emitted
 from catchment.engine.levels import Keyed, concat_keyed
 from catchment.engine.overlap import reduce_full
 from catchment.engine.rows import (
@@ -163,21 +163,21 @@ class Era(NamedTuple):
 class PeriodicState(ShapeState):
     """The slices that open windows need, and which windows of each series are asked for.
 
-    Between horizon and frontier, late events may change windows that were said: `ledger` knows
+    Between horizon and frontier, late events may change windows that were said: `emitted` knows
     them, and those that late events touch are assembled again.
     """
 
     name = "periodic"
 
     def __init__(
-        self, bound: BoundGroup, windows: Mapping[int, Periodic], ledger: Ledger | None
+        self, bound: BoundGroup, windows: Mapping[int, Periodic], emitted: Emitted | None
     ) -> None:
         self.operators = bound.operators
         self.places = list(windows)
         self.slices = 0
         """How many slices have settled."""
         self._windows = tuple(windows.values())
-        self._ledger = ledger
+        self._emitted = emitted
         self._exact = bound.group.way == "accumulators"
         counts = [len(window.periods) for window in self._windows]
         ends = np.cumsum(counts).tolist()
@@ -246,20 +246,20 @@ class PeriodicState(ShapeState):
             again = touched(self._series, np.concatenate(self._late), EARLIEST, moment.before)
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
             self._late = []
-        if self._ledger is not None and self._ledger.doubtful:
-            kind, number = self._with_confirmed(kind, number, self._ledger, moment.sure)
+        if self._emitted is not None and self._emitted.doubtful:
+            kind, number = self._with_confirmed(kind, number, self._emitted, moment.sure)
         if len(self._windows) < len(self._series):  # several series of a type are given as one
             starts = self._series.start_of(kind, number)
             order = np.lexsort((self._series.lengths[kind], starts, self._place_of[kind]))
             kind, number = kind[order], number[order]
         return kind, number
 
-    def _with_confirmed(self, kind: Ints, number: Ints, ledger: Ledger, sure: int) -> Windows:
+    def _with_confirmed(self, kind: Ints, number: Ints, emitted: Emitted, sure: int) -> Windows:
         """Windows, and those that were doubtful and are no more, each once."""
         types = zip(self._place_of.tolist(), self._series.lengths.tolist(), strict=True)
         series = {window: row for row, window in enumerate(types)}
         found = set(zip(kind.tolist(), number.tolist(), strict=True))
-        for place, _, start, end, _ in ledger.confirmed(sure):
+        for place, _, start, end, _ in emitted.confirmed(sure):
             row = series.get((place, end - start))
             if row is not None:
                 offset, slide = int(self._series.offsets[row]), int(self._series.slides[row])

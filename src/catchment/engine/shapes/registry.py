@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.ledger import Ledger
+from catchment.engine.emitted import Emitted
 from catchment.engine.shapes.base import ShapeState
 from catchment.engine.shapes.counted import CountedState
 from catchment.engine.shapes.marked import MarkedState
@@ -23,7 +23,7 @@ SHAPES: dict[type[Window], Any] = {
     Gap: SessionState,
     Periodic: PeriodicState,
 }
-"""States by shape, in the order in which they give windows: `State(group, windows, ledger)`."""
+"""States by shape, in the order in which they give windows: `State(group, windows, emitted)`."""
 
 
 def windows_of(group: Group, shape: type[W]) -> dict[int, W]:
@@ -39,12 +39,12 @@ def stream_state(bound: BoundGroup) -> StreamsState | None:
 
 
 def shape_states(
-    bound: BoundGroup, ledger: Ledger | None, own: StreamsState | None
+    bound: BoundGroup, emitted: Emitted | None, own: StreamsState | None
 ) -> list[ShapeState]:
     """The states of all shapes among the windows of a group; `own` is that of its streams."""
     states: list[ShapeState] = [] if own is None else [own]
     for shape, state in SHAPES.items():
         windows = windows_of(bound.group, shape)
         if windows and not (own is not None and shape is Marked):
-            states.append(state(bound, windows, ledger))
+            states.append(state(bound, windows, emitted))
     return states

@@ -12,7 +12,7 @@ import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, of_type
-from catchment.engine.ledger import Ledger
+from catchment.engine.emitted import Emitted
 from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows, no_rows
 from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
 from catchment.model.window import Gap
@@ -84,11 +84,11 @@ class SessionState(ShapeState):
     name = "sessions"
 
     def __init__(
-        self, bound: BoundGroup, windows: Mapping[int, Gap], ledger: Ledger | None
+        self, bound: BoundGroup, windows: Mapping[int, Gap], emitted: Emitted | None
     ) -> None:
         self.operators = bound.operators
         self.places = list(windows)
-        self._updates = ledger is not None
+        self._updates = emitted is not None
         self._windows = list(windows.values())
         self._open = [sessions(window.gap, self.operators, None) for window in self._windows]
         self._fresh: list[Rows] = []

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec, readings, settled, streams
+from catchment.engine import codec, settled, stream_merge, streams
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
-from catchment.engine.readings import Awaited, Gathered
 from catchment.engine.rows import Rows, fit, no_rows
 from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
+from catchment.engine.stream_merge import Awaited, Gathered
 from catchment.engine.streams import OPEN, Course, Owned, Streams
 from catchment.model.window import Marked
 from catchment.operators.ragged import Ints, plain
@@ -46,7 +46,7 @@ class StreamsState(ShapeState):
         self.streams = Streams()
         self.places = list(windows)
         self.courses = [streams.course(window) for window in windows.values()]
-        self.gathered = [readings.gathered(w, self.operators) for w in windows.values()]
+        self.gathered = [stream_merge.gathered(w, self.operators) for w in windows.values()]
         self.open = [no_rows(self.operators) for _ in windows]
         """At the end of the input: the windows of each type that had not ended."""
         self._fresh: list[Owned] = []
@@ -68,7 +68,7 @@ class StreamsState(ShapeState):
         if fresh:
             owned = streams.concat_owned(fresh, len(self.places), self.operators)
             self.gathered = [
-                readings.gather(state, owned, kind, self._frontier, self.operators)
+                stream_merge.gather(state, owned, kind, self._frontier, self.operators)
                 for kind, state in enumerate(self.gathered)
             ]
 
@@ -79,9 +79,9 @@ class StreamsState(ShapeState):
             self.open = [state.rows.where(state.rows.end == OPEN) for state in self.gathered]
         out = []
         for kind, place in enumerate(self.places):
-            state, done = readings.complete(self.gathered[kind], time, awaited, self.operators)
+            state, done = stream_merge.complete(self.gathered[kind], time, awaited, self.operators)
             self.gathered[kind] = state
-            out.append(readings.as_complete(place, state.window, done, self.streams.names))
+            out.append(stream_merge.as_complete(place, state.window, done, self.streams.names))
         return out
 
     def _awaited(self, live: Collection[str] | None) -> Awaited:
@@ -114,13 +114,13 @@ class StreamsState(ShapeState):
             events = int(plain(rows.fields[_EVENTS]).sum()) if len(rows) else 0
             if gathered.window.reading == "ordered":
                 # Of these, another stream's window has gone out under the same number.
-                rows = rows.where(~readings.went_out(gathered, rows))
+                rows = rows.where(~stream_merge.went_out(gathered, rows))
             # A copy: the windows stay open, whatever is closed once more.
             rows = replace(rows, end=np.full(len(rows), newest + 1, np.int64))
-            nobody = readings.Awaited(np.empty(0, np.int64))
+            nobody = stream_merge.Awaited(np.empty(0, np.int64))
             alone = gathered._replace(rows=rows)
-            _, done = readings.complete(alone, LATEST, nobody, self.operators)
-            yield readings.as_complete(place, gathered.window, done, self.streams.names), events
+            _, done = stream_merge.complete(alone, LATEST, nobody, self.operators)
+            yield stream_merge.as_complete(place, gathered.window, done, self.streams.names), events
 
     def begin(self, frontier: int, newest: int) -> None:
         if newest > EARLIEST:

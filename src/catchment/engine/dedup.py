@@ -22,7 +22,7 @@ _OFTEN = 8
 """Times of one value below which none is forgotten."""
 
 
-class Repeats:
+class Deduplicator:
     """The times of accepted events, by the values that make an event unique."""
 
     def __init__(self, columns: tuple[str, ...], within: int) -> None:

@@ -55,7 +55,7 @@ class RemoveNode(Struct, frozen=True):
 _READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
 
 
-class Office:
+class NodeService:
     """The transport's handler; one thing at a time."""
 
     def __init__(

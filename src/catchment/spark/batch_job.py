@@ -24,7 +24,7 @@ from catchment.sources.base import NeverRead
 from catchment.spark.batch import computed
 from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
-from catchment.spark.past import DONE, ended_batch, home_of
+from catchment.spark.job_folder import DONE, ended_batch, home_of
 from catchment.spark.session import cores_of
 from catchment.spark.stream import held, job_identity
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from catchment.engine.results import COMPLETE
 from catchment.planner.planned import Planned
-from catchment.tree.behind import lacking
+from catchment.tree.stale_plan import lacking
 
 Lacking = list[tuple[str, ...]]
 """For each window of a table: the nodes whose events may lack."""

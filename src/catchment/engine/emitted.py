@@ -16,7 +16,7 @@ Identity = tuple[int, int, int, int, int]
 all others of its query, here and in every sink."""
 
 
-class Ledger:
+class Emitted:
     """The revision and digest of every window emitted after the horizon; None: retracted."""
 
     def __init__(self, windows: Sequence[Window]) -> None:
