@@ -4,10 +4,9 @@
 `catchment advise`. It knows keys, sizes and times as arrays, and a link by three numbers; it knows
 nothing of rows, messages or clocks:
 
-    arrivals --arrived-->  +-------------+
-    rows held --choose-->  | EarlySender |  --> which of them leave now
-    bytes written, acknowledgements -->    |
-                           +-------------+
+    arrivals   --arrived-->              +-------------+
+    rows held  --choose-->               | EarlySender | --> which of them leave now
+    messages   --wrote, acknowledged-->  +-------------+
 
 At every step a slice that is open holds some bytes, and the policy says how many it may hold. What
 is more is wanted to leave; the link grants some of it, which the groups share by their weights; the
@@ -217,25 +216,29 @@ class EarlySender:
         return pure or math.isfinite(self.link.rate)
 
     def forget(self, group: int | None = None) -> None:
-        """Forgets the slices of a group, or of all, and what they told of those to come. What is
-        held in them may be told again: it then counts as arrived at that moment."""
+        """Forgets all groups; or the keys of one, because they have got other codes. Rows that are
+        held may be told again: they then count as arrived at that moment."""
         if group is None:
             self._groups = {}
         elif group in self._groups:
-            past = self._groups[group].past
-            self._groups[group] = _Group(past=past)
+            self._groups[group] = _Group(past=self._groups[group].past)
+
+    def _followed(self, group: int) -> _Group:
+        if group not in self._groups:
+            self._groups[group] = _Group()
+        return self._groups[group]
 
     # -- what comes -------------------------------------------------------------------------------
 
     def expect(self, group: int, begin: float, end: float, keys: Ints) -> None:
         """Opens a slice of which all keys that will come are known: this only saves time."""
-        self._groups.setdefault(group, _Group()).slice(begin, end, keys)
+        self._followed(group).slice(begin, end, keys)
 
     def arrived(
         self, group: int, begin: float, end: float, keys: Ints, times: Floats | float
     ) -> None:
         """Takes arrivals for a slice, in order: the key and the event time of each."""
-        followed = self._groups.setdefault(group, _Group())
+        followed = self._followed(group)
         if end <= self._frontier:
             followed.late += len(np.unique(keys))
         else:
@@ -279,7 +282,7 @@ class EarlySender:
         for place, rows in enumerate(held):
             if not len(rows.keys):
                 continue
-            followed = self._groups.setdefault(rows.group, _Group())
+            followed = self._followed(rows.group)
             part = followed.slice(rows.begin, rows.end)
             if part.held != len(rows.keys):
                 part.places(rows.keys, step.newest)

@@ -50,21 +50,27 @@ class OpenSlice:
     def arrived(self, keys: Ints, times: Floats | float) -> None:
         """Takes arrivals in order of time: their keys, each as often as it came, and when."""
         place = self._placed(keys)
-        absent = place[~self.here[place]]
+        absent = ~self.here[place]
+        missed = 0
+        if absent.any():
+            missed = self._enter(
+                place[absent], times if isinstance(times, float) else times[absent]
+            )
+        self.watch.arrived(len(keys), missed)
+        np.add.at(self.count, place, 1.0)
+        self.last[place] = times  # of equal keys the last one stays
+
+    def _enter(self, place: Ints, times: Floats | float) -> int:
+        """Keys come that are not held, some perhaps several times; how many keys they are."""
         fresh = self.count[place] == 0
-        if len(place) > 1 and not (place[1:] > place[:-1]).all():
-            absent = np.unique(absent)
-            np.add.at(self.count, place, 1.0)
-        else:
-            self.count[place] += 1.0
-        self.watch.arrived(len(keys), len(absent))
         if isinstance(times, float):
             self.first[place[fresh]] = times
         else:
             self.first[place[fresh][::-1]] = times[fresh][::-1]  # of equal keys the first one stays
-        self.last[place] = times  # of equal keys the last one stays
-        self.here[absent] = True
-        self.held += len(absent)
+        self.here[place] = True
+        missed = len(place) if (place[1:] > place[:-1]).all() else len(np.unique(place))
+        self.held += missed
+        return missed
 
     def places(self, keys: Ints, now: float) -> Ints:
         """Where keys that are held stand; what is not known of them counts as arrived now, since
