@@ -175,8 +175,8 @@ class EarlySender:
         each: float = 0.0,
         paced: bool = True,
     ) -> None:
-        """`known` is what `learnt` gave before a crash; `each` what a row takes on the wire, as far
-        as it is known."""
+        """`known` is what was noted before a crash: what `learnt` gave, and `each`. Where it says
+        nothing of it, a row is taken to have `each` bytes on the wire."""
         known = known or {}
         self.flush, self.link, self.paced = flush, link, paced
         self.tuner = Tuner.from_dict(known["tuner"]) if "tuner" in known else Tuner()
