@@ -10,8 +10,7 @@ from catchment.flush import parse, read
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.line import Line
 from catchment.flush.settings import WEIGHT
-from catchment.flush.tuner import cost_of
-from catchment.simulate.edge import Edge, together
+from catchment.simulate.edge import Edge, run
 from catchment.simulate.outcome import Outcome, merged
 from catchment.simulate.wire import Wire
 
@@ -27,11 +26,9 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     yield from groups(4 if quick else 10)
 
 
-def auto(load: Load, section: object) -> tuple[Edge, Outcome]:
+def auto(load: Load, section: object) -> Outcome:
     """`auto` with a goal, learning what the link carries."""
-    goal = read(section)
-    edge = Edge(load.arrivals, Wire(load.line, Estimate()), goal.policy, cost=cost_of(goal))
-    return edge, edge.run()
+    return Edge([load.arrivals], Wire(load.line, Estimate()), read(section)).run()[0]
 
 
 def against_all(windows: int, weights: tuple[float, ...]) -> Iterator[Figure]:
@@ -40,7 +37,7 @@ def against_all(windows: int, weights: tuple[float, ...]) -> Iterator[Figure]:
     for load in loads(windows):
         fixed = {policy: done(load.arrivals, load.line, policy) for policy in FIXED}
         for weight in weights:
-            ours = auto(load, {"weight": weight})[1].cost(weight)
+            ours = auto(load, {"weight": weight}).cost(weight)
             costs = {policy: made.cost(weight) for policy, made in fixed.items()}
             best = min(costs, key=lambda policy: costs[policy])
             found = ours / costs[best]
@@ -70,7 +67,7 @@ def targets(windows: int) -> Iterator[Figure]:
     given = edge("large", windows)
     load = Load("large", given, Line.steady(2 * given.rate))
     seconds = 60
-    made = auto(load, {"staleness": f"{seconds}s"})[1]
+    made = auto(load, {"staleness": f"{seconds}s"})
     late = made.staleness[windows // 2 :] * _HOUR
     batching = done(given, load.line, "batching")
     yield below(
@@ -82,7 +79,7 @@ def targets(windows: int) -> Iterator[Figure]:
         f"of optimal; batching is {batching.stale() * _HOUR:.0f} s late",
     )
     budget = 1.1 * float(given.distinct().max()) / _HOUR
-    held = auto(load, {"budget": f"{budget:.6f} B/s"})[1]
+    held = auto(load, {"budget": f"{budget:.6f} B/s"})
     most = float(held.traffic[windows // 2 :].max()) / _HOUR
     yield below(
         "traffic under a budget, in the busiest window",
@@ -106,7 +103,7 @@ def levels(windows: int) -> Iterator[Figure]:
         ]
         above = merged(below_)
         line = Line.steady(3 * edge("large", windows).rate)
-        found[policy] = Edge(above, Wire(line, Estimate()), parse(policy)).run()
+        found[policy] = run(above, line, parse(policy), believed=Estimate())
     ours, theirs = found["auto"], found["batching"]
     yield below(
         "staleness over two levels, auto",
@@ -124,13 +121,9 @@ def groups(windows: int) -> Iterator[Figure]:
     long = edge("large", windows)
     short = edge("medium", windows, seed=1).hopping(4)
     found: dict[str, tuple[float, float]] = {}
-    for name, share in (("equal", 0.5), ("long ones 4 to 1", 0.8)):
+    for name, weights in (("equal", (1.0, 1.0)), ("long ones 4 to 1", (4.0, 1.0))):
         wire = Wire(Line.steady(1.2 * long.rate), Estimate())
-        pair = [
-            Edge(long, wire, parse("auto"), share=share),
-            Edge(short, wire, parse("auto"), share=1 - share),
-        ]
-        made = together(pair)
+        made = Edge([long, short], wire, read("auto"), weights=weights).run()
         found[name] = (made[0].cost(WEIGHT, 1), made[1].cost(WEIGHT, 1))
     ours, theirs = found["equal"], found["long ones 4 to 1"]
     yield plain(

@@ -22,7 +22,7 @@ from benchmarks.flush_runs import (
     narrow,
 )
 from catchment.cli.drawing import pyplot
-from catchment.flush import parse
+from catchment.flush import read
 from catchment.flush.line import Line
 from catchment.simulate.edge import Edge
 from catchment.simulate.wire import Wire
@@ -116,10 +116,11 @@ def caches(axes: Any, _: int) -> None:
     given = edge("large", 4)
     line = Line.steady(AMPLE * given.rate)
     for policy in ("uniform", "nonuniform", "pessimistic", "optimistic", "hybrid(0.25)"):
-        run = Edge(given, Wire(line, 1.0), parse(policy))
+        run = Edge([given], Wire(line, 1.0), read(policy))
         run.run()
-        at = np.concatenate([w + run.ticks / given.length for w in range(4)])
-        axes[0].plot(at, run.cache.ravel(), label=policy, lw=1)
+        (stream,) = run.streams
+        at = np.concatenate([w + stream.ticks / given.length for w in range(4)])
+        axes[0].plot(at, stream.cache.ravel(), label=policy, lw=1)
     axes[0].set_xlim(1, 4)
     _label(axes[0], "large query, capacity 5", "window", "updates held")
     axes[0].legend(fontsize=7)

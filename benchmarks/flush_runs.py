@@ -14,9 +14,8 @@ from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.line import Line
 from catchment.simulate.arrivals import Arrivals
-from catchment.simulate.edge import Edge
+from catchment.simulate.edge import run
 from catchment.simulate.outcome import Outcome, joined, optimal, streaming
-from catchment.simulate.wire import Wire
 from catchment.simulate.workload import HIGH, LOW, SHAPES, arrivals
 
 EAGER = ("eager(uniform)", "eager(nonuniform)", "eager(empirical)")
@@ -68,8 +67,8 @@ def done(
         return streaming(given, line)
     if policy == "optimal":
         return optimal(given, line)
-    wire = Wire(line, Estimate() if believed is None else believed)
-    return Edge(given, wire, parse(policy), eviction, paced=paced).run()
+    believed = Estimate() if believed is None else believed
+    return run(given, line, parse(policy), eviction, believed=believed, paced=paced)
 
 
 @cache

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catchment.flush import parse
+from catchment.flush import Flush, parse, read
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.evictions import EVICTIONS, Held
 from catchment.flush.line import Line
 from catchment.flush.sizes import Past, size
 from catchment.flush.watch import Watch
 from catchment.simulate.arrivals import Arrivals
-from catchment.simulate.edge import Edge, run, together
-from catchment.simulate.outcome import Outcome, joined, merged, optimal, streaming
+from catchment.simulate.edge import Edge, run
+from catchment.simulate.outcome import joined, merged, optimal, streaming
 from catchment.simulate.wire import Wire
 from catchment.simulate.workload import LARGE, SHAPES, arrivals, look
 
@@ -68,10 +68,11 @@ def test_nothing_is_lost_whatever_is_believed(
     """Each key of a window is updated after its last arrival; traffic and staleness are never
     better than the optimum's."""
     believed = Estimate() if wrong is None else wrong
-    edge = Edge(given, Wire(line, believed), parse(policy), eviction, paced=paced, count=40)
-    made = edge.run()
+    flush = Flush(parse(policy), eviction)
+    edge = Edge([given], Wire(line, believed), flush, paced=paced, count=40)
+    (made,) = edge.run()
     departed = {}
-    for at, keys, window in edge._departed:
+    for at, keys, window in edge.streams[0].departed:
         departed |= {(window, key): at for key in keys.tolist()}
     for at, key, window in zip(given.times, given.keys, given.of, strict=True):
         assert departed[int(window), int(key)] >= at
@@ -174,10 +175,10 @@ def test_two_levels_lose_nothing() -> None:
     above = merged(below)
     assert len(above.times) == sum(made.traffic.sum() for made in below)
     line = Line.steady(2 * edges[0].rate)
-    edge = Edge(above, Wire(line, Estimate()), parse("auto"))
-    top = edge.run()
+    edge = Edge([above], Wire(line, Estimate()), read("auto"))
+    (top,) = edge.run()
     wanted = {(w, k) for a in edges for w, k in zip(a.of.tolist(), a.keys.tolist(), strict=True)}
-    got = {(w, k) for _, keys, w in edge._departed for k in keys.tolist()}
+    got = {(w, k) for _, keys, w in edge.streams[0].departed for k in keys.tolist()}
     assert got == wanted
     assert top.traffic.sum() < sum(made.traffic.sum() for made in below)
     assert joined(below).staleness.max() == max(made.staleness.max() for made in below)
@@ -187,11 +188,7 @@ def test_groups_share_a_wire() -> None:
     given = arrivals(LARGE, 3, 2000, seed=1)
     short = given.hopping(4)
     wire = Wire(Line.steady(3 * given.rate), Estimate())
-    edges = [
-        Edge(given, wire, parse("auto"), share=0.5),
-        Edge(short, wire, parse("auto"), share=0.5),
-    ]
-    made: list[Outcome] = together(edges)
+    made = Edge([given, short], wire, read("auto")).run()
     for one, alone in zip(made, (given, short), strict=True):
         assert one.traffic.sum() >= alone.distinct().sum()
         assert one.ratio(1) < 1.3

@@ -23,7 +23,7 @@ from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.tree.charter import Charter
-from catchment.tree.easing import holds_back
+from catchment.tree.early_flush import holds_back
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.message import Head, decode, encode, weight_of
@@ -45,7 +45,7 @@ EAGER = [
 def early(world: World) -> int:
     members = [site.member for site in world.sites.values()]
     flows = [getattr(member.machine, "flow", None) for member in members if member is not None]
-    return sum(flow.easing.early for flow in flows if flow is not None)
+    return sum(flow.early.sender.early for flow in flows if flow is not None)
 
 
 @pytest.mark.parametrize("flush", EAGER, ids=str)

@@ -1,4 +1,4 @@
-"""When an edge sends what: cache sizes, evictions, offline optima. No I/O, and no clock."""
+"""When an edge sends what: the early sender, cache sizes, evictions, optima. No I/O, no clock."""
 
 from catchment.flush.policy import CachePolicy, Policy, parse, register_policy
 from catchment.flush.settings import Flush, read

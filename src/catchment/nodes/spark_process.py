@@ -89,8 +89,8 @@ class SparkProcess(NodeProcess):
         self._hand_down()
         if isinstance(machine, Local):
             machine.refresh(now())
-            return self.member.ease(now())
-        return self._decide(machine) or self.member.ease(now())
+            return self.member.send_early(now())
+        return self._decide(machine) or self.member.send_early(now())
 
     def _start_apart(self) -> None:
         """Starts the query on a thread of its own: it takes long, and the node must be heard."""

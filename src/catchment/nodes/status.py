@@ -76,7 +76,7 @@ def status(
             "sent": flow.outbox.sent,
             "acknowledged": member.acked,
             "waiting bytes": flow.outbox.nbytes,
-            "link": flow.link.shown() | flow.easing.shown(),
+            "link": flow.link.shown() | flow.early.shown(),
         }
     note = source or SourceNote()
     found["never read"] = [asdict(one) for one in note.never_read]

@@ -21,11 +21,10 @@ from catchment.model.query import Query
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST
 from catchment.simulate.arrivals import Arrivals
-from catchment.simulate.edge import Edge
+from catchment.simulate.edge import run
 from catchment.simulate.outcome import optimal, streaming
-from catchment.simulate.wire import Wire
 from catchment.tree.charter import Charter
-from catchment.tree.easing import holds_back
+from catchment.tree.early_flush import holds_back
 from catchment.tree.message import Head, encode
 
 POLICIES = (
@@ -160,7 +159,7 @@ def advise(sample: Sample, bandwidth: float) -> list[Row]:
         elif policy == "optimal":
             made = optimal(given, line)
         else:
-            made = Edge(given, Wire(line, Estimate()), parse(policy), count=_TICKS).run()
+            made = run(given, line, parse(policy), believed=Estimate(), count=_TICKS)
         total = float(made.traffic.sum())
         late = made.staleness * given.length
         hourly = 3600 * total / (given.windows * given.length)

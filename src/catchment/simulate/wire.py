@@ -20,14 +20,17 @@ class Wire:
         self.queued = 0.0
         """When it will have sent what it has, in the measure of the link's work."""
         self.work = 0.0
+        self.now, self.until = 0.0, 0.0
+        """How far time has gone, and until when its users are interested in it."""
         self.heard = 0.0
         """When something last arrived."""
         self._pending: deque[tuple[float, float, float]] = deque()
         """What is on its way: when it began, when it will have arrived, and how much it is."""
         self._steady = float(line.rates[0]) if len(line.rates) == 1 else None
 
-    def go_on(self, now: float) -> None:
-        """Time goes by: what has arrived is acknowledged."""
+    def go_on(self, now: float, until: float = 0.0) -> None:
+        """Time goes by: what has arrived is acknowledged. Until when its users count on it."""
+        self.now, self.until = now, until
         self.work = self._work(now)
         while self._pending and self._pending[0][1] <= now:
             began, ended, total = self._pending.popleft()
@@ -42,24 +45,22 @@ class Wire:
         self._pending.append((max(began, now), ended, total))
 
     @property
-    def idle(self) -> bool:
-        return not self._pending
-
-    @property
-    def backlog(self) -> float:
-        return max(self.queued - self.work, 0.0)
+    def ahead(self) -> float:
+        """Bytes that wait for it, or are on their way."""
+        return max(self.queued - self.work, 0.0) if self._pending else 0.0
 
     def clear_at(self) -> float:
         """When all that was sent so far will have arrived."""
         return self._when(self.queued)
 
-    def bandwidth(self, now: float, end: float) -> float:
-        """What its users take it to carry from now on."""
+    @property
+    def rate(self) -> float:
+        """Bytes a second that its users take it to carry from now on."""
         if isinstance(self.believed, Estimate):
             return self.believed.rate
         if self._steady is not None:
             return self.believed * self._steady
-        return self.believed * self.line.average(now, max(end, now + 1e-9))
+        return self.believed * self.line.average(self.now, max(self.until, self.now + 1e-9))
 
     def _work(self, now: float) -> float:
         if self._steady is not None:

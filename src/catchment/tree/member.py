@@ -218,7 +218,7 @@ class Member:
             return False
         self.tend(now)
         try:
-            return self.machine.step(now) or self.ease(now)
+            return self.machine.step(now) or self.send_early(now)
         except UntakenError as error:
             assert self.charter is not None
             set_aside(self.disk, self.charter, error.id, error.seq, str(error))
@@ -244,9 +244,9 @@ class Member:
         """Why this node's folder must be an old copy, if a child has shown that."""
         return next(iter(self._claims.values()), None)
 
-    def ease(self, now: int) -> bool:
+    def send_early(self, now: int) -> bool:
         """Passes some of what is held back up early, if that makes results earlier."""
-        return self.flow is not None and not self.full and self.flow.ease(now)
+        return self.flow is not None and not self.full and self.flow.send_early(now)
 
     def tend(self, now: int) -> None:
         """Lets everybody know of moves and of queries that are over, at the root."""
@@ -312,7 +312,7 @@ class Member:
                 charter=-1 if self.charter is None else self.charter.version,
                 orders=self._heard_orders,
                 schema=self._told_schema(),
-                link=flow.link.shown() | flow.easing.shown() if flow and seen else None,
+                link=flow.link.shown() | flow.early.shown() if flow and seen else None,
                 refused=dict([*self.turned_away().items()][:_TOLD]),
                 unread=dict([*self.never_read().items()][:_TOLD]),
             )

@@ -16,7 +16,7 @@ from catchment.flush.link import Link
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.charter import Charter
-from catchment.tree.easing import Easing, holds_back
+from catchment.tree.early_flush import EarlyFlush, holds_back
 from catchment.tree.inbox import View
 from catchment.tree.message import COUNTS, Head, encode, weight_of
 from catchment.tree.outbox import Outbox
@@ -65,7 +65,7 @@ class Outflow:
         """What was cut by an older plan than this node was by, since the last message."""
         learnt = self.note.get("flush", {})
         self.link = Link(charter.flush, learnt)
-        self.easing = Easing(charter.flush, self.link, learnt)
+        self.early = EarlyFlush(charter.flush, self.link, learnt)
         self.compressing = Compressing(charter.flush.compress)
         self.notes: list[pa.Table] = []
         """What is to be said of events that are counted."""
@@ -98,7 +98,7 @@ class Outflow:
             self.plan += 1
             planned = self.charter.plans[self.plan]
             self.merger.follow(self.charter.bound(self.plan), planned.lineage)
-            self.easing.forget()
+            self.early.forget()
             if self.counting is not None:
                 self.counting.switch(self.charter.asked(self.plan))
 
@@ -121,7 +121,7 @@ class Outflow:
         # Nobody waits for an idle node: what it holds back would come too late.
         upto = LATEST if view.frontier is None else self.frontier
         partials = self.merger.release(upto, settles=self.frontier)
-        partials = self._eased(partials, now)
+        partials = self._with_early(partials, now)
         if self.notes:
             partials[COUNTS], self.notes = pa.concat_tables(self.notes), []
         newest = self.merger.newest
@@ -162,16 +162,16 @@ class Outflow:
             "counts": dict(self.counts),
             "ends": dict(self.ended),
             "behind": self.behind,
-            "flush": self.easing.to_dict(),
+            "flush": self.early.to_dict(),
             **stood,
         }
         self._append(messages)
 
-    def ease(self, now: int) -> bool:
+    def send_early(self, now: int) -> bool:
         """Between steps: passes up early what the link has room for; whether there was any."""
-        if not self.note or self.note["told"][0] or not self.easing.active:
+        if not self.note or self.note["told"][0] or not self.early.sender.active:
             return False
-        partials = self._eased({}, now)
+        partials = self._with_early({}, now)
         if not rows_in(partials):
             return False
         messages = self._messages(partials, self._word(), self._word())
@@ -179,12 +179,12 @@ class Outflow:
         self._append(messages)
         return True
 
-    def _eased(self, partials: Partials, now: int) -> Partials:
+    def _with_early(self, partials: Partials, now: int) -> Partials:
         """Partials that leave, and those that leave early beside them."""
-        size = rows_in(partials) * self.easing.each
+        size = rows_in(partials) * self.early.sender.each
         plan = self.charter.plans[self.plan].plan
         seq = self.outbox.sent + 1
-        chosen = self.easing.choose(self.merger, plan, self.frontier, now / 1e6, size, seq)
+        chosen = self.early.choose(self.merger, plan, self.frontier, now / 1e6, size, seq)
         for id, rows in chosen.items():
             if len(rows):
                 early = self.merger.part(id, rows)
@@ -205,7 +205,7 @@ class Outflow:
     def _messages(self, partials: Partials, word: Word, before: Word) -> list[bytes]:
         """One message; or several, if one would take too long: only the last has news but rows."""
         whole = self._encoded(partials, word, 1)
-        self.easing.wrote(rows_in(partials), len(whole))
+        self.early.sender.wrote(rows_in(partials), len(whole))
         count = -(-len(whole) // self.link.largest)
         if count == 1:
             return [whole]
@@ -276,7 +276,7 @@ class Outflow:
     def arrived(self, seq: int, now: int) -> None:
         """The parent has messages up to this one."""
         self.link.acknowledged(seq, now / 1e6)
-        self.easing.acknowledged(seq, now / 1e6)
+        self.early.sender.acknowledged(seq, now / 1e6)
 
 
 def stand(noted: list[Any]) -> tuple[int | None, int, int]:

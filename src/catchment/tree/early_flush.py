@@ -1,0 +1,137 @@
+"""A node's early flush: what a merger holds as arrays for `EarlySender`, and its choice as rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from catchment.engine.merger import Merger, Touch
+from catchment.engine.rows import Rows, row_bytes
+from catchment.flush.early import EarlySender, HeldRows, Step
+from catchment.flush.evictions import Floats, Ints
+from catchment.flush.link import Link
+from catchment.flush.settings import Flush
+from catchment.model.plan import Group, Plan
+
+_PACKED = 0.3
+"""What a row takes on the wire of what it takes here: a guess, until a message has gone."""
+_NEWER = 0.2
+"""The share of the rows of a step in the average size of a row here."""
+
+
+def holds_back(group: Group) -> bool:
+    """Whether slices of a group wait until they end; all that has ended by the data does not."""
+    ahead = all(window.periods for window in group.windows)
+    return group.slicing == "arrival" and not group.distinct_on and ahead
+
+
+class EarlyFlush:
+    """Chooses the rows of a merger that leave early, as an `EarlySender` decides.
+
+    It forgets slices in a crash: nothing that is counted depends on it, since what leaves early is
+    in the record of the step.
+    """
+
+    def __init__(self, flush: Flush, link: Link, known: dict[str, Any]) -> None:
+        self.sender = EarlySender(flush, link, known)
+        self._flush, self._link = flush, link
+        self._raw = 0.0
+        """Bytes of a row here, as of late."""
+        self._indexes: dict[int, object] = {}
+        """By group, what gives keys their codes, as long as they mean the same."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What should outlive a crash; nothing, as long as nothing was learnt."""
+        learnt = self._link.to_dict() | self.sender.learnt()
+        return learnt | ({"each": round(self.sender.each, 2)} if learnt else {})
+
+    def shown(self) -> dict[str, Any]:
+        """How lazy it is just now, and how many rows have left early."""
+        tuned = self._flush.policy.kind in ("auto", "hybrid")
+        lazy = {"alpha": self.sender.alpha} if tuned else {}
+        return {"early rows": self.sender.early} | lazy
+
+    def forget(self) -> None:
+        """Groups and keys have got other numbers."""
+        self.sender.forget()
+        self._indexes = {}
+
+    def choose(
+        self, merger: Merger, plan: Plan, frontier: int, now: float, released: float, seq: int
+    ) -> dict[int, Ints]:
+        """Rows of each group's shelf that leave now; `released` bytes are about to go anyway."""
+        merger.watched = self.sender.active
+        touched = merger.touched()
+        newest = max(merger.newest, frontier) / 1e6
+        step = Step(now, frontier / 1e6, newest, released, seq)
+        if not self.sender.active:
+            self.forget()
+            self.sender.choose([], step)
+            return {}
+        groups = [group for group in plan.groups if holds_back(group)]
+        if self.sender.holds_nothing:
+            shelves = {group.id: len(merger.shelf(group.id)) for group in groups}
+            self.sender.early += sum(shelves.values())
+            return {id: np.arange(many) for id, many in shelves.items()}
+        held: list[HeldRows] = []
+        lows: list[int] = []
+        for group in groups:
+            self._follow(group.id, merger.groups[group.id].keys, touched.get(group.id, []), newest)
+            rows = merger.shelf(group.id)
+            if len(rows):
+                edges = [0, *(np.flatnonzero(np.diff(rows.start)) + 1).tolist(), len(rows)]
+                held += self._held(group.id, rows, edges, self._weight(plan, group.id))
+                lows += edges[:-1]
+        chosen: dict[int, list[Ints]] = {}
+        for part, low, gone in zip(held, lows, self.sender.choose(held, step), strict=True):
+            if len(gone):
+                chosen.setdefault(part.group, []).append(low + gone)
+        return {id: np.concatenate(rows) for id, rows in chosen.items()}
+
+    def _follow(self, id: int, index: object, touches: list[Touch], newest: float) -> None:
+        """Tells what has come for the slices of a group since the last step."""
+        if self._indexes.get(id) is not index:
+            self._indexes[id] = index
+            self.sender.forget(id)
+        for start, end, keys in touches:
+            alone = bool((start == start[:1]).all())
+            for begin in start[:1].tolist() if alone else np.unique(start).tolist():
+                mine = slice(None) if alone else start == begin
+                until = int(end[mine].max()) / 1e6
+                self.sender.arrived(id, begin / 1e6, until, _sorted(keys[mine]), newest)
+
+    def _held(self, id: int, rows: Rows, edges: list[int], weight: float) -> list[HeldRows]:
+        """The rows of a shelf, slice by slice."""
+        sizes = self._sizes(rows)
+        return [
+            HeldRows(
+                id,
+                int(rows.start[low]) / 1e6,
+                int(rows.end[low:high].max()) / 1e6,
+                rows.key[low:high],
+                sizes[low:high],
+                weight,
+            )
+            for low, high in pairwise(edges)
+        ]
+
+    def _sizes(self, rows: Rows) -> Floats:
+        """What rows will be on the wire: as rows are, but those that are larger more."""
+        raw = row_bytes(rows)
+        mean = float(raw.mean())
+        self._raw += (_NEWER if self._raw else 1.0) * (mean - self._raw)
+        return raw * ((self.sender.each or _PACKED * mean) / self._raw)
+
+    def _weight(self, plan: Plan, id: int) -> float:
+        """The priority of a group: that of its query with the highest."""
+        names = [name for name, (group, _) in plan.names.items() if group == id]
+        return max((self._flush.priorities.get(name, 1.0) for name in names), default=1.0)
+
+
+def _sorted(keys: Ints) -> Ints:
+    """Each key once, in order; mostly each is there once already."""
+    found = np.sort(keys)
+    again = found[1:] == found[:-1]
+    return np.unique(found) if again.any() else found
