@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree check test soak bench tables plots lint format docs lock clean java servers
+.PHONY: help setup demo demo-tree check test soak bench tables plots lint format docs lock clean java archive servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -33,8 +33,11 @@ $(READY): requirements.lock pyproject.toml
 	@scripts/setup $(VENV)
 	@touch $@
 
-java: $(READY)
+java:
 	@scripts/check-java
+
+# Spark starts some dozens of times in tests: sooner, with an archive of its classes.
+archive: $(READY) java
 	@$(BIN)/python -m catchment.spark.class_archive
 
 # Kafka, PostgreSQL and Mosquitto, for tests against real servers; what cannot be had is said.
@@ -47,14 +50,14 @@ demo: $(READY) java ## stream events through 25 mixed queries on Spark, and show
 demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and show that nothing is lost
 	@$(BIN)/catchment demo-tree $(ARGS)
 
-test: $(READY) java servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
+test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
 # What no Spark, no server and no other process is needed for, with a quarter of the examples.
 check: lint ## the fast lane: linters, types, unit and property tests
 	CATCHMENT_EXAMPLES=25 CATCHMENT_SCHEDULES=400 $(BIN)/pytest -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
-soak: $(READY) java servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
+soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0

@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pyspark
 
-_LEAVES = 180
-"""Seconds that Java may take to write the archive when it ends."""
+_LONGEST = 600
+"""Seconds that it may take to make the archive."""
+_QUIET = "-Xlog:disable -Xlog:all=warning:stderr"
+"""Whatever Java has to say of the archive must not get among results on standard output."""
 
 
 def java() -> str | None:
@@ -43,59 +45,60 @@ def java_options() -> str:
     path = archive_path()
     if not path.is_file():
         return ""
-    # Whatever Java has to say of the archive must not get among results on standard output.
-    return f'-XX:SharedArchiveFile="{path}" -Xshare:auto -Xlog:disable -Xlog:all=warning:stderr'
+    return f'-XX:SharedArchiveFile="{path}" -Xshare:auto {_QUIET}'
 
 
 def make() -> Path:
     """Makes the archive, by a small job that uses of Spark what jobs use."""
-    from pyspark import SparkContext
-
-    from catchment.spark.session import session, settings
-
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / "new.jsa"
-        option = "spark.driver.extraJavaOptions"
-        plain = settings()[option].replace(java_options(), "")
-        log = "-Xlog:disable -Xlog:all=warning:stderr"
-        spark = session(cores=1, **{option: f'{plain} -XX:ArchiveClassesAtExit="{made}" {log}'})
-        _use(spark, Path(folder))
-        gateway: Any = SparkContext._gateway
-        spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(_LEAVES)
+        # Java writes the archive when it ends, after the process that started it. It has that
+        # process's standard output, so this waits for both.
+        command = [sys.executable, "-m", "catchment.spark.class_archive", str(made)]
+        subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=_LONGEST)
         made.chmod(0o600)
         made.replace(path)
     return path
 
 
-def _use(spark: pyspark.sql.SparkSession, folder: Path) -> None:
-    """A streaming job and a batch job over a few events."""
-    import pyarrow as pa
-
-    import catchment as ct
+def _use(made: Path) -> None:
+    """Runs a streaming job and a batch job over a few events, with a Java that will write it."""
+    from catchment.functions.built_in import count
+    from catchment.model.query import Query
     from catchment.sinks.memory import Memory
     from catchment.sources.generated import Generated
+    from catchment.spark.batch import run
+    from catchment.spark.job import Job
+    from catchment.spark.session import session, settings
+    from catchment.windows import tumbling
 
-    query = ct.Query("n", ct.count(), by="player", window=ct.tumbling("1s"))
+    option = "spark.driver.extraJavaOptions"
+    java = f'{settings()[option]} -XX:ArchiveClassesAtExit="{made}" {_QUIET}'
+    spark = session(cores=1, **{option: java})
+    query = Query("n", count(), by="player", window=tumbling("1s"))
     source = Generated(events=1_000, per_batch=500)
-    checkpoint = str(folder / "state")
-    ct.Job(queries=[query], source=source, checkpoint=checkpoint, sinks=[Memory()]).start(
-        spark
-    ).wait()
+    state = str(made.parent / "state")
+    job = Job(queries=[query], source=source, checkpoint=state, sinks=[Memory()])
+    job.start(spark).wait()
     events = pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC")), "player": ["a"]})
-    ct.run(events, [query], spark=spark)
+    run(events, [query], spark=spark)
+    spark.stop()
+
+
+def _main(arguments: list[str]) -> None:
+    if arguments:
+        _use(Path(arguments[0]))
+    elif not archive_path().is_file():
+        said = "Making an archive of Spark's classes, so that it starts sooner (once) ...\n"
+        sys.stderr.write(said)
+        try:
+            make()
+        except (OSError, subprocess.SubprocessError) as error:
+            # Spark starts without it, too.
+            sys.stderr.write(f"catchment: no archive was made: {error}\n")
 
 
 if __name__ == "__main__":
-    if archive_path().is_file():
-        sys.exit()
-    sys.stderr.write("Making an archive of Spark's classes, so that it starts sooner (once) ...\n")
-    try:
-        make()
-    except (OSError, subprocess.TimeoutExpired) as error:
-        # Spark starts without it, too.
-        sys.stderr.write(f"catchment: no archive was made: {error}\n")
+    _main(sys.argv[1:])
