@@ -87,7 +87,7 @@ def _use(made: Path) -> None:
     spark.stop()
 
 
-def _main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     if arguments:
         _use(Path(arguments[0]))
     elif not archive_path().is_file():
@@ -101,4 +101,4 @@ def _main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    main(sys.argv[1:])

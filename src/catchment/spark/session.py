@@ -80,7 +80,7 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
             "or set JAVA_HOME",
         )
     # Workers must run what we run, or they would unpickle with another Python.
-    os.environ.setdefault("PYSPARK_PYTHON", _worker_python())
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
     builder: Any = SparkSession.builder
     for key, value in (settings(cores) | options).items():
         builder = builder.config(key, value)
@@ -89,7 +89,7 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
     return made
 
 
-def _worker_python() -> str:
+def worker_python() -> str:
     """The Python of workers: ours, which imports PySpark from the folder where it is installed.
 
     Spark puts a zip archive of PySpark in front of everything. Python keeps no compiled code of

@@ -1,0 +1,66 @@
+"""What makes Spark start sooner: an archive of classes, and workers that find compiled code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark")
+
+from catchment.spark import class_archive, session  # noqa: E402
+
+INSTALLED = Path(pyspark.__file__).parent
+
+
+def test_workers_import_pyspark_from_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark puts a zip archive of PySpark first on the path of its workers."""
+    for name in ("CATCHMENT_PYTHON", "CATCHMENT_PYSPARK", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    (zipped,) = (INSTALLED / "python" / "lib").glob("pyspark.zip")
+    monkeypatch.setenv("PYTHONPATH", f"{zipped}:{os.environ.get('PYTHONPATH', '')}")
+    told = "import pyspark, sys; print(pyspark.__file__, sys.executable)"
+    python = session.worker_python()
+    found = subprocess.run([python, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [str(INSTALLED / "__init__.py"), sys.executable]
+    plain = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert "pyspark.zip" in plain.stdout
+
+
+def test_java_is_told_of_an_archive_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert class_archive.java_options() == ""
+    path = class_archive.archive_path()
+    assert path.parent == tmp_path / "catchment" and pyspark.__version__ in path.name
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    assert f'-XX:SharedArchiveFile="{path}"' in class_archive.java_options()
+    assert class_archive.java_options() in session.settings()["spark.driver.extraJavaOptions"]
+
+
+def test_an_archive_that_cannot_be_made_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "catchment").write_bytes(b"not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    class_archive.main([])
+    assert "no archive was made" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_java_passes_over_what_is_no_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says nothing on standard output, where results may be."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = class_archive.archive_path()
+    path.parent.mkdir()
+    path.write_bytes(b"something else")
+    told = "from catchment.spark.session import session; print(session(cores=1).range(3).count())"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout == "3\n"
