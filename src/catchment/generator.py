@@ -28,7 +28,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 BLOCK = 1 << 16
 LENGTH, WIDTH = 105.0, 68.0  # of the pitch, in metres
-_MARKERS = pa.array([None, "start", "end"])
+_MARKERS = [None, "start", "end"]
 _PURPOSES = {"player": 0, "event": 1, "late": 2}
 
 
@@ -142,7 +142,7 @@ class Generator:
             pa.array(columns["v"]),
             pa.array(columns["x"]),
             pa.array(columns["y"]),
-            _MARKERS.take(marker),
+            pa.array(_MARKERS).take(marker),
             pa.array(np.arange(arrived, arrived + len(marker), dtype=np.int64)),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -37,8 +37,6 @@ _CHECKED: dict[str, tuple[Any, Any]] = {
     "-": (pc.subtract_checked, pc.subtract),
     "*": (pc.multiply_checked, pc.multiply),
 }
-_SMALLEST = pa.scalar(-(2**63), INT)
-_ZERO = pa.scalar(0.0)
 
 
 def _whole(args: Sequence[Value]) -> bool:
@@ -87,7 +85,7 @@ def divide(node: Call, args: Sequence[Value]) -> Value:
     if exact is not None:
         return decimals.divide(*exact)
     left, right = (double(a) for a in args)
-    return pc.divide(left, where(pc.equal(right, _ZERO), null(DOUBLE), right))
+    return pc.divide(left, where(pc.equal(right, pa.scalar(0.0)), null(DOUBLE), right))
 
 
 def remainder(node: Call, args: Sequence[Value]) -> Value:
@@ -105,7 +103,7 @@ def remainder(node: Call, args: Sequence[Value]) -> Value:
 
 
 def _float_remainder(left: Value, right: Value) -> Value:
-    right = where(pc.equal(right, _ZERO), null(DOUBLE), right)
+    right = where(pc.equal(right, pa.scalar(0.0)), null(DOUBLE), right)
     one = pa.scalar(1.0)
     with np.errstate(invalid="ignore"):
         rest = np.fmod(*(_numpy(pc.coalesce(v, one)) for v in (left, right)))
@@ -130,7 +128,7 @@ def signed(node: Call, args: Sequence[Value]) -> Value:
     try:
         return kernel(value)
     except pa.ArrowInvalid:
-        return kernel(where(pc.equal(value, _SMALLEST), null(INT), value))
+        return kernel(where(pc.equal(value, pa.scalar(-(2**63), INT)), null(INT), value))
 
 
 def rounded(node: Call, args: Sequence[Value]) -> Value:
@@ -179,7 +177,7 @@ def _of_double(kernel: Callable[..., Any]) -> Callable[[Call, Sequence[Value]], 
 
 
 def _ln(value: Value) -> Value:
-    return pc.ln(where(pc.less_equal(value, _ZERO), null(DOUBLE), value))
+    return pc.ln(where(pc.less_equal(value, pa.scalar(0.0)), null(DOUBLE), value))
 
 
 sqrt = _of_double(pc.sqrt)

@@ -10,6 +10,7 @@ rules with 76.
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,7 @@ def fitted(value: Value, to: pa.DataType) -> Value:
     if surplus <= 0:
         return pc.cast(value, to, safe=False)
     units = _units(value)
-    half = pc.if_else(pc.less(units, _ZERO), _unit(-5, surplus - 1), _unit(5, surplus - 1))
+    half = pc.if_else(pc.less(units, _zero()), _unit(-5, surplus - 1), _unit(5, surplus - 1))
     units = _whole_quotient(_sum(units, half), _unit(1, surplus), surplus)
     return pc.cast(_scaled(units, scale), to, safe=False)
 
@@ -166,7 +167,7 @@ def rounded(value: Value, digits: int) -> Value:
         return pc.if_else(pc.is_null(value), pa.scalar(None, to), pa.scalar(Decimal(0), to))
     zeros = scale - digits
     units = _units(wide(value))
-    half = pc.if_else(pc.less(units, _ZERO), _unit(-5, zeros - 1), _unit(5, zeros - 1))
+    half = pc.if_else(pc.less(units, _zero()), _unit(-5, zeros - 1), _unit(5, zeros - 1))
     found = _whole_quotient(_sum(units, half), _unit(1, zeros), zeros)
     return fitted(pc.cast(_product(found, _unit(1, -digits)), _UNITS, safe=False), to)
 
@@ -179,8 +180,8 @@ def stepped(value: Value, *, up: bool) -> Value:
     units, unit = _units(wide(value)), _unit(1, scale)
     found = _whole_quotient(units, unit, scale)
     rest = _difference(units, _product(found, unit))
-    beyond = pc.greater(rest, _ZERO) if up else pc.less(rest, _ZERO)
-    step = pc.if_else(beyond, _unit(1 if up else -1, 0), _ZERO)
+    beyond = pc.greater(rest, _zero()) if up else pc.less(rest, _zero())
+    step = pc.if_else(beyond, _unit(1 if up else -1, 0), _zero())
     return fitted(_sum(found, step), bounded(precision - scale + 1, 0))
 
 
@@ -205,7 +206,12 @@ def quotient(left: Value, right: Value, to: pa.DataType) -> Value:
 _DIVISIBLE = 71
 """Digits that a dividend may have: Arrow divides 256 bits, after it has added four digits."""
 _UNITS = pa.decimal256(WIDEST, 0)
-_ZERO = pa.scalar(Decimal(0), _UNITS)
+
+
+@cache
+def _zero() -> pa.Scalar[Any]:
+    """Made when it is needed: Arrow imports pandas, if it is there, to make its first scalar."""
+    return pa.scalar(Decimal(0), _UNITS)
 
 
 def _unit(number: int, zeros: int) -> Value:
@@ -253,20 +259,20 @@ def _whole_quotient(units: Value, by: Value, zeros: int | None = None) -> Value:
     rest = _difference(units, _product(found, by))
     while _any(over := pc.greater_equal(pc.abs(rest), pc.abs(by))):
         more = _rough_quotient(rest, by, zeros)
-        stuck = pc.and_(over, pc.equal(more, _ZERO))
+        stuck = pc.and_(over, pc.equal(more, _zero()))
         found = _sum(found, pc.if_else(stuck, _towards(rest, by), more))
         rest = _difference(units, _product(found, by))
     # What is left over has the sign of the dividend, or the quotient went one too far.
     wrong = pc.or_(
-        pc.and_(pc.less(rest, _ZERO), pc.greater(units, _ZERO)),
-        pc.and_(pc.greater(rest, _ZERO), pc.less(units, _ZERO)),
+        pc.and_(pc.less(rest, _zero()), pc.greater(units, _zero())),
+        pc.and_(pc.greater(rest, _zero()), pc.less(units, _zero())),
     )
-    return _sum(found, pc.if_else(wrong, _towards(rest, by), _ZERO)) if _any(wrong) else found
+    return _sum(found, pc.if_else(wrong, _towards(rest, by), _zero())) if _any(wrong) else found
 
 
 def _towards(rest: Value, by: Value) -> Value:
     """One, with the sign of a quotient."""
-    same = pc.equal(pc.less(rest, _ZERO), pc.less(by, _ZERO))
+    same = pc.equal(pc.less(rest, _zero()), pc.less(by, _zero()))
     return pc.if_else(same, _unit(1, 0), _unit(-1, 0))
 
 

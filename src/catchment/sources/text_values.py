@@ -21,7 +21,6 @@ _SHAPES: tuple[tuple[Any, str], ...] = (
     (pa.types.is_timestamp, r"^\d{4}-\d\d-\d\d"),
     (pa.types.is_date, r"^\d{4}-\d\d-\d\d$"),
 )
-_NONE = pa.scalar(None, pa.string())
 
 
 def converted(texts: Any, to: pa.DataType) -> tuple[Any, Mask]:
@@ -40,7 +39,9 @@ def converted(texts: Any, to: pa.DataType) -> tuple[Any, Mask]:
         return _cast(texts, to), bad
     except pa.ArrowInvalid:
         coded = texts.dictionary_encode()
-        likely = pc.if_else(_shaped(coded.dictionary, to), coded.dictionary, _NONE)
+        likely = pc.if_else(
+            _shaped(coded.dictionary, to), coded.dictionary, pa.scalar(None, pa.string())
+        )
         parts: list[Any] = []
         _halve(likely, to, parts)
         values = pa.concat_arrays(parts)
@@ -87,8 +88,10 @@ def _moments(texts: Any, to: pa.TimestampType[Any, Any]) -> Any:
         pc.match_substring_regex(texts, pattern=_ZONE),
         pc.match_substring_regex(texts, pattern=_DATE),
     )
-    with_zone = pc.if_else(zoned, texts, _NONE).cast(pa.timestamp(to.unit, "UTC"))
-    without = pc.if_else(zoned, _NONE, texts).cast(pa.timestamp(to.unit))
+    with_zone = pc.if_else(zoned, texts, pa.scalar(None, pa.string())).cast(
+        pa.timestamp(to.unit, "UTC")
+    )
+    without = pc.if_else(zoned, pa.scalar(None, pa.string()), texts).cast(pa.timestamp(to.unit))
     return pc.coalesce(with_zone, without.cast(with_zone.type)).cast(to)
 
 
