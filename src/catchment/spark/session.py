@@ -80,7 +80,9 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
             "or set JAVA_HOME",
         )
     # Workers must run what we run, or they would unpickle with another Python.
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python())
+    # (Executors on other machines do not have our environment, which the script needs.)
+    here = (settings(cores) | options)["spark.master"].startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", worker_python() if here else sys.executable)
     builder: Any = SparkSession.builder
     for key, value in (settings(cores) | options).items():
         builder = builder.config(key, value)
