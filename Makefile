@@ -53,7 +53,7 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
-# What no Spark, no server and no other process is needed for, with a quarter of the examples.
+# What needs neither Spark nor a server and takes no longer than ten seconds, with fewer examples.
 check: lint ## the fast lane: linters, types, unit and property tests
 	CATCHMENT_EXAMPLES=25 CATCHMENT_SCHEDULES=400 $(BIN)/pytest -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
@@ -64,13 +64,13 @@ soak: $(READY) java archive servers ## many more examples, kills, faults and sch
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
 	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) tests/test_simulate.py --timeout=0
 	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
+	CATCHMENT_TRANSCRIPTS=all $(BIN)/pytest tests/test_transcripts.py --timeout=0
 	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py -s --timeout=0
-
-SUITES := engine spark tree flush count
 
 # One suite that misses a bar does not keep the others from being measured.
 bench: $(READY) ## measure every figure the documents state (QUICK=1 for a short run, RECORD=1 to keep it)
-	@missed=0; for suite in $(SUITES); do \
+	@suites=$$($(BIN)/python -c 'from benchmarks import SUITES; print(*SUITES)') || exit; \
+	missed=0; for suite in $$suites; do \
 		$(BIN)/catchment bench $$suite $(if $(QUICK),--quick) $(if $(RECORD),--record) $(ARGS) || missed=1; \
 	done; exit $$missed
 

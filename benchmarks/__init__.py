@@ -1,4 +1,6 @@
-"""Measuring speed and size: each suite is one file, and one line here.
+"""Measuring speed and size.
+
+A suite is one file, one line here, and a place for its figures in README.md and docs/figures.md.
 
 This package is part of a checkout, not of what is installed: `catchment bench` finds it there.
 """
@@ -15,11 +17,11 @@ from catchment.errors import QueryError, did_you_mean
 __all__ = ["Figure", "SUITES", "draw", "run"]
 
 SUITES = {
-    "count": "benchmarks.count",
     "engine": "benchmarks.engine",
     "spark": "benchmarks.spark",
     "tree": "benchmarks.tree",
     "flush": "benchmarks.flush",
+    "count": "benchmarks.count",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 

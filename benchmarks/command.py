@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import typer
+from msgspec.structs import asdict
 
 import benchmarks
 from benchmarks import records

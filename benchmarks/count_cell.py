@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.count_load import TICK, Load, messages, streams, truth
 from catchment.counting.fold import Fold, Sums
 from catchment.counting.message import Columns
-from catchment.simulate.counting import Counting, Stream
+from catchment.simulate.counting import Counting, NodeArrivals
 from catchment.windows.count import count_tumbling
 
 EXACT = ("monitor", "sync", "async", "auto")
@@ -26,7 +26,7 @@ PATIENT = 1_000
 class Ground:
     """Events, what one node would make of them, and the bytes to bring all of them there."""
 
-    streams: dict[int, Stream]
+    streams: dict[int, NodeArrivals]
     sums: list[float]
     ends: list[dict[int, int]]
     central: int
@@ -140,7 +140,7 @@ def correctness(load: Load, scheme: str) -> float:
     """The share of events that are in the window where they belong, event by event."""
     there = ground(load)
     numbered = {
-        n: Stream(s.times, s.comes, {"id": n * _NODE + np.arange(len(s.times))})
+        n: NodeArrivals(s.times, s.comes, {"id": n * _NODE + np.arange(len(s.times))})
         for n, s in there.streams.items()
     }
     world = Counting([count_tumbling(load.window)], numbered, Ranges(), scheme, tick=TICK)

@@ -12,7 +12,7 @@ from catchment.counting.message import Columns
 from catchment.counting.wire import dump
 from catchment.measure.central import encoded
 from catchment.operators.ragged import Ints
-from catchment.simulate.counting import Stream
+from catchment.simulate.counting import NodeArrivals
 
 SECOND = 1_000_000
 TICK = 10_000
@@ -40,7 +40,7 @@ class Load:
         )
 
 
-def streams(load: Load) -> dict[int, Stream]:
+def streams(load: Load) -> dict[int, NodeArrivals]:
     """The events of every node: times at random by its rate, which is drawn anew each second."""
     dice = np.random.default_rng(load.seed)
     weights = np.ones(load.nodes)
@@ -52,7 +52,7 @@ def streams(load: Load) -> dict[int, Stream]:
     return {node: _stream(load, node, rates[node], dice) for node in range(load.nodes)}
 
 
-def _stream(load: Load, node: int, rate: float, dice: np.random.Generator) -> Stream:
+def _stream(load: Load, node: int, rate: float, dice: np.random.Generator) -> NodeArrivals:
     parts: list[Ints] = []
     for second in range(load.windows + 1):
         now = rate * (1 + load.change * dice.uniform(-1, 1))
@@ -65,10 +65,10 @@ def _stream(load: Load, node: int, rate: float, dice: np.random.Generator) -> St
         parts.append(second * SECOND + np.sort(dice.integers(0, width, count)))
     times = np.concatenate(parts)
     values = dice.integers(0, 100_000, len(times)).astype(np.float64)
-    return Stream.of(times, {"v": values})
+    return NodeArrivals.of(times, {"v": values})
 
 
-def messages(found: dict[int, Stream], lean: bool = False) -> Iterator[bytes]:
+def messages(found: dict[int, NodeArrivals], lean: bool = False) -> Iterator[bytes]:
     """All events, sent as they come: in Arrow record batches, or as `count/` writes pieces."""
     for node, stream in found.items():
         last = int(stream.comes[-1]) if len(stream.comes) else 0
@@ -78,17 +78,17 @@ def messages(found: dict[int, Stream], lean: bool = False) -> Iterator[bytes]:
                 yield _lean(node, stream, low, high) if lean else _batch(stream, low, high)
 
 
-def _lean(node: int, stream: Stream, low: int, high: int) -> bytes:
+def _lean(node: int, stream: NodeArrivals, low: int, high: int) -> bytes:
     data: Columns = {name: column[low:high] for name, column in stream.data.items()}
     return dump([node, stream.times[low:high], np.zeros(high - low, np.int64), data])
 
 
-def _batch(stream: Stream, low: int, high: int) -> bytes:
+def _batch(stream: NodeArrivals, low: int, high: int) -> bytes:
     columns = {"ts": stream.times, **stream.data}
     return encoded(pa.record_batch({n: column[low:high] for n, column in columns.items()}))
 
 
-def truth(found: dict[int, Stream], window: int) -> tuple[list[float], list[dict[int, int]]]:
+def truth(found: dict[int, NodeArrivals], window: int) -> tuple[list[float], list[dict[int, int]]]:
     """The sum of each window, and how many events of each node it ends after."""
     times = np.concatenate([s.times for s in found.values()])
     nodes = np.concatenate([np.full(len(s.times), n) for n, s in found.items()])

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A measured number; `ok` tells whether it reaches its bar (None: there is no bar)."""
+class Figure(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename={"name": "figure"},
+):
+    """A measured number; `ok` tells whether it reaches its bar (None: there is no bar).
+
+    In records its name is called `figure`.
+    """
 
     name: str
     value: float
     unit: str
     bar: float | None
     ok: bool | None
-    detail: str
+    detail: str = ""
+    """How it was measured, in words."""
 
 
 def at_least(name: str, value: float, unit: str, bar: float, detail: str) -> Figure:
@@ -29,6 +38,11 @@ def at_least(name: str, value: float, unit: str, bar: float, detail: str) -> Fig
 def below(name: str, value: float, unit: str, bar: float, detail: str) -> Figure:
     """A figure that should stay below its bar."""
     return Figure(name, value, unit, bar, value < bar, detail)
+
+
+def at_most(name: str, value: float, unit: str, bar: float, detail: str) -> Figure:
+    """A figure that should not be above its bar."""
+    return Figure(name, value, unit, bar, value <= bar, detail)
 
 
 def exactly(name: str, value: float, unit: str, bar: float, detail: str) -> Figure:

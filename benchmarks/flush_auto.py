@@ -8,7 +8,7 @@ from benchmarks.figure import Figure, below, plain
 from benchmarks.flush_runs import FIXED, Load, done, edge, loads
 from catchment.flush import parse, read
 from catchment.flush.bandwidth import Estimate
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.flush.settings import WEIGHT
 from catchment.simulate.edge import Edge, run
 from catchment.simulate.outcome import Outcome, merged
@@ -65,7 +65,7 @@ def against_all(windows: int, weights: tuple[float, ...]) -> Iterator[Figure]:
 def targets(windows: int) -> Iterator[Figure]:
     """As little traffic as meets a target, as little staleness as meets a budget."""
     given = edge("large", windows)
-    load = Load("large", given, Line.steady(2 * given.rate))
+    load = Load("large", given, SendQueue.steady(2 * given.rate))
     seconds = 60
     made = auto(load, {"staleness": f"{seconds}s"})
     late = made.staleness[windows // 2 :] * _HOUR
@@ -97,12 +97,14 @@ def levels(windows: int) -> Iterator[Figure]:
     for policy in ("auto", "batching"):
         below_ = [
             done(
-                edge("large", windows, seed=n), Line.steady(2 * edge("large", windows).rate), policy
+                edge("large", windows, seed=n),
+                SendQueue.steady(2 * edge("large", windows).rate),
+                policy,
             )
             for n in range(3)
         ]
         above = merged(below_)
-        line = Line.steady(3 * edge("large", windows).rate)
+        line = SendQueue.steady(3 * edge("large", windows).rate)
         found[policy] = run(above, line, parse(policy), believed=Estimate())
     ours, theirs = found["auto"], found["batching"]
     yield below(
@@ -122,7 +124,7 @@ def groups(windows: int) -> Iterator[Figure]:
     short = edge("medium", windows, seed=1).hopping(4)
     found: dict[str, tuple[float, float]] = {}
     for name, weights in (("equal", (1.0, 1.0)), ("long ones 4 to 1", (4.0, 1.0))):
-        wire = Wire(Line.steady(1.2 * long.rate), Estimate())
+        wire = Wire(SendQueue.steady(1.2 * long.rate), Estimate())
         made = Edge([long, short], wire, read("auto"), weights=weights).run()
         found[name] = (made[0].cost(WEIGHT, 1), made[1].cost(WEIGHT, 1))
     ours, theirs = found["equal"], found["long ones 4 to 1"]

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
+import msgspec
+
 import catchment as ct
 from benchmarks.events import SECOND, workload
 from benchmarks.figure import Figure, below
@@ -46,7 +48,7 @@ def prepared(flush: str, keys: int, seconds: int) -> Action:
     section = {"policy": flush, "bandwidth": f"{max(keys, 2000)} B/s"}
     query = ct.Query("q", ct.avg("v"), by="k", window=ct.tumbling("2s"))
     ruled = charter({"root": None, "e1": "root"}, [query], tables[0].schema)
-    ruled = replace(ruled, settings={**ruled.settings, "flush": read(section).to_dict()})
+    ruled = replace(ruled, settings=msgspec.structs.replace(ruled.settings, flush=read(section)))
     machine = Local("e1", MemoryDisk(), ruled, Events.of(tables))
     return partial(drive, machine)
 

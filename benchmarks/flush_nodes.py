@@ -21,8 +21,9 @@ from catchment.measure.ports import HOST, free_port
 from catchment.measure.proxy import Proxy
 from catchment.nodes.bootstrap import Given
 from catchment.nodes.start import process_of
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.root import Root
+from catchment.tree.settings import TreeSettings
 
 LENGTH = 5.0
 """Of a window, in seconds."""
@@ -134,18 +135,8 @@ def run(
 
 
 def _charter(ids: list[str], flush: object) -> Charter:
-    settings = {
-        "time": "ts",
-        "late": "drop",
-        "keep": None,
-        "rate": PER_WINDOW / LENGTH,
-        "lateness": 0,
-        "idle": None,
-        "ahead": None,
-        "timeout": None,
-        "flush": read(flush).to_dict(),
-    }
-    places = {"root": Place("root", 0, None, False)}
-    places |= {id: Place(id, n, "root", True) for n, id in enumerate(ids, start=1)}
+    settings = TreeSettings(rate=PER_WINDOW / LENGTH, flush=read(flush))
+    places = {"root": NodePlace("root", 0, None, False)}
+    places |= {id: NodePlace(id, n, "root", True) for n, id in enumerate(ids, start=1)}
     query = ct.Query("mean", ct.avg("v"), by="k", window=ct.tumbling(f"{LENGTH:g}s"))
     return Charter("flush", 1, settings, places).with_queries([query])

@@ -23,7 +23,7 @@ from benchmarks.flush_runs import (
 )
 from catchment.cli.drawing import pyplot
 from catchment.flush import read
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.simulate.edge import Edge
 from catchment.simulate.wire import Wire
 from catchment.simulate.workload import SHAPES, arrivals, look
@@ -114,7 +114,7 @@ def _sides(policies: tuple[str, ...]) -> Callable[[Any, int], None]:
 def caches(axes: Any, _: int) -> None:
     """Figures 3(a), 4(a) and 5: what caches hold over three windows."""
     given = edge("large", 4)
-    line = Line.steady(AMPLE * given.rate)
+    line = SendQueue.steady(AMPLE * given.rate)
     for policy in ("uniform", "nonuniform", "pessimistic", "optimistic", "hybrid(0.25)"):
         run = Edge([given], Wire(line, 1.0), read(policy))
         run.run()
@@ -151,7 +151,7 @@ def by_edges(axes: Any, windows: int) -> None:
 def by_alpha(axes: Any, windows: int) -> None:
     """Figure 9: the share of laziness, when bandwidth is known and when it is over-predicted."""
     given = edge("large", windows)
-    line = Line.steady(AMPLE * given.rate)
+    line = SendQueue.steady(AMPLE * given.rate)
     alphas = np.linspace(0, 1, 9)
     for wrong, name in ((1.0, "bandwidth known"), (2.0, "over-predicted by 100 %")):
         made = [done(given, line, f"hybrid({a:g})", believed=wrong) for a in alphas]

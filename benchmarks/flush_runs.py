@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import run
 from catchment.simulate.outcome import Outcome, joined, optimal, streaming
@@ -44,7 +44,7 @@ class Load:
 
     name: str
     arrivals: Arrivals
-    line: Line
+    line: SendQueue
 
 
 @cache
@@ -55,7 +55,7 @@ def edge(shape: str, windows: int, per_window: int = LOW, seed: int = 0) -> Arri
 
 def done(
     given: Arrivals,
-    line: Line,
+    line: SendQueue,
     policy: str,
     eviction: str = "likely",
     *,
@@ -75,7 +75,7 @@ def done(
 def ample(policy: str, eviction: str, paced: bool, wrong: float, windows: int) -> Outcome:
     """The large query on a link of five times what streaming needs: figures 3 and 4."""
     given = edge("large", windows)
-    line = Line.steady(AMPLE * given.rate)
+    line = SendQueue.steady(AMPLE * given.rate)
     return done(given, line, policy, eviction, paced=paced, believed=wrong)
 
 
@@ -88,7 +88,7 @@ def edges(
     found = []
     for seed in range(count):
         given = edge(shape, windows, rate, seed)
-        found.append(done(given, Line.steady(capacity * given.rate), policy))
+        found.append(done(given, SendQueue.steady(capacity * given.rate), policy))
     return joined(found)
 
 
@@ -97,7 +97,7 @@ def narrow(policy: str, times: float, windows: int, paced: bool = True) -> Outco
     """The large query on a link of so many times what the optimum needs: figure 10."""
     given = edge("large", windows)
     least = float(given.distinct().max()) / given.length
-    return done(given, Line.steady(times * least), policy, paced=paced, believed=1.0)
+    return done(given, SendQueue.steady(times * least), policy, paced=paced, believed=1.0)
 
 
 def capacities() -> list[float]:
@@ -111,7 +111,7 @@ def capacities() -> list[float]:
 def hops(policy: str, parts: int, windows: int) -> Outcome:
     """Hopping windows of so many sub-windows: figure 11; capacity as there, 2.1."""
     given = edge("large", windows)
-    line = Line.steady(2.1 * float(given.distinct().max()) / given.length)
+    line = SendQueue.steady(2.1 * float(given.distinct().max()) / given.length)
     return done(given.hopping(parts), line, policy)
 
 
@@ -139,12 +139,12 @@ def loads(windows: int) -> list[Load]:
     made += [
         Load("link seven times narrower half-way", large, _step(middle, 5 * rate, 0.7 * rate)),
         Load("link seven times wider half-way", large, _step(middle, 0.7 * rate, 5 * rate)),
-        Load("small, then large query", after(small, half), Line.steady(2 * rate)),
-        Load("large, then small query", after(half, small), Line.steady(2 * rate)),
+        Load("small, then large query", after(small, half), SendQueue.steady(2 * rate)),
+        Load("large, then small query", after(half, small), SendQueue.steady(2 * rate)),
         Load(
             "link down for a third of a window",
             large,
-            Line(
+            SendQueue(
                 [0, middle - 0.1 * large.length, middle + 0.23 * large.length],
                 [2 * rate, 0, 2 * rate],
             ),
@@ -153,12 +153,12 @@ def loads(windows: int) -> list[Load]:
     return made + web_log()
 
 
-def _step(at: float, before: float, since: float) -> Line:
-    return Line([0.0, at], [before, since])
+def _step(at: float, before: float, since: float) -> SendQueue:
+    return SendQueue([0.0, at], [before, since])
 
 
-def _link(shape: str, windows: int, times: float) -> Line:
-    return Line.steady(times * edge(shape, windows).rate)
+def _link(shape: str, windows: int, times: float) -> SendQueue:
+    return SendQueue.steady(times * edge(shape, windows).rate)
 
 
 def web_log() -> list[Load]:
@@ -177,7 +177,7 @@ def web_log() -> list[Load]:
         inside = times < windows * 1800
         given = Arrivals.at(times[inside], codes[inside], 1800.0, windows)
         made += [
-            Load(f"web log by {name}, capacity {n:g}", given, Line.steady(n * given.rate))
+            Load(f"web log by {name}, capacity {n:g}", given, SendQueue.steady(n * given.rate))
             for n in (5.0, 1.0)
         ]
     return made

@@ -26,18 +26,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 _GIB = 1 << 30
 
 
-class RecordedFigure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A figure as it was measured, its bar, and whether it reached it (None: there is no bar)."""
-
-    figure: str
-    value: float
-    unit: str
-    bar: float | None
-    ok: bool | None
-    detail: str = ""
-    """How it was measured, in words."""
-
-
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it was measured on, without a word of whose it is."""
 
@@ -55,17 +43,17 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commit: str
     date: date
     machine: Machine
-    figures: list[RecordedFigure]
+    figures: list[Figure]
 
 
 def made(suite: str, quick: bool, commit: str, figures: Iterable[Figure]) -> Record:
     """A record of figures that were measured here, today."""
-    kept = [RecordedFigure(f.name, float(f.value), f.unit, f.bar, f.ok, f.detail) for f in figures]
+    kept = [msgspec.structs.replace(figure, value=float(figure.value)) for figure in figures]
     for figure in kept:
         if not math.isfinite(figure.value):
             raise CatchmentError(
                 "a figure that is no number is not recorded",
-                given=f"{figure.figure}: {figure.value}",
+                given=f"{figure.name}: {figure.value}",
                 hint="the benchmark divides by nothing; put it right",
             )
     return Record(suite, quick, commit, datetime.now(UTC).date(), machine(), kept)

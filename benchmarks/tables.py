@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 import typer
 
 from benchmarks import SUITES, records
+from benchmarks.figure import Figure
 from benchmarks.process import ROOT
-from benchmarks.records import Record, RecordedFigure
+from benchmarks.records import Record
 from catchment.errors import CatchmentError, did_you_mean
 
 DOCUMENTS = ("README.md", "docs/figures.md")
@@ -83,10 +84,10 @@ def _counted(missed: int) -> str:
     return f"{missed} figure{'s miss their bars' if missed > 1 else ' misses its bar'}."
 
 
-def _cells(one: RecordedFigure) -> list[str]:
+def _cells(one: Figure) -> list[str]:
     bar = "" if one.bar is None else number(one.bar)
     missed = ", missed" if one.ok is False else ""
-    return [one.figure, f"{number(one.value)} {one.unit}".strip(), f"{bar}{missed}"]
+    return [one.name, f"{number(one.value)} {one.unit}".strip(), f"{bar}{missed}"]
 
 
 def _line(cells: Iterable[str]) -> str:

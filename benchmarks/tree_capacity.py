@@ -16,6 +16,7 @@ from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.message import Head, encode, spoken
+from catchment.tree.words import Hello
 
 KEYS = 10_000
 CHILDREN = 50
@@ -76,7 +77,7 @@ class Absorbing:
         """Delivered."""
         self.root = Member("root", MemoryDisk(), 0, deliver=self._deliver, charter=ruled)
         for id in ruled.children("root"):
-            self.root.on_hello({"node": id}, 0)
+            self.root.on_hello(Hello(id), 0)
 
     def _deliver(self, delivery: Delivery) -> None:
         self.rows += sum(table.num_rows for table in delivery.results.values())

@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pyarrow as pa
 
-from catchment.measure.central import Line
+from catchment.measure.central import CollectorLink
 
 _HEAD = struct.Struct(">4sII")
 
@@ -26,7 +26,7 @@ def coded(events: pa.RecordBatch) -> bytes:
 
 def one_beat(beats: int = 50) -> float:
     """The bytes of a heartbeat and its answer."""
-    line = Line()
+    line = CollectorLink()
     try:
         line.cost([], 5)
         return line.cost([], beats).both / beats

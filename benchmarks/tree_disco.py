@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from benchmarks.figure import Figure, plain
-from catchment.measure.central import Line
+from catchment.measure.central import CollectorLink
 
 KEYS = 10
 LENGTHS = tuple(range(1, 11))
@@ -34,7 +34,7 @@ def message(window: int, end: int, key: int) -> bytes:
 
 def per_message(sample: int = _SAMPLE) -> float:
     """The bytes that a partial takes on a link; nobody acknowledges it."""
-    line = Line()
+    line = CollectorLink()
     try:
         bodies = (message(n % 1000, 1_000_000 * n, n % KEYS) for n in range(sample))
         return line.cost(bodies).up / sample

@@ -27,7 +27,8 @@ from catchment.measure.ports import HOST, free_port
 from catchment.nodes.bootstrap import Given
 from catchment.nodes.start import process_of
 from catchment.sinks.base import Delivery, Sink
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
+from catchment.tree.settings import TreeSettings
 
 GAP = 1000
 """Microseconds between events, which is also between a window's last event and its end."""
@@ -125,18 +126,10 @@ def end_process(child: subprocess.Popen[bytes]) -> None:
 
 
 def _charter(path: list[str]) -> Charter:
-    settings = {
-        "time": "ts",
-        "late": "drop",
-        "keep": None,
-        "rate": SECOND / GAP,
-        "lateness": 0,
-        "idle": None,
-        "ahead": None,
-        "timeout": None,
-    }
+    settings = TreeSettings(rate=SECOND / GAP)
     places = {
-        id: Place(id, n, path[n - 1] if n else None, id == path[-1]) for n, id in enumerate(path)
+        id: NodePlace(id, n, path[n - 1] if n else None, id == path[-1])
+        for n, id in enumerate(path)
     }
     query = ct.Query("mean", ct.avg("v"), by="k", window=ct.tumbling("500ms"))
     return Charter("climb", 1, settings, places).with_queries([query])

@@ -10,9 +10,10 @@ import catchment as ct
 from benchmarks.events import SECOND, Workload, tumbling
 from catchment.durable.disk import Disk
 from catchment.simulate.memory import Events, MemoryDisk
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.local import Local
 from catchment.tree.message import spoken
+from catchment.tree.settings import TreeSettings
 
 RATE = 1_000_000
 """Events per second of event time of each node, where nothing else is said."""
@@ -23,19 +24,10 @@ def charter(
 ) -> Charter:
     """A charter for nodes and their parents; nodes without children read events."""
     places = {
-        id: Place(id, number, parent, id not in parents.values())
+        id: NodePlace(id, number, parent, id not in parents.values())
         for number, (id, parent) in enumerate(parents.items())
     }
-    settings = {
-        "time": "ts",
-        "late": "drop",
-        "keep": None,
-        "rate": float(RATE),
-        "lateness": 0,
-        "idle": None,
-        "ahead": None,
-        "timeout": None,
-    }
+    settings = TreeSettings(rate=float(RATE))
     return Charter("bench", 1, settings, places).with_queries(queries).with_schema(schema)
 
 

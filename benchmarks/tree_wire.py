@@ -15,7 +15,7 @@ from benchmarks.tree_machines import RATE, by_key, local, messages
 from catchment.errors import CatchmentError
 from catchment.generator import Generator
 from catchment.measure.bed import Bed, Form, Layout, Traffic, stream, windows
-from catchment.measure.central import BATCH, Central, Line, central, encoded
+from catchment.measure.central import BATCH, Central, CollectorLink, central, encoded
 from catchment.transport import ask
 
 KEYS = 10
@@ -200,7 +200,7 @@ def median(seconds: int, whole: Central) -> Iterator[Figure]:
         f"decimals, which repeat; {whole.detail}",
     )
     load = workload(seconds * RATE, RATE, batch=RATE, keys=KEYS)
-    line = Line()
+    line = CollectorLink()
     try:
         ours = line.cost(messages(local(load, by_key(1, ct.median("v"))))).both
         batches = [b for s in load.steps for b in s.table.to_batches(max_chunksize=BATCH)]

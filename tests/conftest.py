@@ -90,5 +90,6 @@ def spark() -> Iterator[SparkSession]:
     from catchment.spark.session import session
 
     made = session(cores=2)
+    made.conf.set("spark.sql.shuffle.partitions", "2")
     yield made
     made.stop()

@@ -9,7 +9,7 @@ import numpy as np
 from catchment.counting.fold import Fold
 from catchment.counting.message import Columns
 from catchment.model.window import Counted
-from catchment.simulate.counting import Stream
+from catchment.simulate.counting import NodeArrivals
 
 
 class Ids(Fold):
@@ -31,15 +31,15 @@ def stream(
     disorder: int = 0,
     ties: int = 1,
     start: int = 0,
-) -> Stream:
+) -> NodeArrivals:
     """Events at random times; with `ties` many share one."""
     times = start + np.sort(dice.integers(0, max(span, 1), events)) // ties * ties
     late = dice.integers(0, disorder + 1, events) if disorder else None
     ids = np.arange(events, dtype=np.int64) * 1000 + node
-    return Stream.of(times.astype(np.int64), {"id": ids}, late)
+    return NodeArrivals.of(times.astype(np.int64), {"id": ids}, late)
 
 
-def ranked(streams: Mapping[int, Stream]) -> list[int]:
+def ranked(streams: Mapping[int, NodeArrivals]) -> list[int]:
     """The ids of all events, by time, node, arrival."""
     rows = [
         (int(time), node, arrival, int(id))

@@ -18,19 +18,19 @@ from typing import Any
 
 import catchment as ct
 from catchment.model.query import Aggregate
-from catchment.model.window import READINGS, Counted, Gap, Marked, Window
+from catchment.model.window import READINGS, Counted, Gap, Marked
 from catchment.testing.compare import same
 from catchment.testing.oracle import Step, oracle_run
 from catchment.testing.strategies import (
     BASES,
     CONDITIONS,
     KINDS,
-    MARKERS,
     NUMBERS,
     NUMERIC,
     ORDERED,
     SPAN,
     UNITS,
+    drawn_window,
     numbers_for,
 )
 
@@ -102,38 +102,11 @@ class Draw:
         params = (dice.choice([0.0, 0.25, 0.5, 1.0]),) if function == "quantile" else ()
         return Aggregate(function, dice.choice(columns), params)
 
-    def window(self, kinds: Sequence[str]) -> Window:
-        dice, unit = self.dice, self.unit
-        kind, length, other = dice.choice(list(kinds)), dice.randint(1, 12), dice.randint(1, 12)
-        offset = f"{dice.choice([0, 0, 1, 5]) * unit}us"
-        if kind == "tumbling":
-            return ct.tumbling(f"{length * unit}us", offset=offset)
-        if kind == "sliding":
-            return ct.sliding(f"{length * unit}us", f"{other * unit}us", offset=offset)
-        if kind == "session":
-            return ct.session(f"{dice.randint(1, 5) * unit}us")
-        if kind == "cut":
-            how = dice.choice([r for r in self.readings if r != "gaps"])
-            return ct.cut(dice.choice(MARKERS), reading=how)
-        if kind == "between":
-            marks = dice.choice(MARKERS), dice.choice(MARKERS)
-            return ct.between(*marks, reading=dice.choice(self.readings))
-        if kind == "count_tumbling":
-            return ct.count_tumbling(min(length, 6))
-        if kind == "count_sliding":
-            return ct.count_sliding(min(length, 6), min(other, 6))
-        if kind == "cumulate":
-            step = min(length, 4)
-            size = step * min(other, 6)
-            return ct.cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
-        start = (self.base + dice.randint(-5, SPAN)) * unit
-        return ct.fixed(start, start + length * unit)
-
     def query(self, name: str, kinds: Sequence[str] | None = None) -> ct.Query:
         dice = self.dice
         family = self._family() if not dice.randrange(8) else dice.choice(self.families)
         aggregates = family["aggregates"] if dice.randrange(4) else [self._aggregate()]
-        window = self.window(kinds or self.kinds)
+        window = drawn_window(dice, kinds or self.kinds, self.unit, self.base, self.readings)
         # Of a stream's own windows it is refused. Ranks are given after duplicates are dropped,
         # which brute force over the events since a query was added cannot say.
         by_stream = isinstance(window, Marked) and window.reading != "global"

@@ -16,10 +16,11 @@ from catchment.sources.base import Piece, Position, Source, Split
 from catchment.spark import reader, state
 from catchment.spark.bucket import Bucket
 from catchment.spark.deliver import BatchCommitter
-from catchment.spark.planning import Planner, Progress, first_plan
+from catchment.spark.planning import BatchPlanner, Progress, first_plan
 from catchment.spark.queries import QueryFolder
 from catchment.spark.reader import Reading
-from catchment.spark.spec import Control, Spec, forget_plans
+from catchment.spark.records import Offset
+from catchment.spark.spec import Spec, forget_plans
 
 Batch = list[tuple[str, pa.Table]]
 """The events of a batch, by partition."""
@@ -201,10 +202,10 @@ class Pipeline:
 
     def run(self) -> dict[str, pa.Table]:
         """All results, by query."""
-        planner = Planner(self.spec)
+        planner = BatchPlanner(self.spec)
         start = planner.first()
         while True:
-            for change in self.before.pop(start["batch"] + 1, []):
+            for change in self.before.pop(start.batch + 1, []):
                 change(self)
             end = planner.next(start)
             if self._dies():
@@ -218,17 +219,17 @@ class Pipeline:
             start = end
         return self.results()
 
-    def _restart(self) -> Planner:
+    def _restart(self) -> BatchPlanner:
         if self.random.random() < 0.5:  # another worker may still have what it had
             state._HELD.clear()
             reader._BOUND.clear()
         forget_plans()
-        return Planner(self.spec)
+        return BatchPlanner(self.spec)
 
     def _dies(self) -> bool:
         return self.random.random() < self.crashes
 
-    def _batch(self, planner: Planner, start: Any, end: Any) -> bool:
+    def _batch(self, planner: BatchPlanner, start: Offset, end: Offset) -> bool:
         """Runs a batch; False if it died on the way."""
         try:
             rows = self._read(planner, start, end)
@@ -240,7 +241,7 @@ class Pipeline:
                     raise CrashError
             if self.random.random() < 0.3:
                 state._HELD.clear()
-            BatchCommitter(self.spec, lambda progress, _: self.progress.append(progress))(
+            BatchCommitter(self.spec, lambda progress, *_: self.progress.append(progress))(
                 _Rows(out), 0
             )  # type: ignore[arg-type]
             if self._dies():
@@ -251,11 +252,10 @@ class Pipeline:
             store.commit()
         return True
 
-    def _read(self, planner: Planner, start: Any, end: Any) -> list[tuple[int, bytes]]:
-        control = {name: value for name, value in end.items() if name != "at"}
+    def _read(self, planner: BatchPlanner, start: Offset, end: Offset) -> list[tuple[int, bytes]]:
         rows: list[tuple[int, bytes]] = []
         for number, (node, split) in enumerate(planner.splits(start, end)):
-            reading = Reading(self.spec, Control.from_dict(control), number, node)
+            reading = Reading(self.spec, end.control, number, node)
             rows += reading.rows(split)
             if self._dies():
                 raise CrashError

@@ -650,5 +650,5 @@ def test_bytes_that_are_no_plan(text: bytes) -> None:
 def test_a_plan_of_a_newer_format() -> None:
     error = caught(lambda: ct.Plan.from_bytes(zlib.compress(b'{"format": 99, "groups": []}')))
     assert type(error) is ct.StateError
-    assert error.what == "the plan was written in another format"
+    assert error.what == "the plan was written by a newer version"
     assert error.given == "format 99" and error.hint

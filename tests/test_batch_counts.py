@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.counting.distributed import found_by_asking
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.engine.parcels import unpack_results
 from catchment.engine.slicer import rank
 from catchment.model.rules import EventRules
 from catchment.planner.group import counts_of
 from catchment.planner.planned import NOTHING
 from catchment.spark import batch_counts
-from catchment.spark.batch_counts import CutApart, Meeting, Sample, Sampled, doubts_of, spans
+from catchment.spark.batch_counts import CutApart, Meeting, Sampled, SampleRanks, doubts_of, spans
+from catchment.spark.records import SplitRead
 from catchment.spark.tasks import Assemble, Work, bodies, by_bucket, parcel
 from catchment.testing.compare import assert_same, rows_of
 from catchment.windows.count import count_sliding, count_tumbling
@@ -44,7 +45,7 @@ def parcels_of(work: Work, splits: list[pa.Table]) -> list[pa.RecordBatch]:
         slicer, merger = bound.slicer(), bound.merger(number)
         for sliced in slicer.slice(table, arrival=rank(number, 0)):
             merger.add(sliced)
-        found.append(parcel(by_bucket(work, slicer, merger, number, {})))
+        found.append(parcel(by_bucket(work, merger, SplitRead(number, slicer.counts))))
     return found
 
 
@@ -56,7 +57,7 @@ def assembled(
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     found: dict[str, list[dict[str, object]]] = {}
     for _, body in bodies(assemble(iter([parcel(rows)]))):
-        results, _ = unpack_results(body, work.bound())
+        results, _ = unpack_results(body, work.bound(), SplitRead)
         for name, table in results.items():
             found.setdefault(name, []).extend(rows_of(table))
     return found
@@ -79,14 +80,14 @@ def test_as_if_all_events_had_met(
         chosen = [ct.sum("v"), ct.median("v"), ct.first("v"), ct.last("v"), ct.count()]
         queries.append(ct.Query(f"all {n}", *chosen, window=made))
         queries.append(ct.Query(f"by {n}", *chosen, by="k", where="v > -5", window=made))
-    planned = NOTHING.next(0, {query.name: query for query in queries}, 1000.0, apart=True)
+    planned = NOTHING.next(0, {query.name: query for query in queries}, 1000.0)
     work = Work(planned.plan.to_bytes(), SCHEMA, EventRules(), BUCKETS)
     groups = frozenset(found_by_asking(planned, work.bound(), "monitor"))
     assert groups
     parcels = parcels_of(work, splits)
     with patch.object(batch_counts, "_SAMPLES", samples):
-        told = [body for _, body in bodies(Sample(work, groups)(iter(parcels)))]
-    edges = {id: Edges(counts_of(planned.plan.groups[id])) for id in groups}
+        told = [body for _, body in bodies(SampleRanks(work, groups)(iter(parcels)))]
+    edges = {id: RankEdges(counts_of(planned.plan.groups[id])) for id in groups}
     cut = list(CutApart(work, groups, doubts_of(iter(told), edges))(iter(parcels)))
     wanted, got = assembled(work, parcels, frozenset()), assembled(work, cut, groups)
     assert wanted.keys() == got.keys()
@@ -105,7 +106,7 @@ def test_every_edge_is_in_doubt_where_it_is(
     parts: list[list[int]], made: ct.Window, step: int
 ) -> None:
     sorted_parts = [np.sort(np.array(part)) for part in parts]
-    edges = Edges([made])  # type: ignore[list-item]
+    edges = RankEdges([made])  # type: ignore[list-item]
     bounds = spans([Sampled(len(p), step, p[::step]) for p in sorted_parts], edges)
     assert (np.diff(bounds) >= 0).all() and len(bounds) % 2 == 0
     every = np.sort(np.concatenate(sorted_parts))
@@ -122,6 +123,6 @@ def test_every_edge_is_in_doubt_where_it_is(
 def test_few_events_are_in_doubt() -> None:
     times = np.arange(1_000_000)
     parts = [Sampled(250_000, 390, times[n::4][::390]) for n in range(4)]
-    bounds = spans(parts, Edges([count_tumbling(100_000)])).reshape(-1, 2)
+    bounds = spans(parts, RankEdges([count_tumbling(100_000)])).reshape(-1, 2)
     assert len(bounds) == 10
     assert (np.diff(bounds[:-1], axis=1) < 5_000).all()

@@ -18,7 +18,7 @@ import catchment as ct
 from benchmarks import counts, engine, keyed, million
 from benchmarks.baselines import Baseline, CeBuffer, DeBucket, DeSW
 from benchmarks.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
-from benchmarks.figure import Figure, at_least, below, exactly, plain
+from benchmarks.figure import Figure, at_least, at_most, below, exactly, plain
 from benchmarks.process import importable
 from benchmarks.timing import in_turns, ratio, typical
 from catchment.errors import QueryError
@@ -158,6 +158,8 @@ def test_bars() -> None:
     assert at_least("a", 1.0, "x", 1, "").ok is True
     assert at_least("a", 0.9, "x", 1, "").ok is False
     assert below("a", 1.0, "x", 1, "").ok is False
+    assert at_most("a", 1.0, "x", 1, "").ok is True
+    assert at_most("a", 1.01, "x", 1, "").ok is False
     assert exactly("a", 2.0, "x", 2, "").ok is True
     assert plain("a", 2.0, "x", "").ok is None
 

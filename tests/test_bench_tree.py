@@ -24,8 +24,8 @@ from catchment.tree.message import decode, heard
 
 
 @pytest.fixture
-def line() -> Iterator[central.Line]:
-    made = central.Line()
+def line() -> Iterator[central.CollectorLink]:
+    made = central.CollectorLink()
     yield made
     made.close()
 
@@ -43,7 +43,7 @@ def test_what_central_sends_can_be_read_again() -> None:
     assert pa.ipc.read_record_batch(pa.py_buffer(rest), whole.schema) == whole
 
 
-def test_a_line_counts_both_ways(line: central.Line) -> None:
+def test_a_line_counts_both_ways(line: central.CollectorLink) -> None:
     body = bytes(10_000)
     cost = line.cost([body, body])
     assert cost.up > 2 * len(body) and 0 < cost.down < 1000
@@ -65,7 +65,7 @@ def test_a_local_machine_reads_all_and_passes_up_every_slice() -> None:
     assembler = ruled.bound(ruled.plan).assembler()
     events = 0
     for body in messages(local(load, queries)):
-        head, partials = decode(heard(body)[1], ruled)
+        head, partials, _ = decode(heard(body)[1], ruled)
         assembler.absorb(partials, head.newest)
         events += head.counts.get("events", 0)
     alone = ct.Engine(queries)

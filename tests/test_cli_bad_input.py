@@ -19,6 +19,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from typer.testing import CliRunner
 
 from catchment.cli import check, live
@@ -26,12 +27,14 @@ from catchment.cli.main import app
 from catchment.engine import Engine
 from catchment.errors import CatchmentError, StateError
 from catchment.job import load_job
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.sources.base import NeverRead
 from catchment.spark import job_folder
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
-from catchment.spark.queries import QueryFolder
+from catchment.spark.queries import FORMAT, QueryFolder
+from catchment.spark.records import JobIdentity
 
 pytestmark = pytest.mark.spark
 
@@ -42,6 +45,7 @@ checkpoint: state
 queries:
   - {name: total, select: [count(*) AS n], window: tumbling(1s)}
 """
+IDENTITY = JobIdentity(FORMAT, "live-1", "live", "csv", "ts", "drop", 1, ())
 RUNNING = Status(
     "running",
     "live-1",
@@ -461,7 +465,7 @@ def test_some_nodes_of_a_tree_whose_root_is_elsewhere(job: Path) -> None:
 def home(tmp_path: Path) -> Any:
     """The folder of a job that has run."""
     folder = job_folder.home_of(str(tmp_path / "state"))
-    folder.write("job.json", json.dumps({"job": "live-1", "time": "ts"}).encode())
+    folder.write("job.json", records.encode(IDENTITY))
     return folder
 
 
@@ -497,15 +501,7 @@ def test_a_query_file_is_held_to_the_job_too(home: Any) -> None:
     """A file that somebody puts into the job's folder, without any command."""
     home.write(
         "job.json",
-        json.dumps(
-            {
-                "job": "live-1",
-                "name": "live",
-                "time": "ts",
-                "late": "drop",
-                "tables": ["live", "plays"],
-            }
-        ).encode(),
+        records.encode(structs.replace(IDENTITY, tables=("live", "plays"))),
     )
     for table, column in (("live", "ts"), ("PLAYS", "ts"), ("plas", "ts"), ("live", "at")):
         text = f"SELECT count(*) AS n FROM {table} GROUP BY window({column}, '1s')"
@@ -549,7 +545,7 @@ def test_a_query_file_is_held_to_the_job_too(home: Any) -> None:
 )
 def test_queries_that_cannot_be_added(words: tuple[str, ...], expected: str, home: Any) -> None:
     """A job that corrects results with late events, and whose columns are known."""
-    home.write("job.json", json.dumps({"job": "live-1", "time": "ts", "late": "update"}).encode())
+    home.write("job.json", records.encode(structs.replace(IDENTITY, late="update")))
     columns = pa.schema([("ts", pa.timestamp("us")), ("player", pa.string()), ("m", pa.bool_())])
     home.write(job_folder.SCHEMA, columns.serialize().to_pybytes())
     Path("at.yaml").write_text(
@@ -684,7 +680,7 @@ def test_plain_lines_come_now_and_then(
 
 
 def test_the_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with live.Line() as voice:
+    with live.StatusLine() as voice:
         voice.phase("reading splits", 1, 4)
         voice.note("a sentence")
         voice.heard(RUNNING)

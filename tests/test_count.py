@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from catchment.counting.status import status
 from catchment.model.window import Counted
-from catchment.simulate.counting import Counting, Site, Stream, Troubles
+from catchment.simulate.counting import Counting, CountingSite, NodeArrivals, Troubles
 from catchment.windows.count import count_sliding, count_tumbling
 from counting import Ids, expected, ranked, stream
 
 EXACT = ("monitor", "sync", "async", "auto", "central")
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) or 100
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) or 40
 TICK = 1_000
 
 
@@ -32,14 +32,14 @@ def outcome(world: Counting) -> dict[tuple[int, int], list[int]]:
 
 
 def check(
-    windows: Sequence[Counted], streams: dict[int, Stream], scheme: str, **options: object
+    windows: Sequence[Counted], streams: dict[int, NodeArrivals], scheme: str, **options: object
 ) -> Counting:
     world = Counting(windows, streams, Ids(), scheme, tick=TICK, **options)  # type: ignore[arg-type]
     assert outcome(world) == expected(ranked(streams), windows)
     return world
 
 
-def nodes(seed: int, count: int, events: int, **options: int) -> dict[int, Stream]:
+def nodes(seed: int, count: int, events: int, **options: int) -> dict[int, NodeArrivals]:
     dice = np.random.default_rng(seed)
     return {node: stream(dice, node, events, 100_000, **options) for node in range(count)}
 
@@ -142,7 +142,7 @@ def included(world: Counting, size: int) -> dict[int, list[int]]:
     return found
 
 
-def in_order(found: dict[int, list[int]], streams: dict[int, Stream], size: int) -> None:
+def in_order(found: dict[int, list[int]], streams: dict[int, NodeArrivals], size: int) -> None:
     """Windows without a gap hold the events that are in any window in the one order of all."""
     there = {id for ids in found.values() for id in ids}
     ids = [id for id in ranked(streams) if id in there]
@@ -190,7 +190,7 @@ def test_a_node_that_returns_goes_on_with_what_is_not_late(scheme: str) -> None:
     late = world.root.tracks[1].late
     assert late > 0 and len(back) + late <= 1500
     assert max(id // 1000 for id in back) > 1200  # it is in the windows at the end again
-    assert status(world.root)["missing"] == []
+    assert status(world.root).missing == []
 
 
 def test_memory_is_bounded() -> None:
@@ -201,13 +201,13 @@ def test_memory_is_bounded() -> None:
 
 def test_a_clock_that_is_wrong_is_named_and_harms_nobody() -> None:
     streams = nodes(11, 3, 2000)
-    ahead = Stream(streams[2].times + 400_000, streams[2].comes, streams[2].data)
+    ahead = NodeArrivals(streams[2].times + 400_000, streams[2].comes, streams[2].data)
     streams[2] = ahead
     world = Counting([count_tumbling(300)], streams, Ids(), "monitor", tick=TICK)
     skewed = world.sites[2].counter
     read = world._read
 
-    def fast(site: Site) -> None:
+    def fast(site: CountingSite) -> None:
         waits = site.counter.blocked
         read(site)
         if site.counter is skewed and not waits and skewed.frontier < 2**61:
@@ -215,7 +215,7 @@ def test_a_clock_that_is_wrong_is_named_and_harms_nobody() -> None:
 
     world._read = fast  # type: ignore[method-assign]
     named: list[dict[int, str]] = []
-    world.after(70_000, lambda: named.append(status(world.root)["clocks"]))
+    world.after(70_000, lambda: named.append(status(world.root).clocks))
     assert outcome(world) == expected(ranked(streams), [count_tumbling(300)])
     assert named == [{2: "ahead"}]
 

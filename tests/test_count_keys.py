@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import catchment as ct
 from catchment.counting import distributed, wire
 from catchment.counting.distributed import found_by_asking
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.counting.leaf_by_key import LeafByKey
 from catchment.counting.root_by_key import RootByKey
 from catchment.engine.bound import BoundPlan
@@ -29,7 +29,14 @@ from catchment.windows.count import count_sliding
 
 QUERIES = [
     ct.Query("sliding", ct.sum("id"), ct.median("v"), by="k", window=ct.count_sliding(40, 25)),
-    ct.Query("tumbling", ct.count(), ct.min("id"), by="k", window=ct.count_tumbling(60)),
+    ct.Query(
+        "tumbling",
+        ct.count(),
+        ct.min("id"),
+        ct.count_distinct("v"),  # large, as the median is: so both are of one group
+        by="k",
+        window=ct.count_tumbling(60),
+    ),
 ]
 SHARES = {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}
 """Keys are not equally frequent, and the last is on a single node."""
@@ -40,7 +47,7 @@ class Tree:
 
     def __init__(self, seed: int, scheme: str, lost: float = 0.0) -> None:
         self.dice, self.lost, self.scheme = random.Random(seed), lost, scheme
-        planned = NOTHING.next(0, {query.name: query for query in QUERIES}, 1000.0, True)
+        planned = NOTHING.next(0, {query.name: query for query in QUERIES}, 1000.0)
         self.events = [self._events(node, seed) for node in range(3)]
         self.bound = BoundPlan(planned.plan, EventRules("ts"), self.events[0].schema)
         self.asked = found_by_asking(planned, self.bound, scheme)
@@ -195,7 +202,7 @@ def test_bytes_that_are_cut_short_are_refused(data: st.DataObject) -> None:
 @pytest.mark.hypothesis
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=3))
 def test_edges_are_all_starts_and_ends(sizes: list[tuple[int, int]]) -> None:
-    edges = Edges([count_sliding(size, step) for size, step in sizes])
+    edges = RankEdges([count_sliding(size, step) for size, step in sizes])
     wanted = {n * step for _, step in sizes for n in range(1, 300)}
     wanted |= {n * step + size for size, step in sizes for n in range(300)}
     rank, found = 0, []

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.errors import QueryError
 from catchment.job.window import read_window
 from catchment.model.window import window_from_dict
 from catchment.simulate import World
@@ -178,11 +177,6 @@ def test_python_sql_and_yaml_say_the_same() -> None:
 def test_a_step_as_long_as_the_size_is_a_tumbling_window() -> None:
     assert ct.cumulate("5s", "5s", offset="1s") == ct.tumbling("5s", offset="1s")
     assert ct.cumulate("5s", "1s", offset="7s") == Cumulate(5 * SECOND, SECOND, 2 * SECOND)
-
-
-def test_a_size_that_is_no_multiple_of_the_step() -> None:
-    with pytest.raises(QueryError, match="must be a multiple of its step"):
-        ct.cumulate("1h", "25min")
 
 
 def test_a_day_by_seconds() -> None:

@@ -17,13 +17,15 @@ import catchment as ct
 from catchment.cli.main import app
 from catchment.durable.folder import Folder
 from catchment.errors import QueryError
+from catchment.model import records
 from catchment.model.definition import file_changes, output_name
 from catchment.nodes.bootstrap import follow_file
 from catchment.nodes.node_service import NodeService
 from catchment.simulate import World
 from catchment.simulate.memory import MemoryDisk
 from catchment.spark import batch_job
-from catchment.spark.queries import QueryFolder, newest_plan
+from catchment.spark.queries import FORMAT, QueryFolder, newest_plan
+from catchment.spark.records import JobIdentity
 from catchment.spark.stream import take_up
 from catchment.testing.compare import rows_of
 from catchment.testing.strategies import to_table
@@ -322,7 +324,9 @@ def test_a_query_leaves_a_tree_after_its_last_window() -> None:
 def test_commands_show_versions_and_let_queries_leave(tmp_path: Path) -> None:
     home = Folder(str(tmp_path)).sub("catchment")
     Pipeline(home.uri, [events(1)], [SPEED, OTHER])
-    home.write("job.json", b'{"job": "j", "time": "ts"}')
+    home.write(
+        "job.json", records.encode(JobIdentity(FORMAT, "j", "j", "csv", "ts", "drop", 1, ()))
+    )
 
     def run(*words: str) -> str:
         done = CliRunner().invoke(app, ["queries", *words, "--checkpoint", str(tmp_path)])

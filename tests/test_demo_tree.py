@@ -36,7 +36,7 @@ def test_a_site_is_killed_and_nothing_is_lost(
 def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
     links = [demo_tree.LinkCost("north to hub", 900, 100, 100_000.0)]
     demo_tree.show(
-        demo_tree.Outcome(
+        demo_tree.TreeDemoOutcome(
             seconds=61.0,
             away=10.0,
             events=1200,
@@ -53,6 +53,6 @@ def test_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    demo_tree.show(demo_tree.Outcome(events=1200, counted=1000, incomplete=2))
+    demo_tree.show(demo_tree.TreeDemoOutcome(events=1200, counted=1000, incomplete=2))
     said = capsys.readouterr().out
     assert "1,000 of them counted once" in said and "2 are not" in said

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from catchment.durable.files import LocalFiles, make_folders, write_whole
 from catchment.durable.folder import Folder
-from catchment.durable.log import Log
+from catchment.durable.log import FileLog
 from catchment.durable.sealed import seal, unseal
 from catchment.durable.volatile import VolatileFiles
 from catchment.errors import StateError
@@ -41,7 +41,7 @@ class Writer:
         self.open()
 
     def open(self) -> None:
-        self.log = Log("home/log", "name", self.files, SEGMENT)
+        self.log = FileLog("home/log", "name", self.files, SEGMENT)
 
     def act(self) -> None:
         what = self.dice.choice(
@@ -169,7 +169,7 @@ def test_a_small_file_is_there_whole_when_the_power_fails_at_any_call(seed: int)
 
 def test_what_is_synced_and_no_more() -> None:
     files = VolatileFiles()
-    log = Log("log", "name", files)
+    log = FileLog("log", "name", files)
     log.append(1, b"x")
     before = files.syncs
     for number in range(2, 12):
@@ -186,7 +186,7 @@ def test_what_is_synced_and_no_more() -> None:
 
 def test_trimmed_segments_are_deleted_also_on_a_full_disk() -> None:
     files = VolatileFiles()
-    log = Log("log", "name", files, SEGMENT)
+    log = FileLog("log", "name", files, SEGMENT)
     for number in range(1, 50):
         log.append(number, bytes(100))
     files.full = True
@@ -194,19 +194,19 @@ def test_trimmed_segments_are_deleted_also_on_a_full_disk() -> None:
     files.full = False
     assert 1 < len(files.names("log")) < 10
     log.close()
-    again = Log("log", "name", files, SEGMENT)
+    again = FileLog("log", "name", files, SEGMENT)
     assert [n for n, _ in again.entries()] == [*range(41, 50)] and again.gap(40) is None
 
 
 def test_a_log_whose_entries_are_all_trimmed_stays_small() -> None:
     files = VolatileFiles()
-    log = Log("log", "name", files, SEGMENT)
+    log = FileLog("log", "name", files, SEGMENT)
     for number in range(1, 200):
         log.append(number, bytes(90))
         log.trim(number)
     assert sum(len(files.read(f"log/{name}")) for name in files.names("log")) < 3 * SEGMENT
     assert log.nbytes == 0
-    assert Log("log", "name", files, SEGMENT).last == 199
+    assert FileLog("log", "name", files, SEGMENT).last == 199
 
 
 # -- damage -------------------------------------------------------------------------------------
@@ -214,12 +214,12 @@ def test_a_log_whose_entries_are_all_trimmed_stays_small() -> None:
 
 def filled(files: VolatileFiles, dice: random.Random) -> dict[int, bytes]:
     """A log of some segments; what is in it."""
-    log = Log("log", "name", files, SEGMENT)
+    log = FileLog("log", "name", files, SEGMENT)
     held: dict[int, bytes] = {}
     for number in range(1, dice.randint(2, 15)):
         if dice.random() < 0.2:
             log.close()
-            log = Log("log", "name", files, SEGMENT)
+            log = FileLog("log", "name", files, SEGMENT)
         held[number] = dice.randbytes(dice.choice([0, 20, 150]))
         log.append(number, held[number])
     log.close()
@@ -262,7 +262,7 @@ def test_damage_to_a_log_is_without_effect_or_noticed(seed: int, way: str) -> No
     held = filled(files, dice)
     damage(files, dice, way)
     before = {name: files.read(f"log/{name}") for name in files.names("log")}
-    log = Log("log", "name", files, SEGMENT)
+    log = FileLog("log", "name", files, SEGMENT)
     found = dict(log.entries())
     assert found.items() <= held.items()  # never anything else than what was written
     gap = log.gap(-1)
@@ -282,7 +282,7 @@ def test_damage_to_a_log_is_without_effect_or_noticed(seed: int, way: str) -> No
     number = 1 + (log.last or 0)
     log.append(number, b"new")
     log.close()
-    again = Log("log", "name", files, SEGMENT)
+    again = FileLog("log", "name", files, SEGMENT)
     assert dict(again.entries()).items() <= (held | {number: b"new"}).items()
     assert again.read(number) == b"new"
     assert (again.gap(-1) is None) == (gap is None)
@@ -290,23 +290,23 @@ def test_damage_to_a_log_is_without_effect_or_noticed(seed: int, way: str) -> No
 
 def test_an_empty_segment_kills_nobody(tmp_path: Path) -> None:
     """As a crash leaves one, between making a file and writing to it."""
-    log = Log(str(tmp_path), "name")
+    log = FileLog(str(tmp_path), "name")
     log.append(1, b"one")
     log.close()
     (tmp_path / "000000000002.log").touch()
-    again = Log(str(tmp_path), "name")
+    again = FileLog(str(tmp_path), "name")
     assert again.damage == [] and again.gap(-1) is None
     again.append(2, b"two")
     again.trim(2)
     again.close()
     assert (tmp_path / "000000000002.log").read_bytes() == b""
-    assert Log(str(tmp_path), "name").last == 2
+    assert FileLog(str(tmp_path), "name").last == 2
 
 
 def test_what_cannot_be_read_is_set_aside_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = Log(str(tmp_path), "name")
+    log = FileLog(str(tmp_path), "name")
     for number in (1, 2, 3):
         log.append(number, b"payload %d" % number)
     log.close()
@@ -314,7 +314,7 @@ def test_what_cannot_be_read_is_set_aside_and_reported(
     data = path.read_bytes()
     at = data.index(b"payload 2")
     path.write_bytes(data.replace(b"payload 2", b"paYload 2"))
-    again = Log(str(tmp_path), "name")
+    again = FileLog(str(tmp_path), "name")
     assert [n for n, _ in again.entries()] == [1, 3]
     (aside,) = (tmp_path / "damaged").iterdir()
     assert b"paYload 2" in aside.read_bytes() and f"-{at - 36}" in aside.name
@@ -329,21 +329,21 @@ def test_what_cannot_be_read_is_set_aside_and_reported(
 @pytest.mark.parametrize("lost", [1, 2])
 def test_the_mark_tells_that_the_end_is_missing(tmp_path: Path, lost: int) -> None:
     """Cut off exactly between two entries: nothing in the segment tells."""
-    log = Log(str(tmp_path), "name")
+    log = FileLog(str(tmp_path), "name")
     for number in (1, 2, 3):
         log.append(number, b"1234")
     log.close()
     path = tmp_path / "000000000001.log"
     os.truncate(path, path.stat().st_size - lost * 40)
-    again = Log(str(tmp_path), "name")
+    again = FileLog(str(tmp_path), "name")
     gap = again.gap(0)
     assert gap is not None and (gap.after, gap.upto) == (3 - lost, 3)
     (tmp_path / "mark").unlink()
-    assert Log(str(tmp_path), "name").gap(0) is None
+    assert FileLog(str(tmp_path), "name").gap(0) is None
 
 
 def test_a_log_touches_only_files_that_carry_its_header(tmp_path: Path) -> None:
-    other = Log(str(tmp_path), "inbox-victim")
+    other = FileLog(str(tmp_path), "inbox-victim")
     for number in range(1, 6):
         other.append(number, b"precious")
     other.close()
@@ -351,7 +351,7 @@ def test_a_log_touches_only_files_that_carry_its_header(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_text("not even named like ours")
     (tmp_path / "000000000008.log").symlink_to(tmp_path / "app.log")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    log = Log(str(tmp_path), "inbox-x", segment=SEGMENT)
+    log = FileLog(str(tmp_path), "inbox-x", segment=SEGMENT)
     assert log.last is None and [*log.entries()] == [] and len(log.damage) == 3
     for number in range(1, 30):
         log.append(number, bytes(100))
@@ -359,16 +359,18 @@ def test_a_log_touches_only_files_that_carry_its_header(tmp_path: Path) -> None:
     log.clear()
     log.close()
     assert {path: path.read_bytes() for path in before} == before
-    assert [body for _, body in Log(str(tmp_path), "inbox-victim").entries()] == [b"precious"] * 5
+    assert [body for _, body in FileLog(str(tmp_path), "inbox-victim").entries()] == [
+        b"precious"
+    ] * 5
 
 
 def test_what_is_in_an_entry_cannot_pass_for_an_entry(tmp_path: Path) -> None:
     """A copy of an entry inside another, whose own head is then damaged."""
-    log = Log(str(tmp_path / "a"), "name")
+    log = FileLog(str(tmp_path / "a"), "name")
     log.append(1, b"forged")
     log.close()
     forged = (tmp_path / "a" / "000000000001.log").read_bytes()
-    log = Log(str(tmp_path / "b"), "name")
+    log = FileLog(str(tmp_path / "b"), "name")
     log.append(1, forged)
     log.append(2, b"true")
     log.close()
@@ -376,7 +378,7 @@ def test_what_is_in_an_entry_cannot_pass_for_an_entry(tmp_path: Path) -> None:
     data = path.read_bytes()
     at = data.index(b"\xc5\x1cEN")
     path.write_bytes(data[: at + 1] + b"?" + data[at + 2 :])
-    assert [*Log(str(tmp_path / "b"), "name").entries()] == [(2, b"true")]
+    assert [*FileLog(str(tmp_path / "b"), "name").entries()] == [(2, b"true")]
 
 
 # -- small parts --------------------------------------------------------------------------------
@@ -400,7 +402,7 @@ def test_folders_are_private_and_so_are_files(tmp_path: Path) -> None:
     try:
         home = tmp_path / "deep" / "home"
         Folder(str(home)).sub("notes").write("x", b"secret")
-        Log(str(home / "log"), "name").append(1, b"secret")
+        FileLog(str(home / "log"), "name").append(1, b"secret")
         make_folders(LocalFiles(private=False), str(tmp_path / "open"))
     finally:
         os.umask(before)

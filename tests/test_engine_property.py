@@ -16,7 +16,7 @@ from catchment.engine import store as stores
 from catchment.model.plan import Plan
 from catchment.testing.compare import assert_same
 from catchment.testing.oracle import STREAM, oracle, oracle_run
-from catchment.testing.strategies import Scenario, scenarios, to_table
+from catchment.testing.strategies import PERIODIC, Scenario, scenarios, to_table
 
 Change = Callable[[ct.Engine], ct.Engine]
 
@@ -96,7 +96,7 @@ def test_both_stores(store: str, scenario: Scenario) -> None:
         check(scenario)
 
 
-@given(scenarios(kinds=["tumbling", "sliding", "fixed", "cumulate", "session"]))
+@given(scenarios(kinds=[*PERIODIC, "session"]))
 def test_slices_added_as_wholes(scenario: Scenario) -> None:
     """What is done only for very many keys, done for any."""
     with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +105,7 @@ def test_slices_added_as_wholes(scenario: Scenario) -> None:
         check(scenario)
 
 
-@given(scenarios(kinds=["tumbling", "sliding", "fixed"]))
+@given(scenarios(kinds=PERIODIC))
 def test_accumulators(scenario: Scenario) -> None:
     """At next to no events a second, every window gets an accumulator of its own."""
     engine = ct.Engine(scenario.queries, **scenario.settings, rate=1e-6)

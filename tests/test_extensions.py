@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from catchment.flush.policy import POLICIES, CachePolicy, parse, register_policy
 from catchment.functions import FUNCTIONS, Function, make, register_function
 from catchment.functions.sums import Avg
 from catchment.job import load_job
+from catchment.measure.ports import free_port
 from catchment.model.query import Aggregate, Query
 from catchment.model.window import BUILDERS
 from catchment.operators import (
@@ -199,8 +199,7 @@ def test_on_spark(site: Path, tmp_path: Path) -> None:
 def test_in_a_tree(site: Path, tmp_path: Path) -> None:
     source = {"type": "ramp", "events": EVENTS, "per_batch": 7}
     early = {"name": "early", "select": ["rms(v) AS x"], "window": "overlapping(4s)"}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     job = {
         "queries": [*QUERIES, early],
         "flush": "cautious",
@@ -248,7 +247,7 @@ print(json.dumps({
     "window": shown(ct.plan([overlapping]).to_bytes()),
     "defined": shown(ct.plan([spelled]).to_bytes()),
     "source": shown(Source.model_validate({"type": "ramp", "events": 9})),
-    "flush": shown(read("cautious").to_dict()),
+    "flush": shown(read("cautious")),
 }))
 """
 
@@ -256,7 +255,6 @@ RUN = """
 import base64, json, pickle, sys
 import pyarrow as pa
 from catchment.engine.bound import BoundPlan
-from catchment.flush import Flush
 from catchment.job import examine
 from catchment.model.plan import Plan
 from catchment.model.rules import EventRules
@@ -268,7 +266,7 @@ schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 def used(kind):
     made = pickle.loads(base64.b64decode(given[kind]))
     if kind == "flush":
-        Flush.from_dict(made)
+        made.check()
     elif kind == "operator":
         operator_class(made)
     elif kind != "source":
@@ -426,14 +424,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (info / "entry_points.txt").write_text("\n".join(sections))
         monkeypatch.syspath_prepend(str(home))
         registry.look_again()
-        for each in REGISTRIES:
-            each.forget_lookups()
 
     yield installed
     monkeypatch.undo()
     registry.look_again()
-    for each in REGISTRIES:
-        each.forget_lookups()
 
 
 def test_two_packages_may_not_have_one_name(install: Install) -> None:

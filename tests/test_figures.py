@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import SUITES, records
-from benchmarks.records import Machine, Record, RecordedFigure
+from benchmarks.figure import Figure
+from benchmarks.records import Machine, Record
 from benchmarks.tables import DOCUMENTS, filled, main
 from catchment.errors import CatchmentError
 
@@ -18,9 +19,9 @@ PLACE = re.compile(r"^<!-- (?:all )?figures: (\w+) -->$", re.MULTILINE)
 RECORDS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
 
 FIGURES = [
-    RecordedFigure("speed", 0.42441, "of one pass", 0.25, True, "a million events"),
-    RecordedFigure("rows", 1_694_832_123.0, "rows", None, None),
-    RecordedFigure("a | b", 19.95, "times", 20.0, False),
+    Figure("speed", 0.42441, "of one pass", 0.25, True, "a million events"),
+    Figure("rows", 1_694_832_123.0, "rows", None, None),
+    Figure("a | b", 19.95, "times", 20.0, False),
 ]
 MACHINE = Machine(2, 24, "3.11.7", "4.3.0")
 RECORD = Record("tree", False, "abc1234", date(2026, 11, 17), MACHINE, FIGURES)
@@ -38,9 +39,7 @@ def test_documents_show_what_is_recorded(document: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_documents_have_a_place_for_every_suite(document: str) -> None:
-    places = re.findall(
-        r"^<!-- (?:all )?figures: (\w+) -->$", (ROOT / document).read_text(), re.MULTILINE
-    )
+    places = PLACE.findall((ROOT / document).read_text())
     assert sorted(places) == sorted(SUITES)
 
 
@@ -72,7 +71,7 @@ def test_records_are_sound(path: Path) -> None:
         record = records.read(suite)
         assert record is not None and record.figures
         assert all((one.bar is None) == (one.ok is None) for one in record.figures)
-        assert len({one.figure for one in record.figures}) == len(record.figures)
+        assert len({one.name for one in record.figures}) == len(record.figures)
     assert not re.search(r"""["'\s(]/\w+/""", path.read_text()), "no path of a machine"
 
 

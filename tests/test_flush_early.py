@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.flush import read
-from catchment.flush.early import EarlySender, HeldRows, Step
+from catchment.flush.early import EarlySender, FlushStep, HeldRows
 from catchment.flush.evictions import Ints
 from catchment.flush.open_slice import OpenSlice
 
@@ -33,8 +33,8 @@ def rows(keys: Ints, group: int = 0, weight: float = 1.0, size: float = 1.0) -> 
     return HeldRows(group, 0.0, 100.0, keys, np.full(len(keys), size), weight)
 
 
-def step(now: float, **other: float) -> Step:
-    return Step(now, now, now, **other)  # type: ignore[arg-type]
+def step(now: float, **other: float) -> FlushStep:
+    return FlushStep(now, now, now, **other)  # type: ignore[arg-type]
 
 
 # -- an open slice ---------------------------------------------------------------------------------
@@ -105,13 +105,21 @@ def test_streaming_leaves_at_once_whatever_the_link_can_take() -> None:
     assert sender.early == 2
 
 
+def test_streaming_needs_no_word_of_what_arrived() -> None:
+    """A node spares itself the work: rows that nobody told of leave all the same."""
+    sender = EarlySender(read("streaming"), Fixed(rate=0.001, ahead=50.0))
+    chosen = sender.choose([rows(ints(4, 7)), rows(ints(5), group=1)], step(1.0))
+    assert [gone.tolist() for gone in chosen] == [[0, 1], [0]]
+    assert sender.early == 3
+
+
 @pytest.mark.parametrize(("paced", "wanted"), [(True, 10), (False, 99)])
 def test_what_the_link_cannot_take_yet_stays_if_it_is_paced(paced: bool, wanted: int) -> None:
     """Of 100 rows the link takes one by the end; it can take 10 until the next step."""
     sender = EarlySender(read("lazy(pessimistic)"), Fixed(rate=1.0), paced=paced)
     keys = np.arange(100)
     sender.arrived(0, 0.0, 100.0, keys, 99.0)
-    (gone,) = sender.choose([rows(keys)], Step(99.0, 99.0, 99.0, gap=10.0))
+    (gone,) = sender.choose([rows(keys)], FlushStep(99.0, 99.0, 99.0, gap=10.0))
     assert len(gone) == pytest.approx(wanted, abs=1)
     assert len(sender.held_keys(0, 0.0)) == 100 - len(gone)
 
@@ -123,7 +131,7 @@ def test_what_is_on_its_way_or_about_to_go_takes_room() -> None:
         link.ahead = ahead
         sender = EarlySender(read("lazy(pessimistic)"), link)
         sender.arrived(0, 0.0, 100.0, keys, 99.0)
-        (gone,) = sender.choose([rows(keys)], Step(99.0, 99.0, 99.0, released, gap=10.0))
+        (gone,) = sender.choose([rows(keys)], FlushStep(99.0, 99.0, 99.0, released, gap=10.0))
         assert len(gone) == wanted
 
 
@@ -133,7 +141,7 @@ def test_groups_share_the_room_by_weight() -> None:
     for group in (0, 1):
         sender.arrived(group, 0.0, 100.0, keys, 99.0)
     held = [rows(keys, 0, 4.0), rows(keys, 1, 1.0)]
-    chosen = sender.choose(held, Step(99.0, 99.0, 99.0, gap=10.0))
+    chosen = sender.choose(held, FlushStep(99.0, 99.0, 99.0, gap=10.0))
     assert [len(gone) for gone in chosen] == [8, 2]
 
 
@@ -186,5 +194,5 @@ def test_what_is_forgotten_may_be_told_again() -> None:
     sender.arrived(0, 0.0, 100.0, keys, 50.0)
     sender.forget(0)
     assert not len(sender.held_keys(0, 0.0))
-    (gone,) = sender.choose([rows(keys)], Step(99.0, 99.0, 99.0, gap=10.0))
+    (gone,) = sender.choose([rows(keys)], FlushStep(99.0, 99.0, 99.0, gap=10.0))
     assert len(gone) == 10

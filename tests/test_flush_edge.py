@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from catchment.flush import Flush, parse, read
 from catchment.flush.bandwidth import Estimate
-from catchment.flush.evictions import EVICTIONS, Held
-from catchment.flush.line import Line
+from catchment.flush.evictions import EVICTIONS, CachedAggregates
+from catchment.flush.line import SendQueue
 from catchment.flush.sizes import Past, size
-from catchment.flush.watch import Watch
+from catchment.flush.watch import SliceWatch
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import Edge, run
 from catchment.simulate.outcome import joined, merged, optimal, streaming
@@ -46,11 +46,11 @@ def few(draw: Any) -> Arrivals:
 
 
 @st.composite
-def lines(draw: Any) -> Line:
+def lines(draw: Any) -> SendQueue:
     rate = draw(st.sampled_from([0.5, 3.0, 50.0]))
     if draw(st.booleans()):  # it vanishes in mid-window
-        return Line([0.0, 4.0, 13.0], [rate, 0.0, rate])
-    return Line.steady(rate)
+        return SendQueue([0.0, 4.0, 13.0], [rate, 0.0, rate])
+    return SendQueue.steady(rate)
 
 
 @settings(max_examples=max(settings.default.max_examples // 2, 1))
@@ -63,7 +63,7 @@ def lines(draw: Any) -> Line:
     st.sampled_from([0.01, 1.0, 100.0, None]),
 )
 def test_nothing_is_lost_whatever_is_believed(
-    given: Arrivals, line: Line, policy: str, eviction: str, paced: bool, wrong: float | None
+    given: Arrivals, line: SendQueue, policy: str, eviction: str, paced: bool, wrong: float | None
 ) -> None:
     """Each key of a window is updated after its last arrival; traffic and staleness are never
     better than the optimum's."""
@@ -84,12 +84,12 @@ def test_nothing_is_lost_whatever_is_believed(
         assert made.traffic.tolist() == best.traffic.tolist()
 
 
-def by_hand(given: Arrivals, line: Line, name: str, eviction: str) -> tuple[float, float]:
+def by_hand(given: Arrivals, line: SendQueue, name: str, eviction: str) -> tuple[float, float]:
     """The paper's cache, arrival by arrival, in dicts: traffic and staleness of the last window."""
     past, sent, last_departed = None, 0, []
     for window in range(given.windows):
         begin, end = window * given.length, (window + 1) * given.length
-        watch = Watch(begin, end, past)
+        watch = SliceWatch(begin, end, past)
         cache: dict[int, float] = {}
         seen: dict[int, list[float]] = {}
         departed: list[float] = []
@@ -102,7 +102,7 @@ def by_hand(given: Arrivals, line: Line, name: str, eviction: str) -> tuple[floa
             room = size(parse(name), watch.moment(at, float(line.rates[0]), 1.0))
             while len(cache) > room:
                 order = EVICTIONS[eviction](
-                    Held(
+                    CachedAggregates(
                         np.array([cache[k] for k in cache]) - begin,
                         np.array([float(len(seen[k])) for k in cache]),
                         np.zeros(len(cache)),
@@ -132,7 +132,7 @@ def by_hand(given: Arrivals, line: Line, name: str, eviction: str) -> tuple[floa
 @pytest.mark.parametrize("eviction", ["lru", "lfu"])
 def test_ticks_are_near_enough_to_single_arrivals(name: str, eviction: str) -> None:
     given = arrivals(LARGE, 3, 1500, seed=4)
-    line = Line.steady(3 * given.rate)
+    line = SendQueue.steady(3 * given.rate)
     made = run(given, line, parse(name), eviction, paced=False, count=1500)
     sent, stale = by_hand(given, line, name, eviction)
     assert made.traffic.sum() == pytest.approx(sent, rel=0.02)
@@ -141,7 +141,7 @@ def test_ticks_are_near_enough_to_single_arrivals(name: str, eviction: str) -> N
 
 def test_streaming_in_ticks_and_without() -> None:
     given = arrivals(LARGE, 2, 500, seed=5)
-    line = Line.steady(2 * given.rate)
+    line = SendQueue.steady(2 * given.rate)
     assert streaming(given, line).traffic.sum() == len(given.times)
     ticked = run(given, line, parse("streaming"), paced=False, count=5000)
     assert ticked.traffic.sum() == pytest.approx(len(given.times), rel=0.05)
@@ -155,7 +155,7 @@ def test_streaming_in_ticks_and_without() -> None:
 def test_windows_that_hop_are_windows_of_slices(given: Arrivals, parts: int, rate: float) -> None:
     """Section 8: with an optimal algorithm for each sub-window traffic is the least possible, as
     every sub-window is the last of some window; staleness of a window is that of its last one."""
-    line = Line.steady(rate)
+    line = SendQueue.steady(rate)
     hops = given.hopping(parts)
     best = optimal(hops, line)
     span = 100
@@ -171,10 +171,12 @@ def test_windows_that_hop_are_windows_of_slices(given: Arrivals, parts: int, rat
 
 def test_two_levels_lose_nothing() -> None:
     edges = [arrivals(LARGE, 3, 2000, seed=n) for n in range(3)]
-    below = [run(a, Line.steady(2 * a.rate), parse("auto"), believed=Estimate()) for a in edges]
+    below = [
+        run(a, SendQueue.steady(2 * a.rate), parse("auto"), believed=Estimate()) for a in edges
+    ]
     above = merged(below)
     assert len(above.times) == sum(made.traffic.sum() for made in below)
-    line = Line.steady(2 * edges[0].rate)
+    line = SendQueue.steady(2 * edges[0].rate)
     edge = Edge([above], Wire(line, Estimate()), read("auto"))
     (top,) = edge.run()
     wanted = {(w, k) for a in edges for w, k in zip(a.of.tolist(), a.keys.tolist(), strict=True)}
@@ -187,7 +189,7 @@ def test_two_levels_lose_nothing() -> None:
 def test_groups_share_a_wire() -> None:
     given = arrivals(LARGE, 3, 2000, seed=1)
     short = given.hopping(4)
-    wire = Wire(Line.steady(3 * given.rate), Estimate())
+    wire = Wire(SendQueue.steady(3 * given.rate), Estimate())
     made = Edge([given, short], wire, read("auto")).run()
     for one, alone in zip(made, (given, short), strict=True):
         assert one.traffic.sum() >= alone.distinct().sum()

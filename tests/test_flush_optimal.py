@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catchment.errors import JobError
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.flush.optimal import eager_optimal, held, lazy_optimal
 
 END = 4
@@ -46,7 +46,7 @@ def every_algorithm(arrivals: Tiny) -> Iterator[list[tuple[int, int]]]:
     yield from onward(0, frozenset())
 
 
-def staleness(updates: list[tuple[int, int]], line: Line) -> float:
+def staleness(updates: list[tuple[int, int]], line: SendQueue) -> float:
     times = np.array([at for at, _ in updates], float)
     return max(0.0, float(line.finish(times, np.ones(len(times)))[-1]) - END)
 
@@ -57,7 +57,7 @@ def lasts(arrivals: Tiny) -> dict[int, int]:
 
 @given(tiny(), st.sampled_from([0.5, 1.0, 2.0]))
 def test_nobody_does_better_than_the_optimum_in_either(arrivals: Tiny, rate: float) -> None:
-    line, last = Line.steady(rate), lasts(arrivals)
+    line, last = SendQueue.steady(rate), lasts(arrivals)
     everything = [(len(u), staleness(u, line), u) for u in every_algorithm(arrivals)]
     least, soonest = min(n for n, _, _ in everything), min(s for _, s, _ in everything)
     times, ones = np.array(list(last.values()), float), np.ones(len(last))
@@ -89,7 +89,7 @@ def _lemma_2(arrivals: Tiny, updates: list[tuple[int, int]], soonest: float, rat
 
 
 @st.composite
-def larger(draw: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Line, float]:
+def larger(draw: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], SendQueue, float]:
     """Last arrivals of keys, sizes of their updates, a link that may be down, a window's end."""
     seed = draw(st.integers(0, 10_000))
     dice = np.random.default_rng(seed)
@@ -99,9 +99,9 @@ def larger(draw: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Line,
     sizes = np.ones(n) if draw(st.booleans()) else dice.integers(1, 9, n).astype(float)
     rate = draw(st.sampled_from([0.3, 1.0, 3.0, 20.0])) * n / end
     if draw(st.booleans()):
-        line = Line([0.0, 4.0, 6.0], [rate, draw(st.sampled_from([0.0, rate / 3])), rate])
+        line = SendQueue([0.0, 4.0, 6.0], [rate, draw(st.sampled_from([0.0, rate / 3])), rate])
     else:
-        line = Line.steady(rate)
+        line = SendQueue.steady(rate)
     return last, sizes, line, end
 
 
@@ -157,4 +157,4 @@ def test_work_and_when_are_inverse(given: Any) -> None:
 @pytest.mark.parametrize("rates", [[0.0], [-1.0], [5.0, 0.0], []])
 def test_a_link_that_carries_nothing_for_ever_is_refused(rates: list[float]) -> None:
     with pytest.raises(JobError, match="must carry something"):
-        Line(list(range(len(rates))), rates)
+        SendQueue(list(range(len(rates))), rates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 
 from catchment.flush import parse, read
 from catchment.flush.bandwidth import Estimate, probe
-from catchment.flush.evictions import EVICTIONS, Held, Memory, first_out
+from catchment.flush.evictions import EVICTIONS, CachedAggregates, KeyHistory, first_out
 from catchment.flush.sharing import DAY, Meter, shares
-from catchment.flush.sizes import GRID, Moment, Past, size
+from catchment.flush.sizes import GRID, Past, SizeInputs, size
 from catchment.flush.tuner import Spent, Tuner, cost_of
-from catchment.flush.watch import Watch
+from catchment.flush.watch import SliceWatch
 
 COUNTS = np.array([1.0, 1.0, 2.0, 5.0])
 PAST = Past.of(
@@ -29,7 +30,7 @@ PAST = Past.of(
 )
 
 
-def moment(**changes: Any) -> Moment:
+def moment(**changes: Any) -> SizeInputs:
     plain = {
         "done": 0.3,
         "left": 70.0,
@@ -39,7 +40,7 @@ def moment(**changes: Any) -> Moment:
         "each": 1.0,
         "past": PAST,
     }
-    return Moment(**(plain | changes))
+    return SizeInputs(**(plain | changes))
 
 
 def waiting(done: float, often: float) -> float:
@@ -107,7 +108,7 @@ def test_an_eager_size_is_never_more_than_all_keys(done: float, counts: list[int
 
 
 def test_who_goes_first() -> None:
-    held = Held(
+    held = CachedAggregates(
         last=np.array([9.0, 1.0, 5.0, 9.9]),
         count=np.array([1.0, 9.0, 1.0, 1.0]),
         before=np.array([0.0, 0.0, 0.0, 0.0]),
@@ -117,7 +118,7 @@ def test_who_goes_first() -> None:
     assert EVICTIONS["lru"](held).argmin() == 1
     assert EVICTIONS["lfu"](held).argmin() == 2
     assert EVICTIONS["likely"](held).argmin() == 2
-    known = Held(held.last, held.count, np.array([0.0, 0.0, 20.0, 0.0]), 10.0, 100.0)
+    known = CachedAggregates(held.last, held.count, np.array([0.0, 0.0, 20.0, 0.0]), 10.0, 100.0)
     assert EVICTIONS["likely"](known).argmin() == 0
 
 
@@ -137,7 +138,7 @@ def test_as_few_leave_as_will_do(rows: list[tuple[float, int]], surplus: float) 
 
 
 def test_memory_fades() -> None:
-    memory = Memory()
+    memory = KeyHistory()
     assert memory.recall(np.array([1])).tolist() == [0]
     memory.learn(np.array([5, 1]), np.array([10.0, 1.0]))
     memory.learn(np.array([1]), np.array([2.0]))
@@ -162,8 +163,8 @@ def test_an_estimate_follows_the_link() -> None:
         found.measured(1.0, 1.0)
     assert found.rate == pytest.approx(1.0, rel=0.05)
     assert found.error < 0.1
-    assert Estimate.from_dict(found.to_dict()) == found
-    assert Estimate.from_dict(Estimate().to_dict()) == Estimate()
+    for one in (found, Estimate()):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=Estimate) == one
 
 
 @pytest.mark.parametrize("wrong", [0.01, 100.0])
@@ -212,7 +213,7 @@ def test_a_meter_lets_a_day_pass() -> None:
 
 
 def test_a_watch_sees_misses_and_rates() -> None:
-    watch = Watch(100.0, 200.0, None)
+    watch = SliceWatch(100.0, 200.0, None)
     assert watch.moment(100.0, 1.0, 1.0).rate == 0
     watch.arrived(1000, 1000)
     watch.arrived(1000, 100)
@@ -232,7 +233,7 @@ def test_hill_climbing_finds_the_valley(best: float) -> None:
     for _ in range(60):
         tuner.spent(1 + 0.5 * (tuner.alpha - best) ** 2 + 0.001 * dice.normal())
     assert tuner.home == pytest.approx(best, abs=0.15)
-    assert Tuner.from_dict(tuner.to_dict()) == tuner
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(tuner), type=Tuner) == tuner
 
 
 def test_a_change_is_noticed() -> None:

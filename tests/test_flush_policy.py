@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from catchment.errors import JobError
-from catchment.flush import Flush, parse, read
+from catchment.flush import parse, read
 from catchment.flush.units import rate
+from catchment.tree.charter import Charter
+from catchment.tree.settings import TreeSettings
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,9 @@ def test_a_section_survives_a_charter() -> None:
         {"budget": "1 MB/h", "meter": "20 MB/day", "priorities": {"alarms": 5}},
     ):
         made = read(section)
-        assert Flush.from_dict(made.to_dict()) == made
+        settings = TreeSettings(flush=made)
+        charter = Charter("job", 1, settings, {}).with_queries([])
+        assert Charter.from_bytes(charter.data).settings == settings
         assert read(made) is made
     assert read(None).policy.kind == "auto"
 

@@ -12,12 +12,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import catchment as ct
 from catchment import functions as f
 from catchment import windows as w
 from catchment.errors import JobError, QueryError, SqlError
-from catchment.job import Job, examine, job_schema, load_job
+from catchment.job import JobModel, examine, job_schema, load_job
 from catchment.model.query import Query
 from catchment.model.window import Window
+from catchment.sources.generated import Generated
 
 TEXT = """
 name: soccer
@@ -53,7 +55,7 @@ SPEED = Query(
 TOTAL = Query("total", f.sum("v"), window=w.tumbling("1m"))
 
 
-def job(**parts: Any) -> Job:
+def job(**parts: Any) -> JobModel:
     query = {"name": "q", "select": ["sum(v)"], "window": "tumbling(10s)"} | parts
     return load_job({"queries": [{k: v for k, v in query.items() if v is not None}]})
 
@@ -381,6 +383,29 @@ def test_any_mistakes_together_are_told_as_each_alone(
             load_job(data)
     else:
         load_job(data)
+
+
+NO_NODES = (
+    "this way to find count windows needs nodes (given: count: monitor); leave count out: a job "
+    "without nodes has its events in one place"
+)
+
+
+def test_count_windows_over_nodes_need_nodes() -> None:
+    """In a file it is a mistake with its place; in Python the job does not start."""
+    query = {"name": "q", "select": ["count(*)"], "window": "count_tumbling(5)"}
+    (mistake,) = examine({"count": "monitor", "queries": [query]}).mistakes
+    assert (mistake.place, str(mistake.error)) == ("count", NO_NODES)
+    with pytest.raises(JobError) as refused:
+        load_job({"count": "monitor", "queries": [query]})
+    assert str(refused.value) == NO_NODES
+    ready = Query("q", f.count(), window=w.count_tumbling(5))
+    for how in ("auto", "central"):
+        assert ct.Job(queries=[ready], count=how).build() == [ready]
+    job = ct.Job(queries=[ready], count="monitor", source=Generated(events=10))
+    with pytest.raises(JobError) as refused:
+        job.start()
+    assert str(refused.value) == NO_NODES
 
 
 def test_an_unknown_window_is_named() -> None:

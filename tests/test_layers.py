@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,6 @@ LAYERS = (
     ("simulate",),
     ("catchment",),  # what `import catchment` offers; nothing below may lean on it
     ("measure",),
-    ("dashboard",),
     ("cli",),
 )
 """From the lowest to the highest. Names on one line do not know each other."""
@@ -52,6 +53,9 @@ MODULES = [*SOURCES, *BENCHMARKS, *TESTS]
 
 
 def layer_of(path: Path) -> str:
+    """The layer of a file of the package; of others the name of their folder."""
+    if not path.is_relative_to(PACKAGE):
+        return path.relative_to(ROOT).parts[0]
     first = path.relative_to(PACKAGE).parts[0]
     return "catchment" if first == "__init__.py" else first.removesuffix(".py")
 
@@ -94,27 +98,56 @@ def spark(source: str, layer: str) -> list[str]:
     return [f"line {n}: {name}" for n, name in names if name.split(".")[0] == "pyspark"]
 
 
-def by_path(paths: list[Path]) -> list[object]:
-    return [pytest.param(path, id=str(path.relative_to(ROOT))) for path in paths]
+Check = Callable[[str, str], list[str]]
+"""What is wrong with a module, given its text and its layer."""
 
 
-@pytest.mark.parametrize("path", by_path(SOURCES))
-def test_imports_only_downward(path: Path) -> None:
-    layer = layer_of(path)
-    assert layer in RANK, f"{layer} has no layer yet: give it one in LAYERS"
-    assert upward(path.read_text(), layer) == []
+def found_in(paths: list[Path], check: Check) -> dict[str, list[str]]:
+    """What is wrong in each file that has something wrong."""
+    found = {str(path.relative_to(ROOT)): check(path.read_text(), layer_of(path)) for path in paths}
+    return {name: wrong for name, wrong in found.items() if wrong}
 
 
-@pytest.mark.parametrize("path", by_path(SOURCES))
-def test_pyspark_stays_in_its_place(path: Path) -> None:
-    assert spark(path.read_text(), layer_of(path)) == []
+def test_every_module_has_a_layer() -> None:
+    assert {layer_of(path) for path in SOURCES} - set(RANK) == set(), "give it one in LAYERS"
 
 
-@pytest.mark.parametrize("path", by_path(SOURCES))
-def test_the_package_imports_nothing_that_only_a_checkout_has(path: Path) -> None:
-    found = {name.split(".")[0] for _, name in imports(ast.parse(path.read_text()))}
+def test_imports_only_downward() -> None:
+    assert found_in(SOURCES, upward) == {}
+
+
+def test_pyspark_stays_in_its_place() -> None:
+    assert found_in(SOURCES, spark) == {}
+
+
+def test_the_package_imports_nothing_that_only_a_checkout_has() -> None:
     own = {test.stem for test in TESTS if test.parent.name == "tests"}
-    assert not found & {"benchmarks", "servers", *own}
+    outside = {"benchmarks", "servers", *own}
+
+    def check(source: str, layer: str) -> list[str]:
+        return [name for _, name in imports(ast.parse(source)) if name.split(".")[0] in outside]
+
+    assert found_in(SOURCES, check) == {}
+
+
+EVERY_MODULE = """
+import importlib, pkgutil, sys
+import catchment
+for module in pkgutil.walk_packages(catchment.__path__, "catchment."):
+    if not module.name.startswith(("catchment.spark", "catchment.cli")):
+        importlib.import_module(module.name)
+        if "pandas" in sys.modules:
+            sys.exit(f"{module.name} imports pandas")
+"""
+
+
+def test_importing_the_package_does_not_import_pandas() -> None:
+    """Arrow imports pandas to make its first array or scalar: no module may make one for itself.
+
+    A node would pay for it in memory and in the time of its start. PySpark imports it anyway.
+    """
+    done = subprocess.run([sys.executable, "-c", EVERY_MODULE], capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 def test_only_durable_makes_the_disk_hold_something() -> None:
@@ -124,15 +157,33 @@ def test_only_durable_makes_the_disk_hold_something() -> None:
     assert {layer_of(path) for path in found} <= {"durable"}
 
 
-@pytest.mark.parametrize("path", by_path(MODULES))
-def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), "the module has no docstring"
+def test_every_module_says_what_it_is() -> None:
+    assert [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-@pytest.mark.parametrize("path", by_path(sorted((PACKAGE / "testing").glob("oracle*.py"))))
-def test_the_oracle_shares_no_code_with_what_it_judges(path: Path) -> None:
+def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
     allowed = {None, "errors", "model", "windows", "testing"}
-    assert {target(name) for _, name in imports(ast.parse(path.read_text()))} <= allowed
+
+    def check(source: str, layer: str) -> list[str]:
+        return [name for _, name in imports(ast.parse(source)) if target(name) not in allowed]
+
+    assert found_in(sorted((PACKAGE / "testing").glob("oracle*.py")), check) == {}
+
+
+JUDGES = [*(PACKAGE / "testing").glob("oracle*.py"), PACKAGE / "testing" / "transcripts.py"]
+
+
+def test_the_oracle_does_not_ask_windows_what_the_engine_asks_them() -> None:
+    """A wrong answer would be wrong on both sides, and be seen by nobody."""
+    asked = {name for name, found in vars(Window).items() if isinstance(found, property)}
+    asked.add(Window.last_touched.__name__)
+    assert {"reach", "numbered", "stream_reading"} <= asked
+
+    def check(source: str, layer: str) -> list[str]:
+        nodes = ast.walk(ast.parse(source))
+        return sorted(asked & {node.attr for node in nodes if isinstance(node, ast.Attribute)})
+
+    assert found_in(JUDGES, check) == {}
 
 
 def test_every_folder_is_a_package() -> None:
@@ -173,7 +224,7 @@ def test_pyspark_out_of_place_is_found() -> None:
     assert spark("import pyspark", "spark") == []
 
 
-SHAPES_TOLD_APART = ("planner/", "windows/", "engine/shapes/registry.py")
+SHAPES_TOLD_APART = ("planner/", "windows/", "engine/shapes/states.py")
 """Where the code may look at the class of a window. All others ask the window."""
 
 
@@ -206,11 +257,12 @@ def shape_checks(source: str, shapes: set[str]) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_windows_answer_for_themselves(path: Path) -> None:
-    if str(path.relative_to(PACKAGE)).startswith(SHAPES_TOLD_APART):
-        return
-    assert not shape_checks(path.read_text(), descendants(Window))
+def test_windows_answer_for_themselves() -> None:
+    shapes = descendants(Window)
+    others = [
+        path for path in SOURCES if not str(path.relative_to(PACKAGE)).startswith(SHAPES_TOLD_APART)
+    ]
+    assert found_in(others, lambda source, _: shape_checks(source, shapes)) == {}
 
 
 def test_the_check_of_shapes_finds_them() -> None:
@@ -253,12 +305,21 @@ def reached_for(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", by_path([*SOURCES, *BENCHMARKS]))
-def test_no_private_name_of_another_module_is_touched(path: Path) -> None:
-    assert not reached_for(path.read_text())
+def test_no_private_name_of_another_module_is_touched() -> None:
+    assert found_in([*SOURCES, *BENCHMARKS], lambda source, _: reached_for(source)) == {}
 
 
 def test_the_check_of_private_names_finds_them() -> None:
     assert reached_for("from catchment.engine.keys import _Recent") == ["line 1: _Recent"]
     assert reached_for("def f(x):\n    return x._parts") == ["line 2: ._parts"]
     assert not reached_for("def f(x):\n    return x._replace(a=1), x._PURGE")
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """A reader who searches for a class finds one."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -27,7 +27,7 @@ from catchment.sinks.base import Delivery
 from catchment.sinks.memory import Memory
 from catchment.sources import journal
 from catchment.sources.aside import Aside, aside
-from catchment.sources.journal import Journal, Taken
+from catchment.sources.journal import Journal, TakenFile
 from catchment.sources.kafka import Kafka
 from catchment.sources.spool import Spool
 from catchment.transport import Server
@@ -80,7 +80,7 @@ def test_what_status_shows_is_in_the_table() -> None:
     for site in world.sites.values():
         assert site.member is not None
         shown |= names(limits(site.member))
-        assert {one["name"] for one in status(site.member, set())["limits"]} <= told
+        assert {one.name for one in status(site.member, set()).limits} <= told
     shown |= names(Server("127.0.0.1:1", Silent()).capacities())
     assert shown >= {"inbox", "outbox", "state of windows", "rows set aside, in memory"}
     assert shown <= told
@@ -171,8 +171,8 @@ def test_state_of_windows_that_ended_is_let_go() -> None:
 # -- sources --------------------------------------------------------------------------------------
 
 
-def taken(number: int) -> Taken:
-    return Taken(f"{number}", "p", 1, 1, 1, [1], number, 1)
+def taken(number: int) -> TakenFile:
+    return TakenFile(f"{number}", "p", 1, 1, 1, [1], number, 1)
 
 
 def test_entries_of_the_journal_are_folded(tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_a_full_inbox_acknowledges_nothing() -> None:
     while sender.step(5):
         pass
     replies = [root.on_message("a", body, 5) for body in sender.outgoing(5)]
-    assert replies[0]["ack"] == 1, "one is taken, so that there is something to work on"
-    assert {reply["ack"] for reply in replies[1:]} == {1} and replies[-1]["again"]
+    assert replies[0].ack == 1, "one is taken, so that there is something to work on"
+    assert {reply.ack for reply in replies[1:]} == {1} and replies[-1].again
 
 
 def test_few_messages_are_on_their_way() -> None:
@@ -297,8 +297,9 @@ def test_the_log_of_the_root_gives_way_to_a_snapshot() -> None:
     root = Member("root", MemoryDisk(), 5, deliver=lambda _: None, charter=made)
     machine = root.machine
     assert isinstance(machine, Root)
-    machine._log_bytes = machine.capacity().limit
-    machine._compact()
+    machine._journal.grew(machine.capacity().limit)
+    assert machine._journal.due
+    machine.snapshot()
     assert machine.capacity().used == 0 and root.disk.get("snapshot") is not None
 
 
@@ -354,11 +355,12 @@ def folder_spec(tmp_path: Path) -> Any:
 
 def test_progress_and_plans_of_old_batches_are_removed(tmp_path: Path) -> None:
     from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
+    from catchment.spark.records import JobCounts
 
     spec = folder_spec(tmp_path)
     for batch in range(KEPT + PLANS_KEPT + 50):
         spec.home.sub("plans").write(f"{batch:09d}", b"")
-        Progress(batch, Frontier(), {}, False, batch, 0).save(spec)
+        Progress(batch, Frontier(), JobCounts(), False, batch, 0).save(spec)
     assert len(list((tmp_path / "progress").iterdir())) == KEPT
     assert len(list((tmp_path / "plans").iterdir())) == PLANS_KEPT
     assert Progress.load(spec, batch).batch == batch
@@ -403,9 +405,10 @@ class FakeLog:
         self.said = value
 
     def read_head(self) -> Any:
-        import json
+        from catchment.model.records import decode
+        from catchment.spark.records import LogHead
 
-        return None if self.said is None else json.loads(self.said[0])
+        return None if self.said is None else decode(LogHead, self.said[0].encode(), "the head")
 
 
 def keeper(log: FakeLog, bucket: int = 0) -> Any:
@@ -421,9 +424,10 @@ def keeper(log: FakeLog, bucket: int = 0) -> Any:
 
 
 def move(partials: Partials, plan: int = 0) -> Any:
-    from catchment.spark.state import Step
+    from catchment.spark.records import StepNote
+    from catchment.spark.state import BatchStep
 
-    return Step(partials, plan, 0, 0, 0, False)
+    return BatchStep(partials, StepNote(plan, 0, 0, 0, False))
 
 
 def test_the_log_of_a_bucket_gives_way_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +442,7 @@ def test_the_log_of_a_bucket_gives_way_to_a_snapshot(monkeypatch: pytest.MonkeyP
         bound = held.assembler.bound
         for sliced in bound.slicer().slice(keyed(10, number * 10)):
             held.assembler.add(sliced)
-        one.save(held, move({}), 0)
+        one.save(held, move(Partials()), 0)
         assert one.capacity().used <= one.capacity().limit
         snapshots += not log.entries.held
         assert len(log.entries.held) < 60
@@ -453,8 +457,8 @@ def test_a_log_that_reaches_back_many_plans_gives_way_too() -> None:
         one = keeper(log)
         held = one.load(plan)
         held.plan = plan
-        one.save(held, move({}, plan), plan)
-        assert plan - log.read_head()["plan"] <= PLANS_BEHIND
+        one.save(held, move(Partials(), plan), plan)
+        assert plan - log.read_head().plan <= PLANS_BEHIND
 
 
 def test_a_worker_keeps_few_engines() -> None:
@@ -462,7 +466,7 @@ def test_a_worker_keeps_few_engines() -> None:
 
     for bucket in range(state.ENGINES + 10):
         one = keeper(FakeLog(), bucket)
-        one.save(one.load(0), move({}), 0)
+        one.save(one.load(0), move(Partials()), 0)
     assert len(state._HELD) <= state.ENGINES
     state._HELD.clear()
 

@@ -19,7 +19,7 @@ from catchment.spark import state
 from catchment.spark.queries import QueryFolder
 from catchment.testing.compare import rows_of
 from catchment.testing.oracle import STREAM, Row, Step, oracle
-from catchment.testing.strategies import KINDS, to_table
+from catchment.testing.strategies import KINDS, PERIODIC, to_table
 from live import NEVER, Draw, Life, judge, matching, stripped
 from pipeline import WRITTEN, Pipeline
 from small_tables import SECOND, examples, starts, table, values
@@ -27,7 +27,6 @@ from trees import charter, final
 
 FAR = 1 << 60
 """Before this, nothing has happened."""
-PERIODIC = ("tumbling", "sliding", "fixed", "cumulate")
 MIXES = {
     "all": (KINDS, KINDS),
     "periodic": (PERIODIC, (*PERIODIC, "session")),

@@ -15,8 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 import catchment as ct
+from catchment.durable import records
 from catchment.errors import CatchmentError, RefusedError, StateError
 from catchment.measure.ports import free_port
 from catchment.nodes.status import status
@@ -25,9 +28,10 @@ from catchment.simulate.memory import Events, MemoryDisk
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from catchment.transport import ask
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.lives import LOST, OLD_COPY, REMOVED, TAKEN_OVER, OutdatedError, for_good
 from catchment.tree.member import GRACE, Member
+from catchment.tree.words import Reply
 from trees import QUERIES, SCHEMA, batches, charter, check
 
 SECOND = 1_000_000
@@ -54,7 +58,7 @@ class Pair:
         source: Callable[[], Any] = lambda: Events.of(EVENTS)
         return Member("a", disk or self.disk, self.now, parent="root", source=source)
 
-    def greet(self, child: Member) -> dict[str, Any]:
+    def greet(self, child: Member) -> Reply:
         reply = self.root.on_hello(child.hello(), self.now)
         child.heard(reply, self.now)
         return reply
@@ -104,9 +108,9 @@ def test_each_start_is_a_life_and_a_new_link_is_none() -> None:
     pair = Pair()
     child = pair.begun()
     child.lost()
-    assert pair.greet(child)["life"] == 1
+    assert pair.greet(child).life == 1
     again = pair.start()
-    assert pair.greet(again)["life"] == 2 and again.held.life == 2
+    assert pair.greet(again).life == 2 and again.held.life == 2
     pair.work(again)
     assert pair.start().held.life == 2  # it is on the disk
 
@@ -121,11 +125,11 @@ def test_an_old_copy_of_a_folder_is_refused_for_good() -> None:
     assert "a: life 1 and 3 messages; its parent has heard from life 1 and has 6" in str(error)
     assert "catchment nodes rm a" in str(error)
     assert not back.step(9) and not list(back.outgoing(9))  # it cannot catch up by stepping
-    assert status(pair.root, set())["refused"]["a"] == str(error)
-    assert back.turn_away(error) and status(back, set())["trouble"] == str(error)
+    assert status(pair.root, set()).refused == {"a": str(error)}
+    assert back.turn_away(error) and status(back, set()).trouble == str(error)
     right = pair.start()
-    assert pair.greet(right)["life"] == 2
-    assert "refused" not in status(pair.root, set())
+    assert pair.greet(right).life == 2
+    assert status(pair.root, set()).refused is UNSET
 
 
 def test_an_old_copy_is_refused_though_it_knows_of_every_message() -> None:
@@ -148,10 +152,10 @@ def test_a_reply_that_is_lost_does_no_harm() -> None:
     pair = Pair()
     pair.begun()
     lost = pair.start()
-    assert pair.root.on_hello(lost.hello(), 9)["life"] == 2
-    assert pair.root.on_hello(lost.hello(), 9)["life"] == 3  # the same process asks again
+    assert pair.root.on_hello(lost.hello(), 9).life == 2
+    assert pair.root.on_hello(lost.hello(), 9).life == 3  # the same process asks again
     next_one = pair.start()  # and dies: the folder still holds life 1
-    assert pair.greet(next_one)["life"] == 4
+    assert pair.greet(next_one).life == 4
     pair.work(next_one, 2)
     assert pair.root.machine is not None and pair.root.inbox is not None
     assert pair.root.inbox.received("a") == 5
@@ -161,7 +165,7 @@ def test_of_two_processes_on_copies_the_first_to_speak_goes_on() -> None:
     pair = Pair()
     pair.begun()
     one, two = pair.start(), pair.start(pair.disk.copy())
-    assert [pair.greet(one)["life"], pair.greet(two)["life"]] == [2, 3]
+    assert [pair.greet(one).life, pair.greet(two).life] == [2, 3]
     pair.work(two)
     refused(lambda: pair.work(one), TAKEN_OVER)
     refused(lambda: pair.root.on_beat("a", one.beat(), 9), TAKEN_OVER)
@@ -209,11 +213,11 @@ def test_a_root_from_a_backup_says_so(restarted: bool) -> None:
     assert not for_good(caught.value)  # nothing is wrong with the child
     assert not pair.root.step(pair.now + 10 * GRACE)
     shown = status(pair.root, set())
-    assert shown["trouble"] == str(caught.value) and "restore the newest copy" in shown["trouble"]
+    assert shown.trouble == str(caught.value) and "restore the newest copy" in shown.trouble
     pair.root = pair.start_root(right)
     pair.greet(child)
     pair.work(child, 3)
-    assert "trouble" not in status(pair.root, set())
+    assert status(pair.root, set()).trouble is UNSET
 
 
 def test_a_root_from_before_a_change_of_the_charter_says_so() -> None:
@@ -224,7 +228,7 @@ def test_a_root_from_before_a_change_of_the_charter_says_so() -> None:
     pair.greet(child)
     pair.root = pair.start_root(old)
     with pytest.raises(OutdatedError, match="has version 4 of the charter, the last one here is 3"):
-        pair.root.on_hello(child.hello() | {"root": None}, 9)
+        pair.root.on_hello(replace(child.hello(), root=None), 9)
 
 
 def test_a_root_waits_for_its_children_before_its_first_step() -> None:
@@ -264,7 +268,7 @@ def test_a_claim_that_is_not_kept_up_is_forgotten() -> None:
     pair = Pair()
     child = pair.begun()
     with pytest.raises(OutdatedError):
-        pair.root.on_hello(child.hello() | {"life": 99}, 9)
+        pair.root.on_hello(replace(child.hello(), life=99), 9)
     assert not pair.root.ready(9)
     pair.root.on_beat("a", child.beat(), 9)
     assert pair.root.ready(9)
@@ -275,11 +279,11 @@ def test_a_node_that_was_removed_and_added_again_begins_anew() -> None:
     child = pair.begun()
     gone = pair.root.charter
     assert gone is not None
-    again = gone.without("a").with_place(Place("a", 7, "root", True, added=gone.version + 2))
+    again = gone.without("a").with_place(NodePlace("a", 7, "root", True, added=gone.version + 2))
     pair.root.adopt(again, 9)
     refused(lambda: pair.root.on_hello(child.hello(), 9), REMOVED)
     fresh = pair.start(MemoryDisk())
-    assert pair.greet(fresh)["life"] == 1
+    assert pair.greet(fresh).life == 1
     pair.work(fresh, 2)
     assert pair.root.inbox is not None and pair.root.inbox.received("a") == 2
 
@@ -329,6 +333,17 @@ def test_a_note_that_is_damaged_is_said(name: str) -> None:
     pair.begun()
     pair.disk.put(name, b"")
     with pytest.raises(StateError, match=r"damaged|not a charter"):
+        pair.start()
+
+
+def test_a_folder_of_another_format_is_refused() -> None:
+    pair = Pair()
+    pair.begun()
+    pair.disk.put("identity", b'{"node":"a"}')
+    with pytest.raises(StateError, match=r"another version.*a: format 2 or older.*reads format 3"):
+        pair.start()
+    records.put(pair.disk, "identity", {"node": "a", "format": 4})
+    with pytest.raises(StateError, match=r"another version.*a: format 4"):
         pair.start()
 
 

@@ -18,16 +18,18 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.durable.disk import Disk
+from catchment.engine.partials import Partials
 from catchment.errors import CatchmentError, DataError, JobError, RefusedError, StateError
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model.node_id import LONGEST, alike, node_id
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.status import status
 from catchment.simulate.memory import Events, MemoryDisk
-from catchment.tree.charter import Charter, Place
-from catchment.tree.inbox import Inbox
+from catchment.tree.charter import Charter, NodePlace
+from catchment.tree.inbox import Inbox, log_of
 from catchment.tree.member import GRACE, Member
 from catchment.tree.message import checked, encode, heard, spoken
+from catchment.tree.records import Received
 from catchment.tree.words import Beat, Hello, Reply, plain, read
 from trees import QUERIES, READ, SCHEMA, batches, charter
 
@@ -50,7 +52,7 @@ def sent(kind: str) -> tuple[Charter, tuple[bytes, ...]]:
     tables = batches(1, 600 if kind == "counted" else 60)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(tables))
     member.adopt(made, 5)
-    member.heard({"life": 1}, 5)
+    member.heard(Reply(life=1), 5)
     while member.step(5):
         pass
     assert member.flow is not None
@@ -131,7 +133,7 @@ def test_no_malformed_message_stops_a_root(seed: int, kind: str) -> None:
     made, bodies = sent(kind)
     disk = MemoryDisk()
     root = a_root(made, disk)
-    root.on_hello({"node": "a"}, 5)
+    root.on_hello(Hello("a"), 5)
     last = dice.randrange(len(bodies))
     for body in bodies[:last]:
         root.on_message("a", spoken(1, body), 6)
@@ -147,7 +149,7 @@ def test_no_malformed_message_stops_a_root(seed: int, kind: str) -> None:
     again = a_root(made, disk.copy())
     while again.step(LATER):
         pass
-    again.on_hello({"node": "a", "life": 1, "living": True, "sent": len(bodies)}, LATER)
+    again.on_hello(Hello("a", 1, living=True, sent=len(bodies)), LATER)
 
 
 @settings(deadline=None)
@@ -156,7 +158,7 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
     dice = random.Random(seed)
     made, _ = sent("many")
     root = a_root(made, MemoryDisk())
-    root.on_hello({"node": "a"}, 5)
+    root.on_hello(Hello("a"), 5)
     words: list[dict[str, Any]] = [
         plain(Hello("a", 1, True, 3, 1, "job", 2, moved=None)),
         plain(Beat(1, 2)),
@@ -166,7 +168,10 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
     for _ in range(dice.randint(1, 4)):
         name = dice.choice(names)
         word = word | {name: other(dice, word.get(name))}
-    for call in (lambda: root.on_hello(word, 6), lambda: root.on_beat("a", word, 6)):
+    for call in (
+        lambda: root.on_hello(read(Hello, word), 6),
+        lambda: root.on_beat("a", read(Beat, word), 6),
+    ):
         try:
             call()
         except CatchmentError:
@@ -177,7 +182,7 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
         name = dice.choice(Reply.__struct_fields__)
         reply = reply | {name: other(dice, reply.get(name))}
     try:
-        child.heard(reply, 6)
+        child.heard(read(Reply, reply), 6)
     except CatchmentError:
         return
 
@@ -185,7 +190,7 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
 def waiting(made: Charter, bodies: tuple[bytes, ...], disk: Disk) -> Member:
     """A root whose inbox holds all messages, none of them taken."""
     root = a_root(made, disk)
-    root.on_hello({"node": "a"}, 5)
+    root.on_hello(Hello("a"), 5)
     for body in bodies:
         root.on_message("a", spoken(1, body), 6)
     return root
@@ -195,16 +200,16 @@ def test_what_cannot_be_read_later_is_set_aside_and_the_rest_goes_on(tmp_path: P
     made, bodies = sent("many")
     disk = FileDisk(tmp_path)
     waiting(made, bodies[:2], disk)
-    log = disk.log("inbox-a")
-    log.append(3, {}, b"nonsense")  # as an earlier version wrote it down
-    log.append(4, {}, bodies[3])
+    log = log_of(disk, "a")
+    log.append(3, Received(b"nonsense"))  # as an earlier version wrote it down
+    log.append(4, Received(bodies[3]))
     disk.close()
     for _ in range(2):  # and the same once more
         disk = FileDisk(tmp_path)
         root = a_root(made, disk)
         assert root.inbox is not None and root.inbox.received("a") == 4
-        shown = status(root, set())["children"]["a"]["set aside"]
-        assert shown == {
+        children = status(root, set()).children
+        assert children and children["a"].set_aside == {
             "3": "these bytes are not a message (given: 8 bytes); the peer is not a "
             "node of a tree, or speaks another version"
         }
@@ -213,7 +218,7 @@ def test_what_cannot_be_read_later_is_set_aside_and_the_rest_goes_on(tmp_path: P
     told: list[Any] = []
     root = Member("root", disk, 5, deliver=told.append, charter=made)
     for body in bodies[4:]:
-        root.on_hello({"node": "a", "life": 1, "living": True, "sent": len(bodies)}, 6)
+        root.on_hello(Hello("a", 1, living=True, sent=len(bodies)), 6)
         root.on_message("a", spoken(1, body), 6)
     while root.step(LATER):
         pass
@@ -248,8 +253,8 @@ def test_messages_that_do_not_fit_the_plan() -> None:
     head = checked(bodies[0], made)
     with pytest.raises(DataError, match="version 7 of the plan is not known here"):
         checked(encode_as(made, head, plan=7), made)
-    with pytest.raises(DataError, match="sure of more than it says to expect"):
-        checked(encode_as(made, head, frontier=5, sure=6), made)
+    with pytest.raises(DataError, match="complete beyond what it says to expect"):
+        checked(encode_as(made, head, frontier=5, complete_until=6), made)
     with pytest.raises(DataError, match="head of a message cannot be read"):
         checked(encode_as(made, head, node="../../victim"), made)
     with pytest.raises(DataError, match="head of a message cannot be read"):
@@ -259,7 +264,7 @@ def test_messages_that_do_not_fit_the_plan() -> None:
 
 
 def encode_as(made: Charter, head: Any, **changes: Any) -> bytes:
-    return encode(msgspec.structs.replace(head, **changes), {}, made)
+    return encode(msgspec.structs.replace(head, **changes), Partials(), made)
 
 
 # -- ids ------------------------------------------------------------------------------------------
@@ -295,10 +300,10 @@ def test_what_is_no_id_is_refused_at_every_entrance(id: str, tmp_path: Path) -> 
     root = a_root(made, FileDisk(tmp_path))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(RefusedError, match=r"cannot be understood|no child of mine"):
-        root.on_hello({"node": id}, 5)
+        root.on_hello(read(Hello, {"node": id}), 5)
     if id != "admin":
-        bad = made.with_place(Place(id, 7, "root", True)).data
-        with pytest.raises(StateError, match="the places of a charter cannot be read"):
+        bad = made.with_place(NodePlace(id, 7, "root", True)).data
+        with pytest.raises(StateError, match=r"these bytes are not a charter .*places"):
             Charter.from_bytes(bad)
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from catchment.sources.base import NeverRead, told
 from catchment.sources.csv_file import Csv
 from catchment.sources.json_lines import JsonLines
 from catchment.sources.parquet_file import Parquet
-from catchment.sources.watch import SourceNote, Watch
+from catchment.sources.watch import SourceNote, SourceWatch
 from source_reading import aged, events, opened, put, read_all
 
 
@@ -90,14 +89,6 @@ def test_a_parquet_file_that_lacks_a_column(tmp_path: Path) -> None:
     assert found.rows == 3 and found.waiting and "no column 'n'" in found.reason
 
 
-def test_an_older_journal_is_read(tmp_path: Path) -> None:
-    path = text(tmp_path / "in/a.csv", b"v\n1\n")
-    state = {"seen": [str(path)], "ends": {".": 4}, "born": {".": 1}}
-    Folder(str(tmp_path / "home")).write("000000256.folded.json", json.dumps(state).encode())
-    source = csv(tmp_path, schema={"v": "int"})
-    assert source.never_read() == [] and source.latest({"n": 256}) == {"n": 256}
-
-
 def test_many_files_are_told_in_one_line() -> None:
     found = told(NeverRead(f"{n:04d}", "why", 10, 2) for n in range(150))
     assert len(found) == 101 and found[-1].rows == 100 and found[-1].nbytes == 500
@@ -114,7 +105,7 @@ def test_what_the_planner_sees_is_written_down(tmp_path: Path) -> None:
     with (tmp_path / "in/a.jsonl").open("ab") as file:
         file.write(b'{"v": 2}\n')
     home = Folder(str(tmp_path / "home"))
-    watch = Watch(home, source)
+    watch = SourceWatch(home, source)
     watch.look(last=False)
     note = SourceNote.load(home)
     assert [one.rows for one in note.never_read] == [1]

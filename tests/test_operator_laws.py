@@ -19,6 +19,7 @@ import catchment as ct
 from catchment.engine.batch import Batch, Chosen
 from catchment.engine.bound import BoundPlan
 from catchment.engine.merger import Merger
+from catchment.engine.partials import Partials
 from catchment.engine.rows import Operators, empty_names, flat, identity_fields, merge_fields
 from catchment.engine.slicer import rank
 from catchment.engine.slicing import lift
@@ -273,7 +274,6 @@ EVENTS = st.lists(
     ),
     max_size=20,
 )
-Partials = dict[int, pa.Table]
 
 
 def events_of(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
@@ -301,7 +301,8 @@ def let_go(merger: Merger, data: st.DataObject, seq: int) -> list[Partials]:
         rows = merger.shelf(id) if held.bound.group.slicing == "arrival" else []
         if len(rows) and data.draw(st.booleans()):
             chosen = data.draw(st.sets(st.integers(0, len(rows) - 1)))
-            out.append({id: merger.part(id, np.array(sorted(chosen), np.int64), seq)})
+            part = merger.part(id, np.array(sorted(chosen), np.int64), seq)
+            out.append(Partials({id: part}))
     out.append(merger.release(data.draw(st.integers(-10, 12)), seq))
     return out
 
@@ -348,7 +349,7 @@ def test_slices_may_be_cut_finer_and_merged_anywhere(data: st.DataObject) -> Non
 def data_rows(partials: Partials) -> list[list[dict[str, Any]]]:
     """The data columns, in any order: not the stamps, nor sketches, whose bytes may differ."""
     shown = []
-    for table_of in partials.values():
+    for table_of in partials.tables:
         names = [
             n
             for n in table_of.column_names

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from catchment.engine import Engine
 from catchment.errors import QueryError
 from catchment.model.query import Aggregate, Query
 from catchment.model.window import Window
@@ -19,6 +20,7 @@ from catchment.windows import (
     between,
     count_sliding,
     count_tumbling,
+    cumulate,
     cut,
     fixed,
     session,
@@ -219,6 +221,42 @@ def test_update_revises_and_forgets() -> None:
         [(0, 10, 9, 1), (10, 20, 16, 0)],
         [],
     ]
+
+
+HOUR = 3_600_000_000
+
+
+@pytest.mark.parametrize(
+    ("window", "probe", "keep"),
+    [
+        (tumbling("10us"), tumbling("1us"), 10),
+        (sliding("6us", "2us"), tumbling("1us"), 6),
+        (fixed(0, 30), tumbling("1us"), 30),
+        (cumulate("12us", "4us"), tumbling("1us"), 12),
+        (session("7us"), tumbling("1us"), 7),
+        (between("v > 0", "v > 2"), count_tumbling(1), HOUR),
+        (cut("v > 0"), count_tumbling(1), HOUR),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Window) else str(value),
+)
+def test_what_is_kept_by_default(window: Window, probe: Window, keep: int) -> None:
+    """An event so much older than the frontier still counts; one a microsecond older does not.
+
+    The oracle and the engine work it out apart. The windows of `probe` hold an event each.
+    """
+    queries = [q(window), Query("probe", TOTAL, window=probe)]
+    late = [{"ts": 50 - keep - 1, "v": 2}, {"ts": 50 - keep, "v": 4}]
+    steps = [("push", at(48)), ("advance", 50), ("push", late), ("close",)]
+    found = oracle_run(queries, steps, late="update")
+    assert {row["total"] for rows in found for row in rows["probe"]} - {None} == {1, 4}
+    engine = Engine(queries, late="update")
+    tables = []
+    for events in (at(48), late):
+        times = pa.array([row["ts"] for row in events], pa.timestamp("us", "UTC"))
+        engine.push(pa.table({"ts": times, "v": [row["v"] for row in events]}))
+        tables.append(engine.advance(50)["probe"])
+    tables.append(engine.close()["probe"])
+    assert {n for table in tables for n in table["total"].to_pylist()} - {None} == {1, 4}
 
 
 def test_update_fuses_sessions() -> None:

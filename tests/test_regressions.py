@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import catchment as ct
+from catchment.engine.partials import Partials
 from catchment.engine.rows import identity_fields
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner import replan
@@ -62,7 +63,7 @@ def test_identity_fields_hold_only_the_operators_of_the_group() -> None:
 def test_partials_without_rows_keep_their_key_columns() -> None:
     query = ct.Query("q", ct.count(), by=["s"], where="v > 9", window=ct.count_tumbling(2))
     plan = ct.plan([query])
-    table = ct.slice(events((1, 1.0), s=["x"]), plan)[0]
+    table = ct.slice(events((1, 1.0), s=["x"]), plan).groups[0]
     assert table.num_rows == 0 and table.schema.field("key s").type == pa.string()
 
 
@@ -78,7 +79,7 @@ def test_partials_of_late_events_are_not_taken_for_copies() -> None:
     query = ct.Query("q", ct.sum("v"), window=ct.tumbling("10us"))
     plan = ct.plan([query])
     parts = ct.slice(events((1, 1.0), (15, 2.0), (2, 4.0), (16, 8.0)), plan)
-    assert parts[0].num_rows == 2
+    assert parts.groups[0].num_rows == 2
     results = ct.assemble(ct.merge([parts, parts], plan), None, plan)
     assert results["q"].column("sum(v)").to_pylist() == [5.0, 10.0]
 
@@ -135,7 +136,7 @@ def test_events_read_by_an_older_plan_lack_what_a_newer_one_needs() -> None:
     slicer, merger, assembler = bound.slicer(), bound.merger(), bound.assembler()
     for sliced in slicer.slice(given):
         merger.add(sliced)
-    assembler.absorb({}, merger.newest)
+    assembler.absorb(Partials(), merger.newest)
     plan, lineage = replan(bound.plan, [first, later], 1000.0)
     for part in (merger, assembler):
         part.follow(bound.follow(plan), lineage)

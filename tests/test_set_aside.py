@@ -18,9 +18,10 @@ from catchment.engine.set_aside import SetAside
 from catchment.errors import QueryError, StateError
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.sources import aside_files
-from catchment.sources.aside_files import AsideFiles, AsidePlace, Kept
+from catchment.sources.aside_files import AsideFiles, AsidePlace, Kept, encoded
 from catchment.tree.local import Local
 from catchment.tree.member import Member
+from catchment.tree.words import Reply
 from trees import SCHEMA, charter
 
 QUERY = ct.Query("n", ct.count(), window=ct.tumbling("10us"))
@@ -238,7 +239,7 @@ def test_a_crash_while_files_are_joined(
 
 
 def test_files_of_an_older_version_are_taken_over(tmp_path: Path) -> None:
-    Folder(str(tmp_path)).sub("bad").write_rows("000000003.parquet", bad(4))
+    Folder(str(tmp_path)).sub("bad").write("000000003.parquet", encoded(bad(4)))
     files = store(tmp_path)
     files.write(7, 0, "bad", bad(2, 4))
     files.end(7)
@@ -260,7 +261,7 @@ def node(tmp_path: Path, tables: list[pa.Table], disk: MemoryDisk, **settings: A
         "a", disk, 5, parent="root", source=lambda: Events.of(tables), keep=store(tmp_path)
     )
     member.adopt(charter(ONE, **settings).with_schema(SCHEMA), 5)
-    member.heard({"life": 1 + member.hello().get("life", 0)}, 5)
+    member.heard(Reply(life=1 + member.hello().life), 5)
     return member
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -27,16 +26,6 @@ KINDS = {
     "e": pa.decimal128(38, 2),
     "f": pa.decimal128(38, 30),
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from catchment.spark.session import session
-
-    made = session(cores=2)
-    made.conf.set("spark.sql.shuffle.partitions", "2")
-    yield made
-    made.conf.unset("spark.sql.shuffle.partitions")
 
 
 def events() -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -32,16 +31,6 @@ pytestmark = pytest.mark.spark
 
 EXAMPLES = max(3, settings.default.max_examples // 25)
 BASE = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from catchment.spark.session import session
-
-    made = session(cores=2)
-    made.conf.set("spark.sql.shuffle.partitions", "2")
-    yield made
-    made.conf.unset("spark.sql.shuffle.partitions")
 
 
 def check(frame: Any, table: pa.Table, queries: list[ct.Query], **options: Any) -> Any:

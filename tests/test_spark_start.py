@@ -23,11 +23,27 @@ def test_workers_import_pyspark_from_its_folder(monkeypatch: pytest.MonkeyPatch)
     (zipped,) = (INSTALLED / "python" / "lib").glob("pyspark.zip")
     monkeypatch.setenv("PYTHONPATH", f"{zipped}:{os.environ.get('PYTHONPATH', '')}")
     told = "import pyspark, sys; print(pyspark.__file__, sys.executable)"
-    python = session.worker_python()
+    session.use_worker_python(local=True)
+    python = os.environ["PYSPARK_PYTHON"]
     found = subprocess.run([python, "-c", told], capture_output=True, text=True, check=True)
     assert found.stdout.split() == [str(INSTALLED / "__init__.py"), sys.executable]
     plain = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert "pyspark.zip" in plain.stdout
+
+
+def test_workers_elsewhere_run_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a session on this machine; what the user has chosen stays."""
+    for name in ("CATCHMENT_PYTHON", "CATCHMENT_PYSPARK", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    session.use_worker_python(local=True)
+    session.use_worker_python(local=False)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    session.use_worker_python(local=True)
+    assert os.environ["PYSPARK_PYTHON"] != sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python4")
+    session.use_worker_python(local=False)
+    assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python4"
 
 
 def test_java_is_told_of_an_archive_that_is_there(

@@ -14,7 +14,8 @@ from catchment.errors import QueryError, SqlError
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound, refusals
 from catchment.model.window import Window
-from catchment.sqltext import aggregate, sql
+from catchment.sqltext import aggregate, grouping, sql
+from catchment.windows import in_sql
 
 TAIL = "FROM events GROUP BY window(ts, '10s')"
 
@@ -52,6 +53,10 @@ def test_the_query_of_the_readme() -> None:
         ("SLIDING('10s', INTERVAL 5 SECONDS)", w.sliding("10s", "5s")),
         ("count_tumbling(100)", w.count_tumbling(100)),
         ("cut(v > 9)", w.cut("v > 9")),
+        ("cut(door)", w.cut("door")),
+        ("cut(ts, door)", w.cut("door")),
+        ("cut(door, reading => 'local')", w.cut("door", reading="local")),
+        ("cut(ts, at => door)", w.cut("door")),
         ("cut(at => door, reading => 'local')", w.cut("door", reading="local")),
         ("event_window(start => a = 1, end => b > 2)", w.between(start="a = 1", end="b > 2")),
         ("event_window(end => b, start => a)", w.between(start="a", end="b")),
@@ -63,6 +68,36 @@ def test_windows(call: str, window: Window) -> None:
         query = sql(f"SELECT count(*) FROM events GROUP BY {group}", "q")
         assert query.window == window
         assert query.by == (("k",) if "k" in group.split(", ") else ())
+
+
+@pytest.mark.parametrize(
+    ("call", "time"),
+    [
+        ("tumbling(at, '1s')", "at"),
+        ("tumbling('1s')", None),
+        ("cut(door)", None),
+        ("cut(at, door)", "at"),
+        ("cut(at => door)", None),
+        ("count_window(5)", None),
+        ("count_tumbling(at, 5)", "at"),
+        ("cumulate_window(at, '4s', '1s')", "at"),
+    ],
+)
+def test_which_column_is_the_time(call: str, time: str | None) -> None:
+    assert sql(f"SELECT count(*) FROM events GROUP BY {call}", "q").time == time
+
+
+def test_a_window_says_itself_whether_sql_gives_it_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What its usage looks like does not matter."""
+    monkeypatch.setattr(in_sql, "SQL_CALLS", calls := dict(in_sql.SQL_CALLS))
+    monkeypatch.setattr(grouping, "SQL_CALLS", calls)
+    in_sql.in_sql("by_hour(event_time)")(lambda: w.tumbling("1h"))
+    in_sql.in_sql("fives(tsunami)", takes_time=False)(w.count_tumbling)
+    assert sql("SELECT count(*) FROM events GROUP BY by_hour(at)", "q").time == "at"
+    fives = sql("SELECT count(*) FROM events GROUP BY fives(5)", "q")
+    assert (fives.time, fives.window) == (None, w.count_tumbling(5))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import catchment as ct
 from catchment.engine import dedup
 from catchment.engine.rows import Rows
-from catchment.engine.store import Store
+from catchment.engine.store import SliceStore
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner import plan as make_plan
 from catchment.testing.compare import rows_of
@@ -150,13 +150,13 @@ def test_a_key_that_comes_often_keeps_few_repeats(monkeypatch: pytest.MonkeyPatc
 # The eager store.
 
 
-def store_of(kind: Any, slices: int, keys: int) -> Store:
+def store_of(kind: Any, slices: int, keys: int) -> SliceStore:
     refs = [OperatorRef(kind, "v") for kind in ("max", "count")]
     operators = {ref.id: operator_class(ref.kind)(ref, pa.int64()) for ref in refs}
     start = np.repeat(np.arange(slices, dtype=np.int64), keys)
     key = np.tile(np.arange(keys, dtype=np.int64), slices)
     numbers = (start * 7919 + key * 31) % 1009
-    made = Store(kind, operators)
+    made = SliceStore(kind, operators)
     for slices_of in np.array_split(np.arange(slices), 7):
         cut = np.flatnonzero(np.isin(start, slices_of))
         values_of = {"max(v).value": numbers[cut], "count(v).count": np.ones(len(cut), np.int64)}

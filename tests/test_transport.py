@@ -20,10 +20,10 @@ from catchment.measure.proxy import Proxy
 from catchment.transport import (
     AddressError,
     Limits,
-    Link,
+    ParentLink,
+    PeerUnreachableError,
     Security,
     Server,
-    UnreachableError,
     agree,
     ask,
 )
@@ -136,11 +136,13 @@ class Tree:
 
     def link(
         self, node: str = "a", security: Security | None = None, address: str = "", **options: Any
-    ) -> tuple[Link, list[dict[str, Any]]]:
+    ) -> tuple[ParentLink, list[dict[str, Any]]]:
         heard: list[dict[str, Any]] = []
         hello = options.pop("hello", {})
         options.setdefault("timeout", 5.0)
-        link = Link(address or self.address, node, lambda: hello, heard.append, security, **options)
+        link = ParentLink(
+            address or self.address, node, lambda: hello, heard.append, security, **options
+        )
         self.closing.append(link.close)
         link.open()
         return link, heard
@@ -186,7 +188,7 @@ def test_what_was_sent_before_close_arrives(tree: Tree) -> None:
         link.send(str(number).encode())
     link.close()
     assert tree.handler.bodies() == [str(number).encode() for number in range(100)]
-    with pytest.raises(UnreachableError, match="the link is not open"):
+    with pytest.raises(PeerUnreachableError, match="the link is not open"):
         link.send(b"late")
 
 
@@ -256,8 +258,8 @@ def test_failing_handler_ends_one_link_and_is_logged(
 @pytest.mark.parametrize("fails", [True, False])
 def test_listener_may_fail_or_close_its_link(tree: Tree, fails: bool) -> None:
     tree.serve()
-    link: Link
-    link = Link(tree.address, "a", dict, lambda note: 1 / 0 if fails else link.close())
+    link: ParentLink
+    link = ParentLink(tree.address, "a", dict, lambda note: 1 / 0 if fails else link.close())
     link.open()
     link.beat({})
     until(lambda: link.closed and not tree.server.links())
@@ -270,7 +272,7 @@ def test_questions(tree: Tree) -> None:
     assert ask(tree.address, "status", {"deep": [1]}) == {"status": {"deep": [1]}}
     with pytest.raises(RefusedError, match=r"^not this one \(given: refuse\)$"):
         ask(tree.address, "refuse", {})
-    with pytest.raises(UnreachableError, match="the other side failed"):
+    with pytest.raises(PeerUnreachableError, match="the other side failed"):
         ask(tree.address, "fail", {})
 
 
@@ -278,7 +280,7 @@ def test_versions(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     assert agree({"protocol": 3, "oldest": 1}) == 1
     tree.serve()
 
-    def speaks(**spoken: object) -> Link:
+    def speaks(**spoken: object) -> ParentLink:
         monkeypatch.setattr("catchment.transport.connection.versions", lambda: spoken)
         return tree.link("b")[0]
 
@@ -307,11 +309,11 @@ def test_addresses(tree: Tree) -> None:
             ask(bad, "status", {})
     tree.server.stop()
     for call in (lambda: tree.link(), lambda: ask(tree.address, "status", {})):
-        with pytest.raises(UnreachableError) as gone:
+        with pytest.raises(PeerUnreachableError) as gone:
             call()
         hint = "is the node running, and is the address right?"
         assert str(gone.value) == f"nobody listens there (given: {tree.address}); {hint}"
-    with pytest.raises(UnreachableError, match="the host is not known"):
+    with pytest.raises(PeerUnreachableError, match="the host is not known"):
         tree.link(address="nowhere.invalid:7000")
 
 
@@ -320,7 +322,7 @@ def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     link, _ = tree.link()
     server.stop()
     until(lambda: link.closed)
-    assert isinstance(link.error, UnreachableError) and "was stopped" in str(link.error)
+    assert isinstance(link.error, PeerUnreachableError) and "was stopped" in str(link.error)
     again = Server(f"{HOST}:{server.port}", tree.handler)
     again.start()
 
@@ -352,7 +354,10 @@ with Server("127.0.0.1:0", handler) as server:
         link, _ = tree.link(address=f"{HOST}:{int(process.stdout.readline())}")
         process.kill()
         until(lambda: link.closed)
-    assert isinstance(link.error, UnreachableError) and link.error.what == "the connection was lost"
+    assert (
+        isinstance(link.error, PeerUnreachableError)
+        and link.error.what == "the connection was lost"
+    )
     assert link.error.hint is None
 
 
@@ -364,17 +369,20 @@ def test_connection_that_breaks(tree: Tree) -> None:
     link.send(b"first")
     until(lambda: len(heard) == 1)
     proxy.sever(100_000)
-    with contextlib.suppress(UnreachableError):
+    with contextlib.suppress(PeerUnreachableError):
         link.send(bytes(1_000_000))
     until(lambda: link.closed and tree.server.links() == {"other"})
-    assert isinstance(link.error, UnreachableError) and link.error.what == "the connection was lost"
+    assert (
+        isinstance(link.error, PeerUnreachableError)
+        and link.error.what == "the connection was lost"
+    )
 
     link, heard = tree.link(address=proxy.address)
     link.send(b"second")
     until(lambda: len(heard) == 1)
     proxy.cut()
     until(lambda: link.closed)
-    with pytest.raises(UnreachableError, match="nobody listens there"):
+    with pytest.raises(PeerUnreachableError, match="nobody listens there"):
         tree.link(address=proxy.address)
     proxy.mend()
     tree.link(address=proxy.address)
@@ -403,9 +411,9 @@ def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     link, _ = tree.link(address=proxy.address)
     proxy.hold()
     link.beat({})
-    with pytest.raises(UnreachableError, match=r"no answer came in (0\.3 s|time)"):
+    with pytest.raises(PeerUnreachableError, match=r"no answer came in (0\.3 s|time)"):
         tree.link("b", address=proxy.address, timeout=0.3)
-    with pytest.raises(UnreachableError, match="no answer came in time"):
+    with pytest.raises(PeerUnreachableError, match="no answer came in time"):
         ask(proxy.address, "status", {}, timeout=0.3)
     link.close()
     proxy.mend()
@@ -416,7 +424,7 @@ def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
     server = tree.serve()
     reading = threading.Event()
-    link = Link(tree.address, "a", dict, lambda note: reading.wait(30))
+    link = ParentLink(tree.address, "a", dict, lambda note: reading.wait(30))
     link.open()
     assert not all(server.push("a", {"text": "x" * 1000}) for _ in range(20_000))
     reading.set()
@@ -430,7 +438,7 @@ def test_nothing_is_heard_of_a_link_after_it_was_closed(
     monkeypatch.setattr("catchment.transport.link.GRACE", 0.2)
     server = tree.serve()
     going, heard = threading.Event(), list[Any]()
-    link = Link(tree.address, "a", dict, lambda note: (heard.append(note), going.wait(30)))
+    link = ParentLink(tree.address, "a", dict, lambda note: (heard.append(note), going.wait(30)))
     link.open()
     assert all(server.push("a", {"text": n}) for n in range(5))
     until(lambda: heard)

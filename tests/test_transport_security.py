@@ -27,11 +27,11 @@ from catchment.job import load_job
 from catchment.job.model import job_schema
 from catchment.transport import (
     Limits,
-    Link,
+    ParentLink,
+    PeerUnreachableError,
     Security,
     SecurityError,
     Server,
-    UnreachableError,
     ask,
     certificates,
     check_listening,
@@ -204,18 +204,20 @@ def test_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         (keys(None, "theirs"), "certificate is not one of the authority's"),
         (Security(), "this node speaks TLS only"),
     ):
-        with pytest.raises(UnreachableError, match=why):
+        with pytest.raises(PeerUnreachableError, match=why):
             tree.link("b", security)
-        with pytest.raises(UnreachableError, match=why):
+        with pytest.raises(PeerUnreachableError, match=why):
             ask(tree.address, "status", {}, security)
-    with pytest.raises(UnreachableError, match="the other side's certificate is for another host"):
+    with pytest.raises(
+        PeerUnreachableError, match="the other side's certificate is for another host"
+    ):
         tree.link("b", keys(None, "ours"), address=f"localhost:{tree.server.port}")
     monkeypatch.setattr(certificates, "check_dates", lambda path, pem: None)
     tree.serve(keys("old", None))
-    with pytest.raises(UnreachableError, match=r"^the other side's certificate has expired"):
+    with pytest.raises(PeerUnreachableError, match=r"^the other side's certificate has expired"):
         tree.link("b", keys(None, "ours"))
     tree.serve()
-    with pytest.raises(UnreachableError, match=r"^the other side does not speak TLS"):
+    with pytest.raises(PeerUnreachableError, match=r"^the other side does not speak TLS"):
         tree.link("b", keys(None, "ours"))
 
 
@@ -232,7 +234,7 @@ def test_mutual_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> N
             lambda security: tree.link("b", security),
             lambda security: ask(tree.address, "status", {}, security),
         ):
-            with pytest.raises(UnreachableError) as error:
+            with pytest.raises(PeerUnreachableError) as error:
                 call(keys(name, "ours"))
             assert str(error.value).replace(f" (given: {tree.address})", "").startswith(why)
     link.send(b"still there")
@@ -555,7 +557,7 @@ def test_what_the_document_on_security_shows_works(
     monkeypatch.chdir(tmp_path)
     subprocess.run(["sh", "-e", "-c", commands], check=True, capture_output=True)
     with Server("0.0.0.0:0", Recorder(), root) as server:
-        link = Link(f"{HOST}:{server.port}", "edge-1", dict, lambda note: None, edge)
+        link = ParentLink(f"{HOST}:{server.port}", "edge-1", dict, lambda note: None, edge)
         assert link.open()["welcome"] == "edge-1"
         link.close()
         assert ask(f"{HOST}:{server.port}", "status", {}, root) == {"status": {}}

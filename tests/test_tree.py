@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import os
@@ -17,11 +16,12 @@ from typer.testing import CliRunner
 
 import catchment as ct
 from catchment.cli.main import app
+from catchment.durable.log import FileLog
 from catchment.errors import DataError, JobError, QueryError, StateError
-from catchment.job import Job, load_job
+from catchment.job import JobModel, load_job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.bootstrap import Given, founded
-from catchment.nodes.disk import FileDisk, FileLog
+from catchment.nodes.disk import FileDisk
 from catchment.nodes.node_service import NodeService, check_move
 from catchment.nodes.process import NodeProcess
 from catchment.nodes.status import status, unread_of
@@ -29,9 +29,10 @@ from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.sources.base import NeverRead
 from catchment.testing.compare import rows_of
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member, RefusedError
 from catchment.tree.message import decode, encode, head_of, heard, spoken
+from catchment.tree.words import Hello, Unread
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check, final
 
 SECOND = 1_000_000
@@ -148,7 +149,7 @@ NOT_FOR_A_TREE = {
 }
 
 
-def a_tree(queries: list[ct.Query], **options: Any) -> Job:
+def a_tree(queries: list[ct.Query], **options: Any) -> JobModel:
     return load_job(
         {
             "name": "sites",
@@ -210,7 +211,7 @@ def test_a_query_that_an_older_root_took_does_not_keep_others_out() -> None:
     """What runs already is not judged again, so that it can be removed."""
     made = founded(a_tree(QUERIES[:1]))
     clock = ct.Query("clock", ct.sum("v"), window=ct.tumbling("1s"), measure="processing")
-    held = made.plans[0].next(1, {"avg": QUERIES[0], "clock": clock}, 1000.0, apart=True)
+    held = made.plans[0].next(1, {"avg": QUERIES[0], "clock": clock}, 1000.0)
     old = dataclasses.replace(made, plans={**made.plans, 1: held})
     assert "slide" in old.with_queries([QUERIES[0], clock, QUERIES[1]]).plans[2].queries
     assert list(old.with_queries([QUERIES[0]]).plans[2].queries) == ["avg"]
@@ -228,7 +229,7 @@ def a_message() -> tuple[Charter, bytes]:
 
 def test_a_message_that_is_not_whole_is_refused() -> None:
     made, body = a_message()
-    head, partials = decode(body, made)
+    head, partials, _ = decode(body, made)
     assert head == head_of(body) and partials
     assert encode(head, partials, made) == body
     for bad in (b"", b"garbage bytes on the line", body[:-1], body[: len(body) // 2]):
@@ -242,10 +243,8 @@ def root_of(made: Charter) -> Member:
     return Member("root", MemoryDisk(), 5, deliver=lambda _: None, charter=made)
 
 
-def hello(**changes: Any) -> dict[str, Any]:
-    plain = {"node": "a", "job": None, "charter": -1, "sent": 0}
-    schema = {"schema": base64.b64encode(SCHEMA.serialize().to_pybytes()).decode()}
-    return plain | schema | changes
+def hello(node: str = "a", job: str | None = None) -> Hello:
+    return Hello(node, job=job, schema=SCHEMA.serialize().to_pybytes())
 
 
 def test_who_is_refused() -> None:
@@ -255,8 +254,8 @@ def test_who_is_refused() -> None:
         root.on_hello(hello(node="stranger"), 5)
     with pytest.raises(RefusedError, match="of another job"):
         root.on_hello(hello(job="other-1234"), 5)
-    assert root.on_hello(hello(), 5)["ack"] == 0
-    head, partials = decode(body, made)
+    assert root.on_hello(hello(), 5).ack == 0
+    head, partials, _ = decode(body, made)
     strange = encode(msgspec.structs.replace(head, node="b"), partials, made)
     with pytest.raises(RefusedError, match="another's message"):
         root.on_message("a", spoken(1, strange), 5)
@@ -279,15 +278,15 @@ def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
 def test_a_disk_cuts_off_what_was_half_written(tmp_path: Path) -> None:
     log = FileLog(str(tmp_path / "log"), "log")
     for number in range(1, 6):
-        log.append(number, {"n": number}, bytes(number))
+        log.append(number, bytes(number))
     log.close()
     (path,) = (tmp_path / "log").glob("*.log")
     os.truncate(path, path.stat().st_size - 2)
     (tmp_path / "log" / "mark").unlink()  # it says that the last entry was safe
     again = FileLog(str(tmp_path / "log"), "log")
-    assert [n for n, _, _ in again.entries()] == [1, 2, 3, 4] and again.last == 4
-    again.append(5, {"n": 5}, b"new")
-    assert again.read(5) == ({"n": 5}, b"new")
+    assert [n for n, _ in again.entries()] == [1, 2, 3, 4] and again.last == 4
+    again.append(5, b"new")
+    assert again.read(5) == b"new"
     again.trim(4)
     again.close()
     assert FileDisk(tmp_path).log("log").last == 5
@@ -504,7 +503,7 @@ def test_a_node_joins_and_another_leaves() -> None:
     def leave() -> None:
         root = world.sites["root"].member
         assert root is not None and root.charter is not None
-        charter = root.charter.without("b").with_place(Place("c", 7, "root", True))
+        charter = root.charter.without("b").with_place(NodePlace("c", 7, "root", True))
         root.adopt(charter, world.now)
         world.join("c", "root", batches(3, 60))
 
@@ -525,9 +524,9 @@ def test_what_a_node_never_read_is_told_at_the_root() -> None:
     leaf.unread = unread_of(
         [NeverRead("x.csv", "it grew", 12, 2), NeverRead("y.csv", "a column is missing", 5, 3)]
     )
-    wanted = {"a": {"origins": 2, "reason": "x.csv: it grew", "nbytes": 17, "rows": 5}}
+    wanted = {"a": Unread(2, "x.csv: it grew", 17, 5)}
     for _ in range(2):
         mid.on_beat("a", leaf.beat(), world.now)
         root.on_beat("m", mid.beat(), world.now)
-        assert status(root, set())["never read by nodes"] == wanted
+        assert status(root, set()).never_read_by_nodes == wanted
         leaf.unread, wanted = None, {}

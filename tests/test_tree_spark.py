@@ -21,7 +21,7 @@ from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from catchment.transport import ask
 
-EVENTS = 60_000
+EVENTS = 30_000
 QUERIES = [
     {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},
     {"name": "lots", "select": ["sum(seq)"], "window": "count_tumbling(1000)"},
@@ -50,7 +50,7 @@ OF_STREAMS = ("runs", "laps")
 
 
 def source(seed: int) -> dict[str, Any]:
-    """Sixty thousand events; those of the node that moves take some twenty seconds."""
+    """Thirty thousand events; those of the node that moves take some ten seconds."""
     made = {
         "type": "generator",
         "seed": seed,

@@ -13,10 +13,12 @@ from catchment.model.query import Query
 from catchment.sinks.base import Delivery
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import STREAM, oracle
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
+from catchment.tree.settings import TreeSettings
+from catchment.tree.words import Reply
 
 SECOND = 1_000_000
-GRANTED = {"life": 1}
+GRANTED = Reply(life=1)
 """What a parent answers to the first hello of a node, in short."""
 SCHEMA = pa.schema(
     [("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64()), ("m", pa.string())]
@@ -71,20 +73,10 @@ def charter(
 ) -> Charter:
     """A charter for nodes and their parents; nodes without children read events."""
     places = {
-        id: Place(id, number, parent, id not in parents.values())
+        id: NodePlace(id, number, parent, id not in parents.values())
         for number, (id, parent) in enumerate(parents.items())
     }
-    defaults = {
-        "time": "ts",
-        "late": "drop",
-        "keep": None,
-        "rate": 1000.0,
-        "lateness": 0,
-        "idle": None,
-        "ahead": None,
-        "timeout": None,
-    }
-    return Charter("job", 1, defaults | settings, places).with_queries(queries)
+    return Charter("job", 1, TreeSettings(**settings), places).with_queries(queries)
 
 
 def batches(seed: int, count: int = 200, spread: int = 20, size: int = 12) -> list[pa.Table]:

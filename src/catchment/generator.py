@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 from typing import Any
 
@@ -28,8 +28,13 @@ Columns = dict[str, npt.NDArray[Any]]
 
 BLOCK = 1 << 16
 LENGTH, WIDTH = 105.0, 68.0  # of the pitch, in metres
-_MARKERS = [None, "start", "end"]
 _PURPOSES = {"player": 0, "event": 1, "late": 2}
+
+
+@cache
+def _markers() -> pa.Array[Any]:
+    """Made when it is needed: Arrow imports pandas, if it is there, to make its first array."""
+    return pa.array([None, "start", "end"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +147,7 @@ class Generator:
             pa.array(columns["v"]),
             pa.array(columns["x"]),
             pa.array(columns["y"]),
-            pa.array(_MARKERS).take(marker),
+            _markers().take(marker),
             pa.array(np.arange(arrived, arrived + len(marker), dtype=np.int64)),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

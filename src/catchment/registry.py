@@ -33,6 +33,9 @@ Thing = TypeVar("Thing")
 _PLAIN = 0.75
 """How much a name looks like a known one where it is plainly misspelt."""
 
+_LOOKED_UP: list[dict[str, Any]] = []
+"""What each registry has looked up."""
+
 
 class Registry(Mapping[str, Thing], Generic[Thing]):
     """What is known by a name, of one kind: a mapping that imports things when they are asked for.
@@ -66,6 +69,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         self._things: dict[str, Thing] = {}
         self._settled: dict[str, Thing] = {}
         """What was looked up before, and is nobody else's."""
+        _LOOKED_UP.append(self._settled)
 
     def add(self, name: str, thing: Thing) -> Thing:
         """Makes a thing known in this process; one of that name before it is replaced."""
@@ -139,10 +143,6 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         meant = did_you_mean(name, self) if _misspelt(name, self) else ""
         return self.elsewhere(name) + (f"; {meant}" if meant else "")
 
-    def forget_lookups(self) -> None:
-        """Looks names up anew, where packages may have come or gone."""
-        self._settled.clear()
-
     def _load_own(self) -> None:
         import_module(self._home)
 
@@ -204,8 +204,10 @@ def installed(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def look_again() -> None:
-    """Packages may have been installed since the last look."""
+    """Looks all names up anew, since packages may have been installed or removed."""
     _all_installed.cache_clear()
+    for settled in _LOOKED_UP:
+        settled.clear()
 
 
 def _told(entry: EntryPoint) -> str:

@@ -11,9 +11,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from catchment.errors import CatchmentError
 from catchment.measure.ports import HOST
@@ -161,6 +162,19 @@ class Server:
     def kill(self) -> None:
         """Kills it without warning."""
         self.daemon.kill()
+
+
+S = TypeVar("S", bound=Server)
+
+
+@contextlib.contextmanager
+def running(server: S) -> Iterator[S]:
+    """Starts a server, and stops it at the end."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def _wait(holds: Callable[[], bool]) -> bool:

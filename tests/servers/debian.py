@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from catchment.measure.ports import HOST, free_port
-from servers.daemon import Daemon, Server, ask, run
+from servers.daemon import Daemon, Server, ask, run, running
 
 _POSTGRES = Path("/usr/lib/postgresql")
 _SBIN = "/usr/sbin"
@@ -99,12 +99,8 @@ def postgres(folder: Path) -> Iterator[Postgres]:
         daemon = Daemon(
             "PostgreSQL", command, log, lambda: _is_ready(binaries, port), signal.SIGINT
         )
-        server = Postgres(HOST, port, daemon)
-        server.start()
-        try:
+        with running(Postgres(HOST, port, daemon)) as server:
             yield server
-        finally:
-            server.stop()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -120,12 +116,9 @@ def mosquitto(folder: Path) -> Iterator[Mosquitto]:
     settings.write_text(_MOSQUITTO.format(host=HOST, port=port, data=data) + user)
     command = [_mosquitto_binary() or "mosquitto", "-c", str(settings)]
     log = folder / "mosquitto.log"
-    server = Mosquitto(HOST, port, Daemon("Mosquitto", command, log, lambda: _accepts(port)))
-    server.start()
-    try:
+    daemon = Daemon("Mosquitto", command, log, lambda: _accepts(port))
+    with running(Mosquitto(HOST, port, daemon)) as server:
         yield server
-    finally:
-        server.stop()
 
 
 _INITDB = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions")

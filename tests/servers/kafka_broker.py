@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from catchment.measure.ports import HOST, free_port
-from servers.daemon import Daemon, Server, ask, run
+from servers.daemon import Daemon, Server, ask, run, running
 
 JARS = Path(__file__).resolve().parents[2] / "build" / "kafka"
 _NEEDED_JAVA = 17
@@ -102,12 +102,9 @@ def kafka(folder: Path) -> Iterator[Kafka]:
     storage = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(settings)]
     run([*java, *storage], log)
     command = [*java, "kafka.Kafka", str(settings)]
-    server = Kafka(HOST, port, Daemon("Kafka", command, log, lambda: _answers(port)))
-    server.start()
-    try:
+    daemon = Daemon("Kafka", command, log, lambda: _answers(port))
+    with running(Kafka(HOST, port, daemon)) as server:
         yield server
-    finally:
-        server.stop()
 
 
 def _answers(port: int) -> bool:

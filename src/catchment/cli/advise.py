@@ -16,7 +16,7 @@ from catchment.errors import SourceError
 from catchment.flush.settings import WEIGHT
 from catchment.flush.units import rate, shown
 from catchment.job import load_job
-from catchment.simulate.advice import Row, Sample, advise, samples
+from catchment.simulate.advice import Row, SampledGroup, advise, samples
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -68,7 +68,7 @@ def read_events(path: Path) -> pa.Table:
     return found
 
 
-def _told(sample: Sample) -> str:
+def _told(sample: SampledGroup) -> str:
     slices, length = sample.arrivals.windows, sample.arrivals.length
     return (
         f"  {slices:,} slices of {length:g} s, {sample.arrivals.distinct().mean():,.0f} keys and "
@@ -77,7 +77,7 @@ def _told(sample: Sample) -> str:
     )
 
 
-def table(rows: Sequence[Row], sample: Sample) -> list[str]:
+def table(rows: Sequence[Row], sample: SampledGroup) -> list[str]:
     """The policies, the cheapest marked, and a plot: traffic as #, staleness as =."""
     length = sample.arrivals.length
     costs = [row.traffic + WEIGHT * row.late / length for row in rows]

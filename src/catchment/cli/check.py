@@ -25,7 +25,7 @@ from catchment.errors import (
     SchemaError,
     UnreachableError,
 )
-from catchment.job import Job, Mistake, examine
+from catchment.job import JobModel, Mistake, examine
 from catchment.job.topology import node_mistakes
 from catchment.model.duration import micros, show
 from catchment.model.plan import Plan
@@ -43,7 +43,7 @@ _PATIENCE = "5s"
 class Report:
     """What was found out about a job."""
 
-    job: Job | None
+    job: JobModel | None
     """Without the parts that are wrong; None where nothing is left of it."""
     queries: int = 0
     columns: int | None = None
@@ -101,7 +101,7 @@ def inspect(path: Path, *, connect: bool = False, offline: bool = False) -> Repo
     return Report(job, len(found.queries), columns, tuple(mistakes), tuple(warnings))
 
 
-def sources(job: Job, numbers: Sequence[int]) -> Iterator[tuple[str, Source]]:
+def sources(job: JobModel, numbers: Sequence[int]) -> Iterator[tuple[str, Source]]:
     """The sources of a job or of the nodes of its tree, by their places in the job file."""
     if job.source is not None:
         yield "source", job.source
@@ -110,7 +110,7 @@ def sources(job: Job, numbers: Sequence[int]) -> Iterator[tuple[str, Source]]:
             yield f"nodes[{number}].source", node.source
 
 
-def _nodes(job: Job) -> Iterator[JobError]:
+def _nodes(job: JobModel) -> Iterator[JobError]:
     """What keeps the nodes of a job file from being a tree.
 
     A file may hold some nodes of a tree whose others are on other hosts: these have an address for
@@ -153,7 +153,9 @@ def _look(place: str, source: Source, connect: bool) -> _Look:
         return _Look(place, None, trouble, wrong)
 
 
-def _misfits(job: Job, plans: dict[str, Plan], looks: list[_Look], time: bool) -> Iterator[Mistake]:
+def _misfits(
+    job: JobModel, plans: dict[str, Plan], looks: list[_Look], time: bool
+) -> Iterator[Mistake]:
     """What does not fit the columns of the events. What is wrong over every source is told once."""
     found: dict[tuple[str, str, str], tuple[CatchmentError, list[str]]] = {}
     for one in looks:
@@ -167,7 +169,7 @@ def _misfits(job: Job, plans: dict[str, Plan], looks: list[_Look], time: bool) -
 
 
 def _over(
-    job: Job, plans: dict[str, Plan], schema: pa.Schema, time: bool
+    job: JobModel, plans: dict[str, Plan], schema: pa.Schema, time: bool
 ) -> Iterator[tuple[str, CatchmentError]]:
     if not time:
         try:
@@ -178,7 +180,7 @@ def _over(
         yield from ((place, misfit) for misfit in misfits(made, schema))
 
 
-def _sinks(job: Job) -> Iterator[Mistake]:
+def _sinks(job: JobModel) -> Iterator[Mistake]:
     sinks: tuple[Sink, ...] = job.sinks
     for number, sink in enumerate(sinks):
         try:
@@ -187,7 +189,7 @@ def _sinks(job: Job) -> Iterator[Mistake]:
             yield Mistake(f"sinks[{number}]", error)
 
 
-def connect(job: Job) -> pa.Schema:
+def connect(job: JobModel) -> pa.Schema:
     """Asks source and sinks whether they can be used, and fits the queries to the events."""
     source = source_of(job)
     source.check()
@@ -199,7 +201,7 @@ def connect(job: Job) -> pa.Schema:
     return schema
 
 
-def source_of(job: Job) -> Source:
+def source_of(job: JobModel) -> Source:
     """The job's source, which a job that runs must have."""
     if job.source is None:
         raise _no_source()
@@ -255,7 +257,7 @@ def look(source: Source) -> Reach:
     return found
 
 
-def runtime(job: Job) -> str:
+def runtime(job: JobModel) -> str:
     """How the job will run, in plain words; empty where it says nothing of events."""
     if job.source is None:
         return ""
@@ -286,7 +288,7 @@ def _partitions(reach: Reach) -> str:
     return f"; {len(reach.partitions)} partition(s) known"
 
 
-def _columns(job: Job, reach: Reach) -> list[str]:
+def _columns(job: JobModel, reach: Reach) -> list[str]:
     from catchment.cli.needs import has_spark
 
     if reach.schema is None or not has_spark():
@@ -308,7 +310,7 @@ def _columns(job: Job, reach: Reach) -> list[str]:
     return lines
 
 
-def _trigger(job: Job) -> str:
+def _trigger(job: JobModel) -> str:
     if job.trigger == "batch":
         return "trigger batch: everything is read at once, then every window is complete"
     if job.trigger == "available-now":
@@ -318,13 +320,13 @@ def _trigger(job: Job) -> str:
     return f"trigger {job.trigger}: a batch every {show(micros(job.trigger))}"
 
 
-def _late(job: Job) -> str:
+def _late(job: JobModel) -> str:
     words = {"drop": "dropped and counted", "collect": "set aside", "update": "correct results"}
     wait = f", after {job.lateness} of patience" if micros(job.lateness) else ""
     return words.get(job.late, str(job.late)) + wait
 
 
-def _state(job: Job) -> str:
+def _state(job: JobModel) -> str:
     where = job.checkpoint or "a folder that is not kept"
     if job.trigger == "batch":
         return f"state: none but a note in {where} that results were delivered"

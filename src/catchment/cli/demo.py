@@ -47,7 +47,7 @@ class Cost:
 
 
 @dataclass
-class Outcome:
+class DemoOutcome:
     """What the demo found."""
 
     queries: int
@@ -157,12 +157,12 @@ def _distributions() -> Iterable[Query]:
     yield Query("places", ct.approx_count_distinct("x").alias("n"), window=ct.tumbling("10s"))
 
 
-def nothing_yet(asked: Sequence[Query]) -> Outcome:
+def nothing_yet(asked: Sequence[Query]) -> DemoOutcome:
     """What is known before the first event."""
-    return Outcome(len(asked), results={query.name: 0 for query in asked})
+    return DemoOutcome(len(asked), results={query.name: 0 for query in asked})
 
 
-def run(events: int, report: Report) -> Outcome:
+def run(events: int, report: Report) -> DemoOutcome:
     """Runs the demo in this process, and compares one engine with one per query."""
     asked = queries()
     outcome = nothing_yet(asked)
@@ -182,7 +182,7 @@ def run(events: int, report: Report) -> Outcome:
     return outcome
 
 
-def keep(outcome: Outcome, results: Any) -> None:
+def keep(outcome: DemoOutcome, results: Any) -> None:
     """Counts results, and keeps the last windows of the queries that are shown."""
     for name, table in results.items():
         outcome.results[name] += table.num_rows
@@ -192,7 +192,7 @@ def keep(outcome: Outcome, results: Any) -> None:
             outcome.last[name] = ordered.slice(max(0, table.num_rows - 3))
 
 
-def compare(outcome: Outcome, asked: Sequence[Query]) -> None:
+def compare(outcome: DemoOutcome, asked: Sequence[Query]) -> None:
     """The same events through one engine for all queries, then through an engine for each."""
     sample = EVENTS.table(min(outcome.events, round(SAMPLE * RATE)))
     outcome.sample_seconds = sample.num_rows / RATE

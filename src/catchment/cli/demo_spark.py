@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from catchment.cli import demo
-from catchment.cli.demo import Outcome
+from catchment.cli.demo import DemoOutcome
 from catchment.cli.live import Voice
 from catchment.cli.needs import need_spark
 from catchment.cli.run import spark_session
@@ -20,7 +20,7 @@ PER_BATCH = 300_000
 """Large enough that a batch is more work than overhead, small enough that the line moves."""
 
 
-def run(events: int, voice: Voice) -> Outcome:
+def run(events: int, voice: Voice) -> DemoOutcome:
     """Streams the events through all queries at once, then compares one engine with many."""
     need_spark()
     asked = demo.queries()
@@ -37,7 +37,7 @@ def run(events: int, voice: Voice) -> Outcome:
 
 
 def _stream(
-    outcome: Outcome, events: int, voice: Voice, sinks: tuple[ParquetSink, Memory], state: str
+    outcome: DemoOutcome, events: int, voice: Voice, sinks: tuple[ParquetSink, Memory], state: str
 ) -> None:
     from catchment.spark.stream import start
 

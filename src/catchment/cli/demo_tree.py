@@ -67,7 +67,7 @@ class LinkCost:
 
 
 @dataclass
-class Outcome:
+class TreeDemoOutcome:
     """What the demo found."""
 
     seconds: float = 0.0
@@ -106,14 +106,14 @@ def layout(seconds: int) -> Layout:
     return Layout(PARENTS, sources, QUERIES, _OPTIONS)
 
 
-def run(seconds: int, say: Say) -> Outcome:
+def run(seconds: int, say: Say) -> TreeDemoOutcome:
     """Runs the tree to its end, and looks at what it gave."""
     before = signal.signal(signal.SIGTERM, _stopped)
     try:
         generator = Generator(seed=1, keys=5, rate=RATE, markers=0.0)
         whole = central(generator, 10 * RATE)
         with Bed(layout(seconds)) as bed:
-            outcome = Outcome(events=RATE * seconds * len(SITES))
+            outcome = TreeDemoOutcome(events=RATE * seconds * len(SITES))
             _watch(bed, seconds, outcome, say)
             _look(bed, outcome)
             outcome.links = _links(bed.traffic(), whole, seconds)
@@ -127,7 +127,7 @@ def _stopped(*_: object) -> None:
     raise typer.Exit(143)
 
 
-def _watch(bed: Bed, seconds: int, outcome: Outcome, say: Say) -> None:
+def _watch(bed: Bed, seconds: int, outcome: TreeDemoOutcome, say: Say) -> None:
     """Lets it run: a site is killed after a third of the time, and is back after half of it."""
     bed.begin()
     launched = time.monotonic()
@@ -171,7 +171,7 @@ def _line(bed: Bed, seconds: float, found: dict[str, Any], state: str) -> str:
     )
 
 
-def _look(bed: Bed, outcome: Outcome) -> None:
+def _look(bed: Bed, outcome: TreeDemoOutcome) -> None:
     """Reads the results as anybody would: the last word on every window."""
     for query in QUERIES:
         name, keys = query["name"], tuple(filter(None, [query.get("by")]))
@@ -200,7 +200,7 @@ def _links(traffic: dict[str, Traffic], whole: Central, seconds: int) -> list[Li
 # -- on the screen --------------------------------------------------------------------------------
 
 
-class Line:
+class DemoLine:
     """The live line: rewritten on a terminal, now and then a new one elsewhere."""
 
     def __init__(self, every: float = 5.0) -> None:
@@ -220,7 +220,7 @@ class Line:
             typer.echo(err=True)
 
 
-def show(found: Outcome) -> None:
+def show(found: TreeDemoOutcome) -> None:
     """Prints the outcome."""
     console = Console()
     if found.last is not None:

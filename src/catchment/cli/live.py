@@ -65,7 +65,7 @@ class Voice:
         """The job is over."""
 
 
-class Json(Voice):
+class JsonReport(Voice):
     """One object a batch on standard output, and one at the end."""
 
     def note(self, text: str) -> None:
@@ -104,7 +104,7 @@ class Plain(Voice):
         show.ending(ending)
 
 
-class Line(Plain):
+class StatusLine(Plain):
     """One line that changes in place, on a terminal."""
 
     def __init__(self) -> None:
@@ -182,13 +182,13 @@ def voice(as_json: bool, quiet: bool) -> Voice:
     if quiet:
         return Voice()
     if as_json:
-        return Json()
+        return JsonReport()
     return on_screen()
 
 
 def on_screen() -> Voice:
     """A live line for people, plain lines for logs."""
-    return Line() if sys.stderr.isatty() else Plain()
+    return StatusLine() if sys.stderr.isatty() else Plain()
 
 
 def line(status: Status, brief: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
 
 if TYPE_CHECKING:
+    from catchment.cli.show import QueryRow
     from catchment.durable.folder import Folder
     from catchment.model.query import Query
 
@@ -40,25 +41,22 @@ def listed(
 ) -> None:
     """List the queries, and the files that were rejected, with the reason."""
     from catchment.cli import show
+    from catchment.model import records
     from catchment.model.query import Query
 
     if _in_tree(job, root):
         held = ask("queries", {}, root, job)
         found = [
-            {
-                "name": q.name,
-                "text": text(q),
-                "file": "tree",
-                "version": held["versions"][q.name],
-                "leaving": q.name in held["leaving"],
-            }
+            show.QueryRow(
+                q.name, text(q), "tree", held["versions"][q.name], q.name in held["leaving"]
+            )
             for q in (Query.from_dict(query) for query in held["queries"])
         ]
         rejected: dict[str, str] = {}
     else:
         found, rejected = _held(home_of(checkpoint, job))
     if as_json:
-        typer.echo(json.dumps({"queries": found, "rejected": rejected}))
+        typer.echo(json.dumps({"queries": records.plain(found), "rejected": rejected}))
     else:
         show.queries(found, rejected)
 
@@ -199,9 +197,10 @@ def _fit(home: Folder, asked: list[Query]) -> None:
         admitted(query, rules_of(home), schema)
 
 
-def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def _held(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
     """The queries with their files, and the files that cannot be used."""
-    from catchment.spark.queries import REJECTED, QueryFolder, parse
+    from catchment.cli.show import QueryRow
+    from catchment.spark.queries import QueryFolder, parse, read_rejected
 
     folder = QueryFolder(home)
     queries, rejected = folder.read()
@@ -214,18 +213,10 @@ def _held(home: Folder) -> tuple[list[dict[str, Any]], dict[str, str]]:
             continue
         for name in names:
             if name in queries:
-                found.append(
-                    {
-                        "name": name,
-                        "text": text(queries[name]),
-                        "file": file,
-                        "version": versions[name],
-                        "leaving": name in leaving,
-                    }
-                )
+                shown = text(queries[name])
+                found.append(QueryRow(name, shown, file, versions[name], name in leaving))
     # What only the running job can tell: a query that does not fit its events.
-    noted: dict[str, str] = json.loads(home.read(REJECTED) or b"{}")
-    return found, {**noted, **rejected}
+    return found, {**read_rejected(home), **rejected}
 
 
 def text(query: Query) -> str:

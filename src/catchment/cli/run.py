@@ -18,7 +18,7 @@ from catchment.cli.check import connect, told
 from catchment.cli.live import Ending, Voice
 from catchment.cli.needs import need_spark
 from catchment.errors import CatchmentError
-from catchment.job import Job, load_job
+from catchment.job import JobModel, load_job
 from catchment.job.model import TRIGGERS, period
 from catchment.sinks.console import Console
 from catchment.sinks.memory import Memory
@@ -60,7 +60,7 @@ def run(path: Path, options: Options) -> None:
     voice.end(Ending(status, places, kept, time.monotonic() - started))
 
 
-def adjusted(job: Job, options: Options) -> Job:
+def adjusted(job: JobModel, options: Options) -> JobModel:
     """The job, with what the command line says instead of the file."""
     changes: dict[str, Any] = {}
     if options.trigger is not None:
@@ -78,7 +78,7 @@ def adjusted(job: Job, options: Options) -> Job:
 
 
 @contextlib.contextmanager
-def _checkpoint(job: Job, voice: Voice) -> Iterator[tuple[Job, str | None]]:
+def _checkpoint(job: JobModel, voice: Voice) -> Iterator[tuple[JobModel, str | None]]:
     """The job with a checkpoint, and its address if it is kept."""
     if job.checkpoint is not None:
         yield job, job.checkpoint
@@ -91,7 +91,7 @@ def _checkpoint(job: Job, voice: Voice) -> Iterator[tuple[Job, str | None]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stream(job: Job, options: Options, voice: Voice) -> Status:
+def _stream(job: JobModel, options: Options, voice: Voice) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.stream import held
 
@@ -101,7 +101,7 @@ def _stream(job: Job, options: Options, voice: Voice) -> Status:
         return _streamed(job, options, voice, lock)
 
 
-def _streamed(job: Job, options: Options, voice: Voice, lock: Lock) -> Status:
+def _streamed(job: JobModel, options: Options, voice: Voice, lock: Lock) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.stream import start
 
@@ -188,7 +188,7 @@ def _last(query: Any) -> int:
     return -1 if progress is None else int(progress["batchId"])
 
 
-def _batch(job: Job, options: Options, voice: Voice) -> Status:
+def _batch(job: JobModel, options: Options, voice: Voice) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.stream import held
 
@@ -198,7 +198,7 @@ def _batch(job: Job, options: Options, voice: Voice) -> Status:
         return _batched(job, options, voice, lock)
 
 
-def _batched(job: Job, options: Options, voice: Voice, lock: Lock) -> Status:
+def _batched(job: JobModel, options: Options, voice: Voice, lock: Lock) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.batch_job import run_bounded
 
@@ -226,7 +226,7 @@ def _interrupted(*_: object) -> None:
 
 
 @contextlib.contextmanager
-def _metrics(job: Job, voice: Voice) -> Iterator[Metrics | None]:
+def _metrics(job: JobModel, voice: Voice) -> Iterator[Metrics | None]:
     if job.metrics is None:
         yield None
         return

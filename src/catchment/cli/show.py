@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
@@ -16,7 +17,7 @@ from rich.text import Text
 from catchment.cli import live
 
 if TYPE_CHECKING:
-    from catchment.cli.demo import Cost, Outcome, Report
+    from catchment.cli.demo import Cost, DemoOutcome, Report
     from catchment.cli.live import Ending
 
 
@@ -42,7 +43,7 @@ def progress(seconds: float) -> Iterator[Report]:
         yield report
 
 
-def outcome(found: Outcome) -> None:
+def outcome(found: DemoOutcome) -> None:
     """The demo's results and what was shared."""
     console = Console()
     for name, table in sorted(found.last.items()):
@@ -102,15 +103,28 @@ def _say_where(console: Console, found: Ending) -> None:
             _say(console, live.never_read_line(one))
 
 
-def queries(found: list[dict[str, Any]], rejected: dict[str, str]) -> None:
+class QueryRow(Struct, frozen=True):
+    """A query of a job, as `catchment queries ls` shows it."""
+
+    name: str
+    text: str
+    """On one line."""
+    file: str
+    """Which holds it; "tree" where a tree does."""
+    version: int
+    leaving: bool
+    """Whether it is removed once its open windows have ended."""
+
+
+def queries(found: list[QueryRow], rejected: dict[str, str]) -> None:
     """The queries of a job, and the files that cannot be used."""
     console = Console()
     shown = Table()
     for heading in ("name", "version", "query", "file"):
         shown.add_column(heading, overflow="fold")
     for query in found:
-        version = f"{query['version']}, leaving" if query["leaving"] else str(query["version"])
-        texts = (query["name"], version, query["text"], query["file"])
+        version = f"{query.version}, leaving" if query.leaving else str(query.version)
+        texts = (query.name, version, query.text, query.file)
         shown.add_row(*(Text(text) for text in texts))
     console.print(shown)
     for name, why in rejected.items():
@@ -140,7 +154,7 @@ def _text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _sharing(found: Outcome) -> Table:
+def _sharing(found: DemoOutcome) -> Table:
     count = found.queries
     title = f"What was shared (measured on {found.sample_seconds:g} s of events)"
     shown = Table(title=title, title_justify="left")

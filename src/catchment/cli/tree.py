@@ -9,16 +9,19 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
+from msgspec import UNSET
 
 from catchment.errors import CatchmentError, JobError, RefusedError
 
 if TYPE_CHECKING:
-    from catchment.job import Job
+    from catchment.job import JobModel
     from catchment.transport import Security
 
 JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
@@ -74,8 +77,8 @@ class _Reporter:
         links = process.links()
         with process.lock:
             found = status(process.member, links, process.source_note(), process.capacities())
-            found |= {"trouble": process.trouble}
-        typer.echo(json.dumps(found))
+        found = msgspec.structs.replace(found, trouble=process.trouble)
+        typer.echo(msgspec.json.encode(found).decode())
         sys.stdout.flush()
 
 
@@ -126,7 +129,7 @@ def _nothing() -> None:
 class _Lines:
     """Prints a line on how the tree stands, every other second."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobModel) -> None:
         self._job, self._shown = job, 0.0
 
     def show(self) -> None:
@@ -135,7 +138,7 @@ class _Lines:
             _line(self._job)
 
 
-def _line(job: Job) -> None:
+def _line(job: JobModel) -> None:
     try:
         found = ask("status", {}, None, None, job)
     except CatchmentError:
@@ -148,7 +151,7 @@ def _line(job: Job) -> None:
     )
 
 
-def root_of(job: Job) -> str:
+def root_of(job: JobModel) -> str:
     """The address of the root."""
     for node in job.nodes:
         if node.parent is None and node.listen is not None:
@@ -157,7 +160,11 @@ def root_of(job: Job) -> str:
 
 
 def ask(
-    what: str, body: dict[str, Any], root: str | None, path: Path | None, job: Job | None = None
+    what: str,
+    body: dict[str, Any],
+    root: str | None,
+    path: Path | None,
+    job: JobModel | None = None,
 ) -> dict[str, Any]:
     """Asks the root, found by its address or by a job file."""
     from catchment.job import load_job
@@ -173,7 +180,7 @@ def ask(
     return put(address, what, body, _admin(job))
 
 
-def _admin(job: Job | None) -> Security | None:
+def _admin(job: JobModel | None) -> Security | None:
     """The security of a command: it shows the token of "admin"."""
     from catchment.transport import Security
 
@@ -187,63 +194,65 @@ def _admin(job: Job | None) -> Security | None:
 def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     """Prints how the tree stands."""
     from catchment.cli.live import limit_line, never_read_line
-    from catchment.model.capacity import Capacity
-    from catchment.sources.base import NeverRead
+    from catchment.nodes.status import NodeStatus
 
-    found = ask("status", {}, root, job)
+    said = ask("status", {}, root, job)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(said))
         return
-    counts = found.get("counts", {})
-    typer.echo(f"job {found['job']}  plan {found.get('plan')}  charter {found['charter']}")
-    typer.echo(f"frontier {_when(found.get('frontier'))}  sure {_when(found.get('sure'))}")
-    typer.echo("  ".join(f"{name} {count:,}" for name, count in counts.items()))
-    typer.echo(f"flush: {found.get('flush')}")
-    for one in found.get("never read", []):
-        typer.echo(never_read_line(NeverRead(**one)))
-    for id, told in found.get("never read by nodes", {}).items():
-        rows = "some" if told.get("rows") is None else f"{told['rows']:,}"
+    found = msgspec.convert(said, NodeStatus, str_keys=True)
+    plan = None if found.plan is UNSET else found.plan
+    flush = None if found.flush is UNSET else found.flush
+    typer.echo(f"job {found.job}  plan {plan}  charter {found.charter}")
+    typer.echo(f"frontier {_when(found.frontier)}  sure {_when(found.sure)}")
+    typer.echo("  ".join(f"{name} {count:,}" for name, count in (found.counts or {}).items()))
+    typer.echo(f"flush: {flush}")
+    for one in found.never_read:
+        typer.echo(never_read_line(one))
+    for id, told in found.never_read_by_nodes.items():
+        rows = "some" if told.rows is None else f"{told.rows:,}"
         typer.echo(
-            f"never read by {id}: {rows} rows of {told['origins']} files or partitions, "
-            f"such as {told['reason']}"
+            f"never read by {id}: {rows} rows of {told.origins} files or partitions, "
+            f"such as {told.reason}"
         )
-    for one in found.get("limits", []):
-        typer.echo(limit_line(Capacity(**one)))
-    typer.echo(f"missing: {', '.join(found.get('missing', [])) or 'nobody'}")
-    for damage in found.get("damage", []):
+    for limit in found.limits:
+        typer.echo(limit_line(limit))
+    typer.echo(f"missing: {', '.join(found.missing) or 'nobody'}")
+    for damage in found.damage:
         typer.echo(f"damaged: {damage}")
-    if "trouble" in found:
-        typer.echo(f"trouble: {found['trouble']}")
-    for id, why in found.get("refused", {}).items():
+    if found.trouble is not UNSET:
+        typer.echo(f"trouble: {found.trouble}")
+    for id, why in (found.refused or {}).items():
         typer.echo(f"refused: {id}: {why}")
-    for id, child in found.get("children", {}).items():
-        for seq, why in child.get("set aside", {}).items():
+    for id, child in (found.children or {}).items():
+        for seq, why in (child.set_aside or {}).items():
             typer.echo(f"set aside: message {seq} of {id}: {why}")
-    for id, child in found.get("children", {}).items():
-        here = "connected" if child["connected"] else f"silent {child['silent seconds']} s"
+    for id, child in (found.children or {}).items():
+        here = "connected" if child.connected else f"silent {child.silent_seconds} s"
         typer.echo(
-            f"  {id}: {here}, frontier {_when(child['frontier'])}, {child['received']} messages"
-            f"{_carries(child.get('link'))}"
+            f"  {id}: {here}, frontier {_when(child.frontier)}, {child.received} messages"
+            f"{_carries(child.link or {})}"
         )
 
 
-def _carries(link: dict[str, Any] | None) -> str:
+def _carries(link: Mapping[str, float | int | None]) -> str:
     """What a child has found its link to carry."""
-    if not link or not link["bandwidth"]:
+    bandwidth, error = link.get("bandwidth"), link.get("error")
+    if not bandwidth:
         return ""
     from catchment.flush.units import shown
 
-    off = "" if link["error"] is None else f" (off by {100 * link['error']:.0f} % on average)"
-    return f", link {shown(link['bandwidth'])}{off}"
+    off = "" if error is None else f" (off by {100 * error:.0f} % on average)"
+    return f", link {shown(bandwidth)}{off}"
 
 
-def _when(value: Any) -> str:
+def _when(value: object) -> str:
     if isinstance(value, int):
         try:
             return datetime.fromtimestamp(value / 1e6, UTC).isoformat(timespec="milliseconds")
         except (ValueError, OverflowError):
             return str(value)
-    return "unknown" if value is None else str(value)
+    return "unknown" if value is None or value is UNSET else str(value)
 
 
 @nodes.command("ls")

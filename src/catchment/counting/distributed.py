@@ -1,4 +1,4 @@
-"""Which count windows can be found by asking for their edges, without collecting events."""
+"""Decides which groups of count windows are found by asking nodes, without collecting events."""
 
 from __future__ import annotations
 

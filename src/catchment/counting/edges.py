@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from catchment.model.window import Counted
 
 
-class Edges:
+class RankEdges:
     """The ranks where any of some count windows starts or ends, one after the other."""
 
     def __init__(self, windows: Sequence[Counted]) -> None:
@@ -15,15 +15,15 @@ class Edges:
         series = {(w.step, 0) for w in windows} | {(w.step, w.size) for w in windows}
         self._series = sorted(series)
         self.stride = min(min(w.size, w.step) for w in windows)
-        """A length that tells how fast events come; edges may be closer."""
+        """The number of events over which rates are measured; edges may be closer."""
         self.longest = min(w.step for w in windows)
-        """Edges are never farther from each other."""
+        """The most events that can be between two neighbouring edges."""
 
     def after(self, rank: int) -> int:
         """The first edge past a rank.
 
         >>> from catchment.windows.count import count_sliding
-        >>> [Edges([count_sliding(10, 4)]).after(rank) for rank in (0, 4, 8, 10, 14)]
+        >>> [RankEdges([count_sliding(10, 4)]).after(rank) for rank in (0, 4, 8, 10, 14)]
         [4, 8, 10, 12, 16]
         """
         return min(
@@ -31,7 +31,8 @@ class Edges:
         )
 
     def full(self, low: int, high: int) -> Iterator[tuple[int, int, int, int]]:
-        """Windows that end past `low` and by `high`: which, its number, its first and last rank."""
+        """The windows that end after `low` and at most at `high`: the place of the window type, the
+        number of the window, and the ranks at which it starts and ends."""
         for kind, window in enumerate(self.windows):
             number = max(0, (low - window.size) // window.step + 1)
             while number * window.step + window.size <= high:

@@ -1,4 +1,8 @@
-"""A node's events: those before its frontier are settled, and each has a position for good."""
+"""The events of a node that count windows need.
+
+Events go in, in any order. Those before the frontier are settled: each of them has a position in
+the node's order that never changes.
+"""
 
 from __future__ import annotations
 

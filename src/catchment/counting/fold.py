@@ -1,4 +1,4 @@
-"""What becomes of events between two cuts: a partial."""
+"""How the events between two cuts become a partial: a protocol, and sums as its simplest form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from catchment.counting.message import Columns, Piece
+from catchment.counting.message import Columns, SlicePiece
 
 
 class Fold(ABC):
@@ -23,7 +23,7 @@ class Fold(ABC):
         """Events as they travel."""
         return events
 
-    def part(self, piece: Piece, low: int, high: int) -> Columns:
+    def part(self, piece: SlicePiece, low: int, high: int) -> Columns:
         """Events of a piece that travelled, from one of its rows to another."""
         return {name: column[low:high] for name, column in piece.data.items()}
 

@@ -1,4 +1,8 @@
-"""Where the next edges will be. Rates only predict: what is predicted is always verified."""
+"""Predicts where the next edges will be.
+
+Places of edges that were found go in, times at which the next ones are expected come out. A
+prediction only decides what nodes send unasked; but for `approx`, every edge is verified.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +79,7 @@ class Pace:
         return _LAST if last < mean else _MEAN
 
     def forecast(self, edge: int, rank: int, time: float) -> Forecast | None:
-        """How edges go on from one; None while no rate is known."""
+        """The forecast from an edge on; None while no rate is known."""
         if not self.paces:
             return None
         pace = self._guesses()[self._best]
@@ -91,7 +95,8 @@ class Pace:
 
 
 def span(forecast: Forecast, rank: int) -> tuple[int, int]:
-    """Between which times an edge is expected: errors of strides add up as those of dice do."""
+    """Between which times an edge is expected. The error grows with the square root of the number
+    of strides to the edge, as that of a sum of independent errors."""
     ahead = max(rank - forecast.rank, 1)
     expected = forecast.time + ahead * forecast.pace
     wide = _MORE * forecast.spread * math.sqrt(ahead / forecast.stride)

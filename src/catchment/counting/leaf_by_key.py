@@ -1,4 +1,8 @@
-"""The events that a local node keeps for count windows, and what it says of them."""
+"""A local node's part in count windows, for all keys.
+
+Events and the root's orders go in; notes for the root come out, and with them the partials between
+edges that were found.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from catchment.planner.group import counts_of
 _AHEAD = 4
 """Events of a lane that are kept before no more are read, in strides between edges."""
 _FEW = 10_000
-"""So many are always kept."""
+"""Events of a lane that are always kept, however short its strides are."""
 
 _NAME = "events kept for count windows, of one key"
 _THEN = "no more is read until the root has found the next edge"
@@ -42,10 +46,10 @@ class LeafByKey:
     def __init__(self, number: int, bound: BoundPlan) -> None:
         self.number, self.bound = number, bound
         self.groups: dict[str, int] = {}
-        """By their names: where the groups are in the plan."""
+        """The id of each group in the plan, by the group's name."""
         self.lanes: dict[Lane, tuple[LocalCounter, SliceBetweenEdges]] = {}
         self.early: dict[Lane, bytes] = {}
-        """Words on lanes of a plan that this node does not work by yet."""
+        """Orders for groups of a newer plan, kept until this node goes over to it."""
         self.heard = 0
         self.over = self.pending = self.ended = self._told_end = False
         self.frontier: int | None = None

@@ -1,27 +1,60 @@
-"""What a local node keeps for count windows, on disk: a log of what happened behind a snapshot."""
+"""Keeps a local node's part in count windows on disk: a log of what it was told, behind a
+snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pyarrow as pa
+from msgspec import Struct
 
-from catchment.counting import wire
 from catchment.counting.leaf_by_key import LeafByKey, from_ipc, to_ipc
-from catchment.durable.disk import Disk, damaged
+from catchment.durable.disk import Disk
+from catchment.durable.journaled import Journaled
 from catchment.engine.merger import Merger
 
-_SHORTEST = 4 << 20
-"""A log shorter than this is never worth a snapshot."""
-_NAME = "counted"
+
+class Switched(Struct, frozen=True, tag="switched"):
+    """Another version of the plan: the names of the groups that are asked about."""
+
+    names: tuple[str, ...]
+
+
+class Heard(Struct, frozen=True, tag="heard"):
+    """Orders of the root."""
+
+    orders: bytes
+
+
+class Fed(Struct, frozen=True, tag="fed"):
+    """Events by the name of their group, and how far the node has come with them."""
+
+    events: dict[str, bytes]
+    frontier: int
+    ended: bool
+
+
+class Noted(Struct, frozen=True, tag="noted"):
+    """All that there was to say was said."""
+
+
+Happened = Switched | Heard | Fed | Noted
+Entry = tuple[Happened, ...]
+"""What happened in a step, in its order."""
+
+
+class LeafState(Struct, frozen=True):
+    """A snapshot: the names of the groups that are asked about, and what is kept of them."""
+
+    names: tuple[str, ...]
+    kept: bytes
 
 
 class LeafLog:
     """What a local node keeps for count windows, as of a step of its outbox.
 
-    An entry is written before the step it belongs to: one whose step was never written down is of
-    no account, nor is an earlier one of the same step.
+    An entry is written before the step it belongs to, and the step says which entry was the last:
+    what was written for a step that was never written down is of no account.
     """
 
     def __init__(
@@ -30,46 +63,26 @@ class LeafLog:
         number: int,
         merger: Merger,
         disk: Disk,
-        step: int,
         written: int | None = None,
     ) -> None:
-        self._disk, self._log = disk, disk.log(_NAME)
         self._merger = merger
         self.kept = LeafByKey(number, merger.bound)
-        self._words: list[list[Any]] = []
+        self._happened: list[Happened] = []
         """What happened since the last step."""
-        self._ids: dict[str, int] = {}
-        self._names: list[str] = []
-        self._log_bytes = self._saved_bytes = 0
+        self._names: tuple[str, ...] = ()
         self._ids = {name: id for id, name in asked.items()}
-        self._restore(step, written)
-        if self._names != sorted(self._ids):
-            self.switch(asked)
-
-    def _restore(self, step: int, written: int | None) -> None:
-        saved, since, first = self._disk.get(_NAME), 0, 1
+        self._journal: Journaled[Entry, LeafState] = Journaled(
+            disk, "counted", "counted", Entry, LeafState, upto=written or 0
+        )
+        saved, self._journal.state = self._journal.state, None
         if saved is not None:
-            self._saved_bytes = len(saved)
-            try:
-                since, names, body, first = wire.load(saved)
-            except (ValueError, TypeError) as error:
-                raise damaged(_NAME, str(error)) from error
-            self._switch(names)
-            self.kept.load(body)
-        lost = self._log.gap(0)
-        if lost is not None:
-            raise lost.error()
-        entries = [*self._log.entries()]
-        happened = {note["step"]: body for _, note, body in entries}
-        numbers = [number for number, _, _ in entries if number >= first]
-        last = first - 1 if written is None else written
-        if not {*range(first, last + 1)} <= {*numbers}:
-            raise damaged(_NAME, f"what is kept up to entry {last} is not all there")
-        for number, body in sorted(happened.items()):
-            if since < number <= step:
-                self._log_bytes += len(body)
-                for kind, *what in wire.load(body):
-                    getattr(self, f"_{kind}")(*what)
+            self._do(Switched(saved.names))
+            self.kept.load(saved.kept)
+        for entry in self._journal.replay():
+            for what in entry:
+                self._do(what)
+        if self._names != tuple(sorted(self._ids)):
+            self.switch(asked)
 
     # -- what happens -----------------------------------------------------------------------------
 
@@ -79,64 +92,56 @@ class LeafLog:
         `asked` are the groups whose count windows are found by asking, and their names.
         """
         self._ids = {name: id for id, name in asked.items()}
-        self._do("switch", sorted(self._ids))
+        what = Switched(tuple(sorted(self._ids)))
+        self._happened.append(what)
+        self._do(what)
 
     def hear(self, orders: bytes) -> None:
         """Takes orders of the root."""
         if self.kept.hear(orders):
-            self._words.append(["hear", orders])
+            self._happened.append(Heard(orders))
 
     def feed(self, frontier: int, ended: bool) -> None:
         """Takes the events that wait in the merger, and moves the frontier on."""
         waiting = {name: self._merger.take_waiting(id) for name, id in self.kept.groups.items()}
         found = {name: to_ipc([table]) for name, table in waiting.items() if table is not None}
-        self._do("feed", found, frontier, ended)
+        what = Fed(found, frontier, ended)
+        self._happened.append(what)
+        self._do(what)
 
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""
-        self._words.append(["notes"])
+        self._happened.append(Noted())
         return self.kept.notes()
 
-    def _do(self, kind: str, *what: Any) -> None:
-        self._words.append([kind, *what])
-        getattr(self, f"_{kind}")(*what)
+    def _do(self, what: Happened) -> None:
+        match what:
+            case Switched(names):
+                self._names = names
+                groups = {name: self._ids[name] for name in names if name in self._ids}
+                self.kept.switch(self._merger.bound, groups)
+            case Heard(orders):
+                self.kept.hear(orders)
+            case Fed(events, frontier, ended):
+                tables = {name: from_ipc(body) for name, body in events.items()}
+                self.kept.feed(tables, frontier, ended)
+            case Noted():
+                self.kept.notes()  # it was said
 
-    def _switch(self, names: Iterable[str]) -> None:
-        self._names = sorted(names)
-        groups = {name: self._ids[name] for name in self._names if name in self._ids}
-        self.kept.switch(self._merger.bound, groups)
-
-    def _hear(self, orders: bytes) -> None:
-        self.kept.hear(orders)
-
-    def _feed(self, events: dict[str, bytes], frontier: int, ended: bool) -> None:
-        self.kept.feed({n: from_ipc(body) for n, body in events.items()}, frontier, ended)
-
-    def _notes(self) -> None:
-        self.kept.notes()  # it was said
+    # -- on disk ----------------------------------------------------------------------------------
 
     @property
     def written(self) -> int:
         """The number of the last entry of the log: with a step, it says what must be there."""
-        return self._log.last or 0
+        return self._journal.number
 
-    # -- on disk ----------------------------------------------------------------------------------
-
-    def write(self, step: int) -> None:
+    def write(self) -> None:
         """Writes down what happened, as part of a step that is about to be written down."""
-        if not self._words:
-            return
-        body = wire.dump(self._words)
-        self._log.append(1 + (self._log.last or 0), {"step": step}, body)
-        self._log_bytes += len(body)
-        self._words = []
+        if self._happened:
+            self._journal.append(tuple(self._happened))
+            self._happened = []
 
-    def compact(self, step: int) -> None:
+    def compact(self) -> None:
         """Writes all down after a step, once the log is longer than that."""
-        if self._log_bytes <= max(_SHORTEST, self._saved_bytes):
-            return
-        last = self._log.last or 0
-        saved = wire.dump([step, self._names, self.kept.to_bytes(), last + 1])
-        self._disk.put(_NAME, saved)
-        self._log.trim(last)
-        self._log_bytes, self._saved_bytes = 0, len(saved)
+        if self._journal.due:
+            self._journal.compact(LeafState(self._names, self.kept.to_bytes()))

@@ -1,4 +1,9 @@
-"""A node that has events: cuts them where edges are, or where they are thought to be."""
+"""A local node's part in the count windows of one key.
+
+Events and what the root says go in; facts about positions of events, and pieces (partials or
+events) come out. Events are cut where the root has found edges, or unasked where the next ones are
+expected.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from catchment.counting import wire
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.counting.event_buffer import EventBuffer
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import span
-from catchment.counting.message import Columns, Down, Forecast, Piece, Samples, Up, evenly
+from catchment.counting.message import Columns, Down, Forecast, Samples, SlicePiece, Up, evenly
 from catchment.counting.place import Place, after, at
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
@@ -32,7 +37,7 @@ class LocalCounter:
 
     def __init__(self, node: int, windows: Sequence[Counted], fold: Fold) -> None:
         self.node, self.fold = node, fold
-        self.edges = Edges(windows)
+        self.edges = RankEdges(windows)
         self.held = EventBuffer(node)
         self.life = 0
         self.down: Down | None = None
@@ -43,9 +48,9 @@ class LocalCounter:
         self.done = self.passed = 0
         self.tiles: list[tuple[int, int, bool]] = []
         self.sent = 0
-        self._told: tuple[int, int] = (EARLIEST, 0)
+        self._last_sent: tuple[int, int] = (EARLIEST, 0)
         self._seen = -1
-        self._pieces: list[Piece] = []
+        self._pieces: list[SlicePiece] = []
         self._counts: list[tuple[Place, int]] = []
         self._samples = Samples()
         self._span: tuple[int, int] | None = None
@@ -86,7 +91,8 @@ class LocalCounter:
             self._repeat()
 
     def _begin(self, life: int, position: int, place: Place, down: Down) -> None:
-        """Was given up, or is new: goes on after what the others have done without it."""
+        """Begins a new life after this node was given up, or is new: events before the place that
+        the root names are late."""
         self.life = life
         self.held.advance(place[0])
         self.held.renumber(position, place)
@@ -131,10 +137,10 @@ class LocalCounter:
             down.ask is not None or down.zone is not None or down.forecast is not None
         )
         now = (self.frontier, self.held.end)
-        news = not silent and now != self._told and self._worth(now)
+        news = not silent and now != self._last_sent and self._worth(now)
         if not (news or self._speak or self._pieces or self._counts):
             return None
-        self._told = now
+        self._last_sent = now
         up = Up(
             self.node,
             self.life,
@@ -157,7 +163,7 @@ class LocalCounter:
         """Whether to tell unasked how far this node is: not of every few events."""
         still, self._seen = now[1] == self._seen, now[1]
         ended = now[0] >= LATEST
-        return now[0] > EARLIEST and (still or ended or now[1] >= _GROWN * self._told[1])
+        return now[0] > EARLIEST and (still or ended or now[1] >= _GROWN * self._last_sent[1])
 
     def _on_ask(self) -> None:
         ask = None if self.down is None else self.down.ask
@@ -226,7 +232,7 @@ class LocalCounter:
         return low, high
 
     def _fence(self, low: int, high: int) -> None:
-        """Tells what lies on both sides of a zone that is given by positions."""
+        """Tells the places at both ends of a zone that is given by positions."""
         if low > self.held.base:
             self._counts.append((after(self.held.place(low - 1)), low))
         if high < self.held.end:
@@ -272,7 +278,7 @@ class LocalCounter:
             ends = np.array([0, high - low - 1])
             times, arrivals = times[ends], arrivals[ends]
         made = self.fold.raw(data) if raw else self.fold.lift(data)
-        self._pieces.append(Piece(low, high, raw, times, arrivals, made))
+        self._pieces.append(SlicePiece(low, high, raw, times, arrivals, made))
 
     # -- for those who run it --------------------------------------------------------------------
 
@@ -309,7 +315,7 @@ class LocalCounter:
                 self.passed,
                 self.tiles,
                 self.sent,
-                self._told,
+                self._last_sent,
                 self._speak,
                 [p.to_plain() for p in self._pieces],
                 self._counts,
@@ -329,6 +335,6 @@ class LocalCounter:
     def _restore(self, rest: list[Any]) -> None:
         self.life, down, self.asked, self.zoned, self.known, self.done = rest[:6]
         self.down = None if down is None else Down.from_bytes(down)
-        self.passed, self.tiles, self.sent, self._told, self._speak = rest[6:11]
-        self._pieces = [Piece(*piece) for piece in rest[11]]
+        self.passed, self.tiles, self.sent, self._last_sent, self._speak = rest[6:11]
+        self._pieces = [SlicePiece(*piece) for piece in rest[11]]
         self._counts, self._samples, self._span = rest[12], Samples(*rest[13]), rest[14]

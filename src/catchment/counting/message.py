@@ -1,4 +1,4 @@
-"""What local nodes and the root say to each other, as plain data."""
+"""What a local node (`Up`) and the root (`Down`) say to each other about one key, as plain data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class Piece(_Plain):
+class SlicePiece(_Plain):
     """A node's events from one of its positions to another: one partial, or the events."""
 
     low: int
@@ -85,7 +85,7 @@ class Up(_Plain):
     counts: list[tuple[Place, int]] = field(default_factory=list)
     """How many of its events are before a place."""
     samples: Samples = field(default_factory=Samples)
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[SlicePiece] = field(default_factory=list)
     late: int = 0
     """Events that came behind the frontier, so far."""
     span: tuple[int, int] | None = None
@@ -100,7 +100,7 @@ class Up(_Plain):
     def from_bytes(cls, data: bytes) -> Up:
         plain = wire.load(data)
         plain[_SAMPLES] = _thick(plain[_SAMPLES])
-        plain[_PIECES] = [_closer(Piece(*piece), 1) for piece in plain[_PIECES]]
+        plain[_PIECES] = [_closer(SlicePiece(*piece), 1) for piece in plain[_PIECES]]
         return cls(*plain)
 
 
@@ -108,7 +108,8 @@ _SAMPLES, _PIECES = 8, 9
 
 
 def _thin(samples: Samples) -> list[Any]:
-    """Samples lie evenly between two positions, and events mostly arrive in order."""
+    """Samples without their positions, which lie evenly between two, and with arrivals as
+    differences from positions, which are small where events arrive in order."""
     if samples.high < samples.low:
         return []
     away = samples.arrival - samples.position
@@ -123,7 +124,7 @@ def _thick(plain: list[Any]) -> Samples:
     return Samples(low, high, position, time, away + position)
 
 
-def _closer(piece: Piece, sign: int) -> Piece:
+def _closer(piece: SlicePiece, sign: int) -> SlicePiece:
     """A piece whose arrivals are told from where its events are, or the other way around."""
     if not piece.raw:
         return piece
@@ -134,7 +135,7 @@ def _closer(piece: Piece, sign: int) -> Piece:
 
 
 def evenly(low: int, high: int, count: int) -> Ints:
-    """So many positions between two, as far from each other as can be."""
+    """A number of positions between two others, spread evenly."""
     return low + (np.arange(count, dtype=np.int64) * (high - low)) // max(count, 1)
 
 

@@ -1,4 +1,8 @@
-"""What the root knows of one node: facts about its events, and pieces of them."""
+"""What the root knows of one node, for one key.
+
+What the node says goes in. Two things come out: how many of its events are before which places, and
+the pieces that cover its events between two positions.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from catchment.counting.message import Piece, Up
+from catchment.counting.message import SlicePiece, Up
 from catchment.counting.place import Place, at
 from catchment.counting.rank_bounds import Points
 from catchment.operators.ragged import Ints
@@ -30,7 +34,7 @@ class NodeView:
         """Whether it has to be told that it begins anew."""
         self.cuts: dict[int, int] = {}
         """Its position at each edge, from the last complete one on."""
-        self.pieces: dict[tuple[int, int], Piece] = {}
+        self.pieces: dict[tuple[int, int], SlicePiece] = {}
         self.counts: dict[Place, int] = {}
         self.samples: list[_Fact] = []
 
@@ -79,7 +83,7 @@ class NodeView:
             time[order], node[order], arrival[order], count[order], after[order], self.gone
         )
 
-    def _of(self, piece: Piece) -> list[_Fact]:
+    def _of(self, piece: SlicePiece) -> list[_Fact]:
         if piece.raw:
             counts = np.arange(piece.low, piece.high, dtype=np.int64)
         else:
@@ -87,19 +91,19 @@ class NodeView:
         end = (int(piece.times[-1]), self.node, int(piece.arrivals[-1]) + 1)
         return [self._facts(piece.times, piece.arrivals, counts), _single(end, piece.high)]
 
-    def tiling(self, low: int, high: int) -> list[tuple[Piece, int, int]] | None:
+    def tiling(self, low: int, high: int) -> list[tuple[SlicePiece, int, int]] | None:
         """Pieces that cover all from a position to another, each event once; None if some lack."""
         ways = self._ways(low, high)
         return None if high not in ways else _back(ways, low, high)
 
-    def most(self, low: int, high: int) -> list[tuple[Piece, int, int]]:
-        """As much as there is without a gap."""
+    def most(self, low: int, high: int) -> list[tuple[SlicePiece, int, int]]:
+        """The pieces from a position on, as far as there is no gap."""
         ways = self._ways(low, high)
         return _back(ways, low, max(ways))
 
-    def _ways(self, low: int, high: int) -> dict[int, tuple[Piece, int, int] | None]:
+    def _ways(self, low: int, high: int) -> dict[int, tuple[SlicePiece, int, int] | None]:
         """Positions that pieces lead to without a gap, and the last piece on the way."""
-        ways: dict[int, tuple[Piece, int, int] | None] = {low: None}
+        ways: dict[int, tuple[SlicePiece, int, int] | None] = {low: None}
         for piece in sorted(self.pieces.values(), key=lambda piece: (piece.low, not piece.raw)):
             for start in [p for p in ways if piece.low <= p < min(piece.high, high)]:
                 end = min(piece.high, high)
@@ -118,7 +122,8 @@ class NodeView:
         self.samples = [fact for fact in self.samples if fact[3][-1] >= position]
 
     def give_up(self, edge: int) -> None:
-        """Is not waited for: of what comes after an edge, only events that are here count."""
+        """Gives the node up: of what comes after an edge, only events that have come already
+        count."""
         end = self.cuts[edge]
         raw = sorted((p for p in self.pieces.values() if p.raw), key=lambda piece: piece.low)
         for piece in raw:
@@ -179,15 +184,15 @@ class NodeView:
             track.fresh,
             track.cuts,
         ) = data[4:13]
-        pieces = [Piece(*piece) for piece in data[13]]
+        pieces = [SlicePiece(*piece) for piece in data[13]]
         track.pieces = {(piece.low, piece.high): piece for piece in pieces}
         track.counts, track.samples = data[14], [tuple(fact) for fact in data[15]]
         return track
 
 
 def _back(
-    ways: dict[int, tuple[Piece, int, int] | None], low: int, high: int
-) -> list[tuple[Piece, int, int]]:
+    ways: dict[int, tuple[SlicePiece, int, int] | None], low: int, high: int
+) -> list[tuple[SlicePiece, int, int]]:
     found = []
     while high != low:
         step = ways[high]

@@ -1,4 +1,8 @@
-"""What the root says of count windows, on its way down."""
+"""The root's orders on count windows, on their way down the tree.
+
+The last order on each lane is kept under a number that grows, so that a node that has all orders up
+to a number can be sent the rest. A later order replaces an earlier one of its lane.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +55,7 @@ class Orders:
         return wire.dump([number, self.number, self.over, words])
 
     def take(self, data: bytes) -> list[tuple[str, Key, bytes]]:
-        """Takes what a parent says; what is new of it."""
+        """Takes orders from the parent; gives those that are new."""
         known, number, over, words = wire.load(data)
         if known > self.number or number <= self.number:
             return []

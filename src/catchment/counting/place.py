@@ -1,4 +1,4 @@
-"""Places in the one order of all events: by time, then node, then arrival."""
+"""Places in the one order of all events, which goes by time, then node, then arrival."""
 
 from __future__ import annotations
 

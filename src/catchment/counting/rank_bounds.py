@@ -1,4 +1,10 @@
-"""What is known of where events are: from counts of each node to the place of a rank."""
+"""Finds the place of a rank from what nodes have counted.
+
+For each node, some places go in with the number of its events before each. For every place that any
+node has named, the least and the most events of all nodes that can be before it are added up. A
+rank is found where both are equal to it; otherwise its place lies between two known places, and
+nodes are asked about the span between these.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +34,9 @@ class Points(NamedTuple):
     over: bool = False
 
 
-class Found(NamedTuple):
-    """Where a rank is: exactly, or between two places; `high` None: it may be still to come."""
+class RankPlace(NamedTuple):
+    """Where a rank is: at `place`, or between `low` and `high`. Where `high` is None, its event may
+    be still to come."""
 
     place: Place | None
     cuts: dict[int, int]
@@ -40,7 +47,8 @@ class Found(NamedTuple):
 
 
 class RankBounds:
-    """All that is known, in the order of all events."""
+    """The least (`low`) and the most (`high`) events before each known place, in the order of all
+    events."""
 
     def __init__(self, points: Mapping[int, Points]) -> None:
         self._points = points
@@ -75,20 +83,20 @@ class RankBounds:
         time, node, arrival = self._places
         return int(time[code]), int(node[code]), int(arrival[code])
 
-    def find(self, rank: int) -> Found:
-        """The place that a number of events is before."""
+    def find(self, rank: int) -> RankPlace:
+        """Where the place is that has exactly this number of events before it."""
         exact = np.searchsorted(self.high, rank), np.searchsorted(self.low, rank)
         code = int(max(exact))
         if code < len(self.low) and self.low[code] == rank and self.high[code] == rank:
-            return Found(self.place(code), self._cuts(code), None, None, 0)
+            return RankPlace(self.place(code), self._cuts(code), None, None, 0)
         below = int(np.searchsorted(self.high, rank, "right")) - 1
         above = int(exact[1])
         known = int(np.searchsorted(self.high, NEVER)) - 1
         low = self.place(below) if below >= 0 else None
         if above > known:
-            return Found(None, {}, low, None, NEVER)
+            return RankPlace(None, {}, low, None, NEVER)
         loose = int(self.high[above] - (self.low[below] if below >= 0 else 0))
-        return Found(None, {}, low, self.place(above), loose)
+        return RankPlace(None, {}, low, self.place(above), loose)
 
     def counted(self, code: int) -> tuple[int, int]:
         return int(self.low[code]), int(self.high[code])

@@ -1,4 +1,4 @@
-"""When the root says all again: where messages may get lost, somebody must notice."""
+"""Decides when the root repeats its last order, because an order or an answer seems to be lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 
 class Retransmit:
-    """How long nothing may happen before something seems lost; None: nothing ever is."""
+    """Says that something seems lost after so long without progress; None: messages do not get
+    lost."""
 
     def __init__(self, longest: int | None) -> None:
         self.longest = longest

@@ -1,4 +1,7 @@
-"""The root of count windows: finds where edges are, and puts slices together."""
+"""The root's part in the count windows of one key.
+
+What nodes say goes in; orders to all nodes and windows that are full come out.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from catchment.counting import wire
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import Pace, Shares, doubtful, span
 from catchment.counting.message import Ask, Down, Forecast, Up, Zone
 from catchment.counting.node_view import EARLIEST, NodeView
 from catchment.counting.place import Place, at
-from catchment.counting.rank_bounds import Found, RankBounds
+from catchment.counting.rank_bounds import RankBounds, RankPlace
 from catchment.counting.retransmit import Retransmit
 from catchment.counting.scheme import WAITING, Auto, check, samples
-from catchment.counting.windows import Shelf, Slice, Window
+from catchment.counting.windows import FullWindow, Shelf, Slice
 from catchment.model.window import Counted
 
 LATEST = 2**62
@@ -47,10 +50,11 @@ _PLAIN = (
 
 
 class RootCounter:
-    """Asks, verifies, corrects. An edge is where exactly its rank of events is before it.
+    """Finds edges by asking nodes, and puts the slices between edges together.
 
-    That is established from what nodes say of their events' times, whichever scheme is used: a
-    scheme only decides what nodes send before they are asked.
+    An edge is the place with exactly its rank of events before it. That is established from what
+    nodes say of their events' times, whichever scheme is used: a scheme only decides what nodes
+    send before they are asked.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class RootCounter:
         zones: bool = True,
         returns: bool = True,
     ) -> None:
-        self.edges, self.fold = Edges(windows), fold
+        self.edges, self.fold = RankEdges(windows), fold
         self.scheme = check(scheme)
         self.predictor, self.timeout, self.patience = predictor, timeout, Retransmit(patience)
         self.zones, self.returns = zones, returns
@@ -87,7 +91,7 @@ class RootCounter:
         self.orders = self.version = 0
         self.corrections = self.rounds = 0
         """Edges whose prediction was wrong; orders that were sent."""
-        self.full: list[Window] = []
+        self.full: list[FullWindow] = []
         self._ordered, self._corrected = 0, False
         self._spent = self._doubtful = 0.0
         self._news = self._changed = True
@@ -176,7 +180,8 @@ class RootCounter:
         self._changed = True
 
     def step(self, now: int = 0) -> Down | None:
-        """Does what can be done; what is to be said to all nodes, if anything."""
+        """Finds the edges that can be found by now; gives the next order to all nodes, if there is
+        one."""
         if self.timeout is not None:
             for track in self.tracks.values():
                 if not track.gone and track.frontier < LATEST and now - track.heard > self.timeout:
@@ -258,7 +263,7 @@ class RootCounter:
             break
         self._collect()
 
-    def _search(self, rank: int) -> Found | None:
+    def _search(self, rank: int) -> RankPlace | None:
         """Finds as many edges as can be found, and how much is known of the next."""
         if self._settled < rank:
             return None
@@ -283,8 +288,8 @@ class RootCounter:
                 return all(track.passed > self.edge for track in live)
         return True
 
-    def _pursue(self, rank: int, found: Found | None) -> None:
-        """The edge is not where it was thought to be, or nothing was thought yet."""
+    def _pursue(self, rank: int, found: RankPlace | None) -> None:
+        """Asks closer: the edge is not where it was predicted, or nothing was predicted."""
         ordered = self._ordered == self.edge + 1
         if ordered and self._predicted() and not self._corrected:
             self._corrected = True
@@ -306,7 +311,7 @@ class RootCounter:
             return self.forecast is not None or self.zone is not None
         return False
 
-    def _further(self, rank: int, found: Found | None) -> None:
+    def _further(self, rank: int, found: RankPlace | None) -> None:
         """The edge is still to come: asks again when it may have."""
         reached = self._reached
         known, place = self.found[self.edge]
@@ -394,7 +399,7 @@ class RootCounter:
         self._changed = True
 
     def _approximate(self, rank: int) -> None:
-        """Takes for granted that shares stay as they were."""
+        """The scheme `approx`: takes the edge to be where the nodes' last shares would put it."""
         assert self.forecast is not None and self.forecast.sizes is not None
         strides = (rank - self.forecast.rank) / self.forecast.stride
         sizes = self.forecast.sizes
@@ -437,7 +442,7 @@ class RootCounter:
         self.full += self.shelf.add(Slice(low, high, merged, exact, missing))
         self.complete += 1
 
-    def take(self) -> list[Window]:
+    def take(self) -> list[FullWindow]:
         """The windows that have become full since the last call."""
         full, self.full = self.full, []
         return full
@@ -476,7 +481,7 @@ class RootCounter:
         root.shelf.slices = [Slice(*part) for part in slices]
         root.pace, root.shares = Pace.from_plain(pace), Shares.from_plain(shares)
         root.auto, root.patience = Auto.from_plain(auto), Retransmit.from_plain(patience)
-        root.full = [Window(*window) for window in full]
+        root.full = [FullWindow(*window) for window in full]
         root.ask, root.zone, root.forecast = (
             None if order is None else kind(*order)
             for kind, order in zip((Ask, Zone, Forecast), orders, strict=True)

@@ -1,9 +1,12 @@
-"""Count windows at the root of a tree: what notes say, what is asked, which windows are full."""
+"""The root's part in count windows, for all keys.
+
+The notes in messages go in. Orders for all nodes come out, and windows that are full, as partials
+of their group.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +16,8 @@ from catchment.counting.message import Up
 from catchment.counting.orders import Key, Orders, room_for_lane
 from catchment.counting.root import RootCounter
 from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
-from catchment.counting.status import status
-from catchment.counting.windows import Window
+from catchment.counting.status import CountStatus, status
+from catchment.counting.windows import FullWindow
 from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import Partials
 from catchment.engine.shapes.counted import events_not_full
@@ -32,7 +35,7 @@ class RootByKey:
     ) -> None:
         self.scheme = scheme
         self.groups: dict[str, int] = {}
-        """By their names: where the groups are in the plan."""
+        """The id of each group in the plan, by the group's name."""
         self._lifts: dict[str, SliceBetweenEdges] = {}
         self.lanes: dict[tuple[str, Key], RootCounter] = {}
         self.orders = Orders()
@@ -40,9 +43,9 @@ class RootByKey:
         self.nodes: list[int] = []
         self._late = 0
         self.away: set[int] = set()
-        self.uncounted: list[list[Any]] = []
-        """Windows of the last step that may lack events of nodes that were given up: group, number,
-        key, and whose."""
+        self.uncounted: list[tuple[int, Key, FullWindow]] = []
+        """Windows of the last step that may lack events of nodes that were given up: group, key,
+        and the window, which says whose."""
         self.switch(bound, groups)
         if saved:
             self._restore(saved)
@@ -59,7 +62,7 @@ class RootByKey:
         self.orders.keep(self.groups)
 
     def follow(self, now: list[int]) -> None:
-        """Nodes that came and went: those that read events now."""
+        """Takes the nodes that read events now: others have left, new ones have joined."""
         for node in set(now) - set(self.nodes):
             for lane in self.lanes.values():
                 lane.join(node)
@@ -93,7 +96,8 @@ class RootByKey:
                     self._lane(group, key).receive(Up.from_bytes(body), nbytes=len(body))
 
     def step(self, missing: Iterable[int]) -> Partials:
-        """Finds edges: windows that are full now; what is asked goes into the orders."""
+        """Finds edges; gives the windows that are full now. What must be asked goes into the
+        orders."""
         away, self.uncounted = set(missing), []
         for lane in self.lanes.values():
             for node in away - self.away:
@@ -113,13 +117,11 @@ class RootByKey:
         over = here <= self.ended and all(lane.over for lane in self.lanes.values())
         self.orders.say(words, over and bool(here))
         ids = sorted({id for id, _ in full})
-        return {id: pa.concat_tables([t for g, t in full if g == id]) for id in ids}
+        return Partials({id: pa.concat_tables([t for g, t in full if g == id]) for id in ids})
 
-    def _full(self, group: str, key: Key, windows: list[Window]) -> pa.Table:
+    def _full(self, group: str, key: Key, windows: list[FullWindow]) -> pa.Table:
         id, lift = self.groups[group], self._lifts[group]
-        self.uncounted += [
-            [id, w.number, list(key[1:]), list(w.missing)] for w in windows if w.missing
-        ]
+        self.uncounted += [(id, key, window) for window in windows if window.missing]
         return full_of(lift, key, windows)
 
     def newly_late(self) -> int:
@@ -141,7 +143,7 @@ class RootByKey:
                 windows, events = windows + found[0], events + found[1]
         return windows, events
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, CountStatus]:
         """By lane: the scheme in use, corrections, and whose clocks are wrong."""
         return {
             f"{group} {' '.join(map(str, key[1:]))}".strip(): status(lane)

@@ -1,4 +1,4 @@
-"""The schemes, and which one to use: what is cheapest on the links while nodes need not wait."""
+"""The schemes of finding edges, and the choice of the cheapest one on the links (`auto`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of a lane of count windows, and their partials, as few bytes."""
+"""The events of a lane and the partials between its edges, each as few bytes as possible."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting.fold import Fold
-from catchment.counting.message import Columns, Piece
+from catchment.counting.message import Columns, SlicePiece
 from catchment.counting.orders import Key
-from catchment.counting.windows import Window
+from catchment.counting.windows import FullWindow
 from catchment.engine import codec, columns, settled
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.partials import full_windows
@@ -20,7 +20,8 @@ from catchment.operators import Grouping
 
 
 class SliceBetweenEdges(Fold):
-    """Partials as bytes: a row without its key; events as bytes; both without their schema."""
+    """Makes partials of a lane's events by the operators of the group. Partials and events travel
+    as bytes without key and schema, which both sides know."""
 
     def __init__(self, bound: BoundGroup) -> None:
         self.bound = bound
@@ -63,7 +64,7 @@ class SliceBetweenEdges(Fold):
         table = self._chosen(events).select(self._events.names).cast(self._events)
         return {"events": columns.pack(table.combine_chunks())} if self._events.names else {}
 
-    def part(self, piece: Piece, low: int, high: int) -> Columns:
+    def part(self, piece: SlicePiece, low: int, high: int) -> Columns:
         found: dict[str, Any] = {
             settled.TIME: pa.array(piece.times),
             settled.ARRIVAL: pa.array(piece.arrivals),
@@ -92,7 +93,7 @@ class SliceBetweenEdges(Fold):
             self.base = row
 
 
-def full_of(lift: SliceBetweenEdges, key: Key, windows: list[Window]) -> pa.Table:
+def full_of(lift: SliceBetweenEdges, key: Key, windows: list[FullWindow]) -> pa.Table:
     """Windows of a key that are full, as partials of their group."""
     bound = lift.bound
     rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)

@@ -1,8 +1,8 @@
-"""What an operator wants to know of count windows."""
+"""The status of count windows, for the person who runs a tree."""
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec import Struct
 
 from catchment.counting.node_view import EARLIEST
 from catchment.counting.root import LATEST, RootCounter
@@ -11,19 +11,35 @@ _FAR = 3.0
 """Strides that a clock may be away from the others' before it is named."""
 
 
-def status(root: RootCounter) -> dict[str, Any]:
+class CountStatus(Struct, frozen=True):
     """The scheme in use, how often it was wrong, and whose clocks or links are bad."""
+
+    scheme: str
+    moves: list[tuple[int, str]]
+    """Where another scheme was chosen, and which."""
+    edges: int
+    corrections: int
+    rounds: int
+    clocks: dict[int, str]
+    """By node: what seems to be wrong with its clock."""
+    late: dict[int, int]
+    """By node: events that came too late."""
+    missing: list[int]
+
+
+def status(root: RootCounter) -> CountStatus:
+    """How the count windows of a key stand at the root."""
     tracks = root.tracks
-    return {
-        "scheme": root.using,
-        "moves": root.auto.moves,
-        "edges": root.edge,
-        "corrections": root.corrections,
-        "rounds": root.rounds,
-        "clocks": clocks(root),
-        "late": {node: track.late for node, track in tracks.items() if track.late},
-        "missing": [node for node, track in tracks.items() if track.gone and not track.left],
-    }
+    return CountStatus(
+        scheme=root.using,
+        moves=root.auto.moves,
+        edges=root.edge,
+        corrections=root.corrections,
+        rounds=root.rounds,
+        clocks=clocks(root),
+        late={node: track.late for node, track in tracks.items() if track.late},
+        missing=[node for node, track in tracks.items() if track.gone and not track.left],
+    )
 
 
 def clocks(root: RootCounter) -> dict[int, str]:

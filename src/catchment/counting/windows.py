@@ -1,4 +1,4 @@
-"""From slices between edges to windows."""
+"""Puts the slices between edges together to windows of one key."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.counting.fold import Fold
-from catchment.counting.message import Columns, Piece
+from catchment.counting.message import Columns, SlicePiece
 
 
 @dataclass
-class Window:
+class FullWindow:
     """A count window that is full."""
 
     kind: int
@@ -41,11 +41,11 @@ class Slice:
 class Shelf:
     """Slices that windows still need; every window is a range of them."""
 
-    def __init__(self, edges: Edges, fold: Fold) -> None:
+    def __init__(self, edges: RankEdges, fold: Fold) -> None:
         self.edges, self.fold = edges, fold
         self.slices: list[Slice] = []
 
-    def merged(self, parts: Sequence[tuple[Piece, int, int]]) -> Columns:
+    def merged(self, parts: Sequence[tuple[SlicePiece, int, int]]) -> Columns:
         """One partial of pieces, each from a position to another."""
         partials = []
         for piece, low, high in parts:
@@ -56,7 +56,7 @@ class Shelf:
                 partials.append(piece.data)
         return self.fold.merge(partials) if partials else {}
 
-    def add(self, slice: Slice) -> list[Window]:
+    def add(self, slice: Slice) -> list[FullWindow]:
         """The windows that are full with one more slice."""
         self.slices.append(slice)
         full = []
@@ -65,7 +65,7 @@ class Shelf:
             partial = self.fold.merge([part.partial for part in parts])
             missing = tuple(sorted({node for part in parts for node in part.missing}))
             exact = all(part.exact for part in parts)
-            full.append(Window(kind, number, partial, exact, missing))
+            full.append(FullWindow(kind, number, partial, exact, missing))
         needed = self.edges.needed(slice.high)
         self.slices = [part for part in self.slices if part.high > needed]
         return full

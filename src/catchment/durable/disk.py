@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
-from catchment.durable.log import Gap
+from catchment.durable.log import LostEntries
 from catchment.errors import StateError
-
-Note = dict[str, Any]
 
 
 def damaged(name: str, why: str) -> StateError:
@@ -23,16 +21,16 @@ def damaged(name: str, why: str) -> StateError:
 class Log(Protocol):
     """Numbered entries in order, forgotten from the front."""
 
-    def append(self, number: int, note: Note, body: bytes) -> None:
+    def append(self, number: int, body: bytes) -> None:
         """Adds an entry; once this returns, no crash loses it. Numbers only grow."""
 
-    def entries(self) -> Iterator[tuple[int, Note, bytes]]:
+    def entries(self) -> Iterator[tuple[int, bytes]]:
         """All entries there are."""
 
-    def read(self, number: int) -> tuple[Note, bytes]:
+    def read(self, number: int) -> bytes:
         """One entry."""
 
-    def gap(self, after: int) -> Gap | None:
+    def gap(self, after: int) -> LostEntries | None:
         """The first entries after a number that were safe, were not trimmed and cannot be read."""
 
     def rewind(self, number: int) -> None:

@@ -3,8 +3,8 @@
 A path goes in as text, bytes come out. All calls raise `OSError`. `LocalFiles` does them;
 `catchment.durable.volatile` does them in memory and forgets what was not synced. Two rules hold:
 
-- What was written to a file is safe after `File.sync`, and its name after `Files.sync_folder` of
-  the folder.
+- What was written to a file is safe after `File.sync`, and its name after `FileSystem.sync_folder`
+  of the folder.
 - A rename within a folder happens wholly or not at all, but it may be undone until the folder is
   synced.
 """
@@ -34,7 +34,7 @@ class File(Protocol):
         """Lets go of the file."""
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """A file system."""
 
     def names(self, folder: str) -> list[str]:
@@ -155,7 +155,7 @@ class LocalFiles:
             os.close(number)
 
 
-def make_folders(files: Files, path: str) -> None:
+def make_folders(files: FileSystem, path: str) -> None:
     """Makes a folder, and those that it is in, so that they last."""
     path = path.rstrip("/") or "/"
     if files.is_folder(path):
@@ -166,7 +166,7 @@ def make_folders(files: Files, path: str) -> None:
     files.sync_folder(above)
 
 
-def write_whole(files: Files, folder: str, name: str, data: Data) -> None:
+def write_whole(files: FileSystem, folder: str, name: str, data: Data) -> None:
     """Puts a file in its place so that it is there, whole, whatever happens once this returns.
 
     It is written beside its place and renamed. Another process may be writing the same file: each
@@ -196,7 +196,7 @@ def beside_of(name: str) -> str:
     return f".{name[:200]}.{uuid.uuid4().hex[:12]}"
 
 
-def _try_unlink(files: Files, path: str) -> None:
+def _try_unlink(files: FileSystem, path: str) -> None:
     try:
         files.unlink(path)
     except OSError:

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
-
-from catchment.durable.store import Store
+from catchment.durable.store import FileStore
 from catchment.errors import StateError
 
 
@@ -28,7 +26,7 @@ class Folder:
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
         try:
-            self._store = Store(self.uri, private=True)
+            self._store = FileStore(self.uri, private=True)
         except (OSError, ValueError) as error:
             raise StateError("the folder cannot be reached", given=uri, hint=str(error)) from error
 
@@ -70,14 +68,6 @@ class Folder:
         """Puts a file in its place, whole; one of the same name is replaced."""
         with self._explained("a file of the job cannot be written", f"/{name}"):
             self._store.write(name, data)
-
-    def write_rows(self, name: str, rows: pa.Table) -> None:
-        """Puts a table in its place, as a Parquet file."""
-        buffer = pa.BufferOutputStream()
-        import pyarrow.parquet as pq  # late: a node that sets nothing aside does without
-
-        pq.write_table(rows, buffer, compression="zstd")
-        self.write(name, buffer.getvalue().to_pybytes())
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it is there. After a crash it may be there again."""

@@ -22,6 +22,7 @@ import socket
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -40,7 +41,7 @@ SETTLE = 1.0
 """Seconds after which a lease that was written is read back."""
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """Who holds a folder."""
 
     owner: str
@@ -56,16 +57,16 @@ class Holder(msgspec.Struct, frozen=True):
         return f"process {self.pid} on {self.host}, since {_shown(self.since)}"
 
 
-class Lock:
+class Lock(ABC):
     """A folder that this process holds, until `release` or the end of the process."""
 
+    @abstractmethod
     def release(self) -> None:
         """Lets others have the folder. It may be called twice."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self) -> None:
         """Raises when the folder is not held any more."""
-        raise NotImplementedError
 
     def __enter__(self) -> Lock:
         return self
@@ -140,7 +141,7 @@ class Lease(Lock):
         self._folder, self._seconds, self._clock = folder, seconds, clock
         self._me = _me(clock())
         self._stop = threading.Event()
-        self._lost: Holder | None = None
+        self._lost: LockHolder | None = None
         self._until = 0.0
         held = self._held()
         if held is not None and (held.expires or 0) > clock():
@@ -155,7 +156,7 @@ class Lease(Lock):
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
-    def _held(self) -> Holder | None:
+    def _held(self) -> LockHolder | None:
         return _read(self._folder.read(NAME))
 
     def _write(self) -> None:
@@ -201,18 +202,18 @@ class Lease(Lock):
                     self._folder.remove(NAME)
 
 
-def _me(now: float) -> Holder:
-    return Holder(uuid.uuid4().hex, os.getpid(), socket.gethostname(), now)
+def _me(now: float) -> LockHolder:
+    return LockHolder(uuid.uuid4().hex, os.getpid(), socket.gethostname(), now)
 
 
-def _read(data: bytes | None) -> Holder | None:
+def _read(data: bytes | None) -> LockHolder | None:
     try:
-        return None if data is None else msgspec.json.decode(data, type=Holder)
+        return None if data is None else msgspec.json.decode(data, type=LockHolder)
     except msgspec.DecodeError:
         return None  # whoever holds it has not written it yet
 
 
-def _taken(where: str, held: Holder | None, hint: str) -> StateError:
+def _taken(where: str, held: LockHolder | None, hint: str) -> StateError:
     who = "a process that has just begun" if held is None else str(held)
     return StateError(
         "another process works in this folder",

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from catchment.durable.files import File, Files, LocalFiles, make_folders, write_whole
+from catchment.durable.files import File, FileSystem, LocalFiles, make_folders, write_whole
 from catchment.durable.sealed import carries, seal, unseal
 from catchment.errors import StateError
 
@@ -81,7 +81,7 @@ class Damage:
 
 
 @dataclass(frozen=True)
-class Gap:
+class LostEntries:
     """Entries that were safe and cannot be read: those after one number, up to another."""
 
     after: int
@@ -125,23 +125,23 @@ class _Segment:
     """Stretches that are no entries: from, to."""
 
 
-class Log:
+class FileLog:
     """Entries in files.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> log = Log(folder, "doc")
+    >>> log = FileLog(folder, "doc")
     >>> log.append(1, b"one"); log.append(2, b"two"); log.close()
-    >>> again = Log(folder, "doc")
+    >>> again = FileLog(folder, "doc")
     >>> list(again.entries()), again.last, again.gap(0)
     ([(1, b'one'), (2, b'two')], 2, None)
     """
 
     def __init__(
-        self, folder: str, name: str, files: Files | None = None, segment: int = SEGMENT
+        self, folder: str, name: str, files: FileSystem | None = None, segment: int = SEGMENT
     ) -> None:
         self.folder, self.name = folder, name
-        self._files: Files = LocalFiles() if files is None else files
+        self._files: FileSystem = LocalFiles() if files is None else files
         self._most = segment
         self._segments: dict[int, _Segment] = {}
         self._places: dict[int, _Place] = {}
@@ -289,29 +289,29 @@ class Log:
         """The entries after a number that can be read, in order; `gap` says if that is all."""
         return ((number, self.read(number)) for number in [*self._places] if number > after)
 
-    def gap(self, after: int) -> Gap | None:
+    def gap(self, after: int) -> LostEntries | None:
         """The first entries after a number that were safe, were not trimmed and cannot be read."""
         at = max(after, self._trimmed)
         for number, place in self._places.items():
             if number <= at:
                 continue
             if place.previous > at:
-                return Gap(at, place.previous, self.folder)
+                return LostEntries(at, place.previous, self.folder)
             at = number
-        return Gap(at, self._last, self.folder) if at < self._last else None
+        return LostEntries(at, self._last, self.folder) if at < self._last else None
 
     def read(self, number: int) -> bytes:
         """One entry."""
         place = self._places.get(number)
         if place is None:
-            raise Gap(number - 1, number, self.folder).error()
+            raise LostEntries(number - 1, number, self.folder).error()
         segment = self._segments[place.segment]
         with self._explained(segment.path):
             data = self._files.read(segment.path, place.at, place.size)
         found = _entry(data, 0, segment.seed)
         if found is None or found[0] != number:
             self._report(Damage(segment.path, place.at, place.size, "no entry can be read there"))
-            raise Gap(number - 1, number, segment.path).error()
+            raise LostEntries(number - 1, number, segment.path).error()
         return data[_ENTRY.size :]
 
     # -- what changes -----------------------------------------------------------------------------

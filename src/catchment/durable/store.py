@@ -14,7 +14,7 @@ import os
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from catchment.durable.files import Files, LocalFiles, beside_of, write_whole
+from catchment.durable.files import FileSystem, LocalFiles, beside_of, write_whole
 
 
 def opened(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -25,7 +25,7 @@ def opened(uri: str) -> tuple[pafs.FileSystem, str]:
     return pafs.LocalFileSystem(), uri.rstrip("/") or "/"
 
 
-class Store:
+class FileStore:
     """The files under an address. Names may have folders in them: `folder/file`.
 
     Private files are for the user of the process alone, where the file system knows users.
@@ -34,7 +34,7 @@ class Store:
     def __init__(self, uri: str, private: bool) -> None:
         self.uri = uri
         self._fs, self.path = opened(uri)
-        self.local: Files | None = None
+        self.local: FileSystem | None = None
         """The calls to the operating system, where the store is a local disk."""
         if isinstance(self._fs, pafs.LocalFileSystem):
             self.local = LocalFiles(private)

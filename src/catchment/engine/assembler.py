@@ -24,7 +24,6 @@ from catchment.engine.complete import Complete, to_block
 from catchment.engine.group import GroupState
 from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
-    EVENTS,
     Partials,
     are_events,
     events_of,
@@ -112,13 +111,13 @@ class Assembler:
         for state in self.states.values():
             if state.group.measure == "event":
                 state.newest = max(state.newest, newest)
-        for id, table in partials.items():
-            self._memory.came(table.num_rows)
-            if id == EVENTS:
-                self._absorb_events(table)
-            elif table.num_rows:
+        self._memory.came(partials.rows)
+        for id, table in partials.groups.items():
+            if table.num_rows:
                 _absorb(self.states[id], table)
                 self.newest = max(self.newest, self.states[id].newest)
+        if partials.events is not None:
+            self._absorb_events(partials.events)
         self._memory.bound_keys(self.states.values())
 
     def _absorb_events(self, table: pa.Table) -> None:
@@ -155,14 +154,16 @@ class Assembler:
 
     # -- windows out -----------------------------------------------------------------------------
 
-    def advance(self, frontier: int, sure: int | None = None) -> Results:
+    def advance(self, frontier: int, complete_until: int | None = None) -> Results:
         """Moves the frontier, before which no event will come: the windows now complete.
 
-        Where somebody's events are given up waiting for, none is missing before `sure`. With
-        late="update", windows that ended after it are confirmed once it has passed them.
+        Where somebody's events are given up waiting for, none is missing before `complete_until`.
+        With late="update", windows that ended after it are confirmed once it has passed them.
         """
         frontier = max(self.frontier, min(frontier, LATEST - 1))
-        return self._advance(frontier, self.clock(), frontier if sure is None else sure)
+        return self._advance(
+            frontier, self.clock(), frontier if complete_until is None else complete_until
+        )
 
     def close(self, incomplete: Incomplete | None = None) -> Results:
         """Ends the input: every time and session window is complete.
@@ -198,7 +199,9 @@ class Assembler:
             wanted[place] = wanted.get(place, False) or name not in drained
         return {place for place, by_some in wanted.items() if not by_some}
 
-    def _advance(self, frontier: int, wall: int, sure: int, emit: bool | None = None) -> Results:
+    def _advance(
+        self, frontier: int, wall: int, complete_until: int, emit: bool | None = None
+    ) -> Results:
         results = self.bound.no_results(self.limits, emit)
         self.frontier = frontier
         closing = frontier >= LATEST
@@ -207,7 +210,7 @@ class Assembler:
             by_clock = state.group.measure == "processing"
             at = wall if by_clock else frontier
             horizon = at if closing or by_clock else max(at - self.bound.keep, EARLIEST)
-            for windows in state.advance(at, horizon, wall if by_clock else sure):
+            for windows in state.advance(at, horizon, wall if by_clock else complete_until):
                 self.counts["results"] += len(windows)
                 results.add(id, *to_block(windows, state.keys, state.operators))
             state.collect_keys()
@@ -290,7 +293,7 @@ class Assembler:
 
     def load(self, blob: bytes) -> None:
         """Goes on from what an assembler of the same plan saved."""
-        snapshots.load(self, *codec.unpack(blob))
+        snapshots.load(self, *codec.unpack(blob, snapshots.AssemblerRecord))
 
 
 def _absorb(state: GroupState, table: pa.Table) -> None:

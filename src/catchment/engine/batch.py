@@ -13,7 +13,7 @@ from catchment.expression import evaluate
 from catchment.model.plan import Group
 from catchment.operators.base import Reading, is_exact
 from catchment.operators.ragged import Array, Ints
-from catchment.operators.values import Column, Mask, column_of, one_piece
+from catchment.operators.values import ColumnValues, Mask, column_of, one_piece
 
 
 class Chosen(NamedTuple):
@@ -46,7 +46,7 @@ class Batch:
         self.arrival = arrival
         self.encoder = encoder or Encoder()
         self._arrays: dict[str, pa.Array[Any]] = {}
-        self._columns: dict[tuple[str, Reading], Column] = {}
+        self._columns: dict[tuple[str, Reading], ColumnValues] = {}
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
@@ -94,7 +94,7 @@ class Batch:
         column = self.table.column(name)
         return one_piece(column) if isinstance(column, pa.ChunkedArray) else column
 
-    def column(self, expression: str, reads: Reading = "doubles") -> Column:
+    def column(self, expression: str, reads: Reading = "doubles") -> ColumnValues:
         """The values of an SQL expression as operators work on them."""
         array = self.array(expression)
         place: tuple[str, Reading] = (expression, reads if is_exact(array.type) else "values")

@@ -19,7 +19,7 @@ from catchment.engine.binding import Types, bind_types, check_rules, columns_of,
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.keys import Encoder
 from catchment.engine.merger import Merger
-from catchment.engine.results import Limit, NamesOf, Results, Shape
+from catchment.engine.results import Limit, NamesOf, ResultColumns, Results
 from catchment.engine.set_aside import Spill
 from catchment.engine.slicer import ALONE, Slicer
 from catchment.engine.times import now
@@ -79,7 +79,7 @@ class BoundPlan:
         self.shapes = {
             group.id: self.groups[group.id].shape
             if group.id in self.groups
-            else Shape(group, {None: None}, {}, self.updates(group))
+            else ResultColumns(group, {None: None}, {}, self.updates(group))
             for group in self.plan.groups
         }
 
@@ -132,9 +132,17 @@ class BoundPlan:
         """Slices the events of a stream, for the merger or assembler whose encoder it is given."""
         return Slicer(self, stream, encoder or Encoder(), clock, spill)
 
-    def merger(self, node: int = 0, stream: str | None = None) -> Merger:
-        """Merges slices; of a whole stream, if it is named, whose own windows are cut here."""
-        return Merger(self, node, stream)
+    def merger(
+        self, node: int = 0, stream: str | None = None, state: bytes | None = None
+    ) -> Merger:
+        """Merges slices; of a whole stream, if it is named, whose own windows are cut here.
+
+        It goes on from the state that another one saved, if that is given.
+        """
+        made = Merger(self, node, stream)
+        if state is not None:
+            made.load(state)
+        return made
 
     def assembler(self, state: bytes | None = None, clock: Callable[[], int] = now) -> Assembler:
         """Assembles windows; from the state that another one saved, if it is given."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from catchment.engine import settled
-from catchment.engine.results import Shape
+from catchment.engine.results import ResultColumns
 from catchment.engine.slicing import GroupSlicer
 from catchment.model.plan import Group
 from catchment.operators import Operator, OperatorRef, operator_class
@@ -42,7 +42,7 @@ class BoundGroup:
         self.updates = updates
         self.operators = operators_of(group, types, updates, census)
         self.slicer = GroupSlicer(group, self.operators)
-        self.shape = Shape(group, types, self.key_types, updates)
+        self.shape = ResultColumns(group, types, self.key_types, updates)
         self.has_sessions = smallest_gap(group.windows) is not None
         self.conditions = settled.conditions_of(group)
         columns = (operator.ref.column for operator in self.operators.values())

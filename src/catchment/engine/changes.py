@@ -1,4 +1,8 @@
-"""Queries that come and go while an engine runs."""
+"""Carries state over from one plan to the next, when queries come and go.
+
+The state of a group by the old plan goes into the state of the group that continues it. What a new
+query may answer follows from when its operators began (`answer_limit`).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     new.repeats = old.repeats
     new.partials, new.calls = old.partials, old.calls
     if new.emitted is not None and old.emitted is not None:
-        _move_ledger(old, new)
+        _move_emitted(old, new)
     change = Change(
         newest,
         newest if newest > EARLIEST else None,
@@ -70,7 +74,7 @@ def with_columns(table: pa.Table, bound: BoundGroup) -> pa.Table:
     return table.select(bound.waiting_schema.names)
 
 
-def _move_ledger(old: GroupState, new: GroupState) -> None:
+def _move_emitted(old: GroupState, new: GroupState) -> None:
     assert old.emitted is not None and new.emitted is not None
     places = {window: place for place, window in enumerate(new.group.windows)}
     moved = {k: places.get(window, -1) for k, window in enumerate(old.group.windows)}

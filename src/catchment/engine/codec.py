@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine.rows import Operators, Rows, identity_fields
 from catchment.errors import StateError
+from catchment.model import records
 from catchment.operators.ragged import Field, Ints, Ragged
 from catchment.operators.values import Mask, from_arrow, one_piece, to_arrow
 
 Compression = Literal["lz4", "zstd"]
+_T = TypeVar("_T")
 
 MAGIC = b"CATCHMENT"
-FORMAT = 3
+FORMAT = 4
 _HEAD = struct.Struct(">9sHIQ")
+_LARGE = 4096
+"""A table of fewer bytes is not compressed: it would take longer than writing what it saves."""
+_WHAT = "the record of a snapshot"
 
 BOUNDS = ("slice_start", "slice_end", "key", "slice_first", "slice_last")
 
@@ -79,27 +84,38 @@ def ints(table: pa.Table, name: str) -> Ints:
     return np.array(whole(table, name).to_numpy(zero_copy_only=False), np.int64)
 
 
+class _Text(msgspec.Struct, frozen=True):
+    """The JSON before the tables."""
+
+    meta: msgspec.Raw
+    """The record beside the tables."""
+    tables: dict[str, int]
+    """The bytes of each table, in their order."""
+
+
 def pack(
-    meta: dict[str, Any], tables: Mapping[str, pa.Table], compression: Compression | None = "zstd"
+    record: object, tables: Mapping[str, pa.Table], compression: Compression | None = "zstd"
 ) -> bytes:
-    """A header, JSON, and tables in Arrow's stream format, under one checksum."""
+    """A header, a record as JSON, and tables in Arrow's stream format, under one checksum."""
     parts = []
-    sizes = {}
+    sizes: dict[str, int] = {}
     for name, table in tables.items():
         sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression=compression)
+        options = pa.ipc.IpcWriteOptions(
+            compression=compression if table.nbytes >= _LARGE else None
+        )
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write_table(table)
         data = sink.getvalue().to_pybytes()
         sizes[name] = len(data)
         parts.append(data)
-    text = json.dumps({"meta": meta, "tables": sizes}).encode()
+    text = records.encode(_Text(msgspec.Raw(records.encode(record)), sizes))
     body = struct.pack(">Q", len(text)) + text + b"".join(parts)
     return _HEAD.pack(MAGIC, FORMAT, zlib.crc32(body), len(body)) + body
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-    """The inverse of `pack`; refuses bytes that are not whole."""
+def unpack(data: bytes, kind: type[_T]) -> tuple[_T, dict[str, pa.Table]]:
+    """The inverse of `pack`: a record of this kind, and the tables; refuses what is not whole."""
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
         raise StateError(
             "these bytes are not a snapshot",
@@ -107,19 +123,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
             hint="a snapshot is written by engine.snapshot()",
         )
     _, version, checksum, length = _HEAD.unpack_from(data)
-    if version > FORMAT:
-        raise StateError(
-            "the snapshot was written by a newer version",
-            given=f"format {version}",
-            hint=f"this version reads up to format {FORMAT}: upgrade it",
-        )
-    if version < FORMAT:
-        raise StateError(
-            "the snapshot was written by an older version",
-            given=f"format {version}",
-            hint=f"this version reads format {FORMAT} only: read the events again, "
-            "or finish with the version that wrote it",
-        )
+    older = "read the events again, or finish with the version that wrote it"
+    records.check_format("the snapshot", version, FORMAT, older)
     body = memoryview(data)[_HEAD.size :]
     if len(body) != length or zlib.crc32(body) != checksum:
         raise StateError(
@@ -128,10 +133,10 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
             hint="take it again, or restore an older one",
         )
     (size,) = struct.unpack_from(">Q", body)
-    head = json.loads(bytes(body[8 : 8 + size]))
+    text = records.decode(_Text, bytes(body[8 : 8 + size]), _WHAT)
     tables = {}
     at = 8 + size
-    for name, length in head["tables"].items():
+    for name, length in text.tables.items():
         tables[name] = pa.ipc.open_stream(pa.py_buffer(body[at : at + length])).read_all()
         at += length
-    return head["meta"], tables
+    return records.decode(kind, text.meta, _WHAT), tables

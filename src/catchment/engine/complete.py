@@ -1,4 +1,4 @@
-"""Windows that are complete, of any type, on their way to becoming results."""
+"""Complete windows of any type, and how they become blocks of results."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -77,7 +75,7 @@ class Deduplicator:
         )
         return [self.times.get(key, []) for key in range(len(self.index))]
 
-    def load(self, prefix: str, tables: dict[str, pa.Table], times: list[Any]) -> None:
+    def load(self, prefix: str, tables: dict[str, pa.Table], times: list[list[int]]) -> None:
         table = tables[prefix + "repeats"]
         columns = [whole(table, name) for name in table.schema.names]
         self.index.lookup(ints(table, "selection"), columns[1:])

@@ -1,4 +1,8 @@
-"""What was said of windows that late events may still change, so that only changes are said."""
+"""Remembers the results of windows that late events may still change.
+
+Complete windows go in; those that are new or have changed come out, with their revision, and
+windows that are gone come out as retracted.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,11 @@ class Emitted:
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
         self.doubtful: set[Identity] = set()
-        """Windows said while some node's events were missing; once none are, they are confirmed."""
+        """Windows that were emitted while some node's events were missing. Once none are missing,
+        they are emitted again as complete."""
 
     def changes(
-        self, windows: list[Complete], horizon: int, operators: Operators, sure: int
+        self, windows: list[Complete], horizon: int, operators: Operators, complete_until: int
     ) -> list[Complete]:
         """Of complete windows those that are new or changed, and of windows said those now gone.
 
@@ -43,7 +48,7 @@ class Emitted:
         for part in windows:
             identities = _identities(part)
             there.update(identities)
-            out += self._said_anew(part, identities, sure)
+            out += self._said_anew(part, identities, complete_until)
         gone = [
             identity
             for identity, (_, digest) in self.said.items()
@@ -56,19 +61,19 @@ class Emitted:
         return out
 
     def _said_anew(
-        self, windows: Complete, identities: list[Identity], sure: int
+        self, windows: Complete, identities: list[Identity], complete_until: int
     ) -> list[Complete]:
         digests = np.asarray(windows.fields["digest(*).digest"]).tolist()
         rows, revisions = [], []
         for row, (identity, digest) in enumerate(zip(identities, digests, strict=True)):
             revision, known = self.said.get(identity, (-1, None))
             end = self.ends[identity] = int(windows.end[row])
-            if known == digest and not (identity in self.doubtful and end <= sure):
+            if known == digest and not (identity in self.doubtful and end <= complete_until):
                 continue
             self.said[identity] = (revision + 1, digest)
             rows.append(row)
             revisions.append(revision + 1)
-            (self.doubtful.add if end > sure else self.doubtful.discard)(identity)
+            (self.doubtful.add if end > complete_until else self.doubtful.discard)(identity)
         if not rows:
             return []
         changed = windows.take(np.array(rows, np.int64))
@@ -95,9 +100,13 @@ class Emitted:
             self.said.pop(identity, None)
             self.doubtful.discard(identity)
 
-    def confirmed(self, sure: int) -> list[Identity]:
+    def confirmed(self, complete_until: int) -> list[Identity]:
         """Doubtful windows of which nothing is missing any more."""
-        return [i for i in self.doubtful if self.ends[i] <= sure and i[0] not in self.retractable]
+        return [
+            i
+            for i in self.doubtful
+            if self.ends[i] <= complete_until and i[0] not in self.retractable
+        ]
 
     def recode(self, place: Ints) -> None:
         """Renumbers the keys."""

@@ -5,16 +5,16 @@ It is a slicer and an assembler in one process, and the queries, which may come 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 
+import msgspec
 import pyarrow as pa
 
 from catchment.engine import codec, snapshots
 from catchment.engine.bound import BoundPlan
 from catchment.engine.results import Results
 from catchment.engine.set_aside import Spill
+from catchment.engine.snapshots import AsideRecord, EngineRecord, GivenLimits, SlicerRecord
 from catchment.engine.stats import Stats
 from catchment.engine.times import now
 from catchment.errors import QueryError, did_you_mean
@@ -209,44 +209,42 @@ class Engine:
 
     def snapshot(self) -> bytes:
         """The whole state as bytes, from which `restore` goes on as if nothing had happened."""
-        meta, tables = snapshots.save(self.assembler)
-        aside = self.slicer.aside
-        meta |= {
-            "plan": base64.b64encode(self.plan.to_bytes()).decode(),
-            "queries": [query.to_dict() for query in self.queries.values()],
-            "rules": asdict(self.bound.rules),
-            "limits of memory": asdict(self.bound.limits) | self._own_limit(),
-            "rate": self.rate,
-            "sliced": {"counts": self.slicer.counts, "newest": self.slicer.newest},
-            "aside": {"spilled": aside.spilled, "dropped": aside.dropped},
-        }
+        assembler, tables = snapshots.save(self.assembler)
+        aside, limits = self.slicer.aside, self.bound.limits
+        own = None if limits.state_bytes == machine_memory() else limits.state_bytes
+        record = EngineRecord(
+            **msgspec.structs.asdict(assembler),
+            plan=self.plan.to_bytes(),
+            queries=[query.to_dict() for query in self.queries.values()],
+            rules=self.bound.rules,
+            memory=GivenLimits(own, limits.key_bytes, limits.aside_bytes),
+            rate=self.rate,
+            sliced=SlicerRecord(self.slicer.counts, self.slicer.newest),
+            aside=AsideRecord(aside.spilled, aside.dropped),
+        )
         if self.bound.schema is not None:
             tables["schema"] = self.bound.schema.empty_table()
         for kind, held in aside.tables().items():
             tables |= {f"aside {kind} {number}": table for number, table in enumerate(held)}
-        return codec.pack(meta, tables)
-
-    def _own_limit(self) -> dict[str, int | None]:
-        """The limit of state, unless it is the machine's: another machine has another."""
-        given = self.bound.limits.state_bytes
-        return {"state_bytes": None if given == machine_memory() else given}
+        return codec.pack(record, tables)
 
     @classmethod
     def restore(cls, blob: bytes, *, clock: Callable[[], int] = now) -> Engine:
         """An engine in the state that `snapshot` wrote."""
-        meta, tables = codec.unpack(blob)
-        engine = cls([], rate=meta["rate"], clock=clock)
-        engine.queries = {q["name"]: Query.from_dict(q) for q in meta["queries"]}
-        plan = Plan.from_bytes(base64.b64decode(meta["plan"]))
+        saved, tables = codec.unpack(blob, EngineRecord)
+        engine = cls([], rate=saved.rate, clock=clock)
+        engine.queries = {q["name"]: Query.from_dict(q) for q in saved.queries}
+        plan = Plan.from_bytes(saved.plan)
         schema = tables["schema"].schema if "schema" in tables else None
-        limits = MemoryLimits.of(**meta["limits of memory"])
-        engine._start(BoundPlan(plan, EventRules(**meta["rules"]), schema, limits=limits))
-        engine.slicer.counts |= meta["sliced"]["counts"]
-        engine.slicer.newest = meta["sliced"]["newest"]
+        given = saved.memory
+        limits = MemoryLimits.of(given.state_bytes, given.key_bytes, given.aside_bytes)
+        engine._start(BoundPlan(plan, saved.rules, schema, limits=limits))
+        engine.slicer.counts |= saved.sliced.counts
+        engine.slicer.newest = saved.sliced.newest
         for name, table in tables.items():
             if name.startswith("aside "):
                 engine.slicer.aside.add(name.split()[1], table)
-        engine.slicer.aside.spilled = meta["aside"]["spilled"]
-        engine.slicer.aside.dropped = meta["aside"]["dropped"]
-        snapshots.load(engine.assembler, meta, tables)
+        engine.slicer.aside.spilled = saved.aside.spilled
+        engine.slicer.aside.dropped = saved.aside.dropped
+        snapshots.load(engine.assembler, saved, tables)
         return engine

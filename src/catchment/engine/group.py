@@ -1,4 +1,8 @@
-"""The state of one query group: what its windows still need, and nothing else."""
+"""The state of one group in an assembler: what its open windows need.
+
+Slices come in (`add`, `absorb`) and go to the state of each shape; events that wait are cut once
+they are settled. `advance` gives the windows that are complete.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from catchment.engine.emitted import Emitted
 from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Rows, no_rows
 from catchment.engine.shapes.base import Moment
-from catchment.engine.shapes.registry import shape_states, stream_state
+from catchment.engine.shapes.states import shape_states, stream_state
 from catchment.engine.slicer import ALONE, WaitingGroup, lasting_events, sliced_group
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.streams import Owned
@@ -86,7 +90,7 @@ class GroupState:
         self.absorb(rows)
 
     def saw(self, first: Ints, last: Ints) -> None:
-        """Notes how far time has come, and which windows said already may have changed."""
+        """Notes the newest event time, and which emitted windows late events may have changed."""
         if len(last):
             self.newest = max(self.newest, int(last.max()))
         if self.emitted is not None:
@@ -110,10 +114,10 @@ class GroupState:
 
     # -- assemble --------------------------------------------------------------------------------
 
-    def advance(self, frontier: int, horizon: int, sure: int) -> list[Complete]:
+    def advance(self, frontier: int, horizon: int, complete_until: int) -> list[Complete]:
         """The windows complete at the frontier; those complete at the horizon are final.
 
-        What ended after `sure` may lack events that somebody has not sent yet.
+        What ended after `complete_until` may lack events that somebody has not sent yet.
         """
         done, self.ready = self.ready, []
         loose = no_rows(self.operators)
@@ -126,14 +130,14 @@ class GroupState:
             if self.emitted is not None:
                 passing, loose = self._settle(frontier, keep=False)
                 done += passing
-        moment = Moment(self.frontier, frontier, horizon, sure, loose, self.live)
+        moment = Moment(self.frontier, frontier, horizon, complete_until, loose, self.live)
         for shape in self.shapes:
             done += shape.complete(moment)
         self.frontier = max(self.frontier, frontier)
         if self.repeats is not None:
             self.repeats.forget(horizon)
         if self.emitted is not None:
-            done = self.emitted.changes(done, horizon, self.operators, sure)
+            done = self.emitted.changes(done, horizon, self.operators, complete_until)
         return [windows for windows in done if len(windows)]
 
     def cut_streams(self, time: int) -> Owned | None:
@@ -165,11 +169,16 @@ class GroupState:
         early, later = [], []
         for table in self.waiting:
             before = table.column(settled.TIME).to_numpy() < time
-            early.append(table.filter(pa.array(before)))
-            later.append(table.filter(pa.array(~before)))
+            passed = int(np.count_nonzero(before))
+            if passed == len(before):
+                early.append(table)
+            elif not passed:
+                later.append(table)
+            else:
+                early.append(table.filter(pa.array(before)))
+                later.append(table.filter(pa.array(~before)))
         if keep:
-            self.waiting = [table for table in later if table.num_rows]
-        early = [table for table in early if table.num_rows]
+            self.waiting = later
         return settled.ordered(early) if early else None
 
     def unended(self) -> Iterator[tuple[Complete, int]]:

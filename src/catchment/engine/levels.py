@@ -1,4 +1,4 @@
-"""Columns and rows that grow at one end and are forgotten at the other."""
+"""Columns and rows that grow at one end and are dropped from the other: the levels of a store."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from catchment.operators.grouping import runs
 from catchment.operators.ragged import Field, Ints, Ragged, concat, nbytes, take
 
 
-class Keyed(NamedTuple):
+class KeyedPartials(NamedTuple):
     """Partials without their bounds: key codes and fields."""
 
     key: Ints
     fields: dict[str, Field]
 
-    def take(self, index: Ints) -> Keyed:
-        return Keyed(
+    def take(self, index: Ints) -> KeyedPartials:
+        return KeyedPartials(
             self.key.take(index), {name: take(c, index) for name, c in self.fields.items()}
         )
 
 
-def concat_keyed(parts: Sequence[Keyed], operators: Operators) -> Keyed:
+def concat_keyed(parts: Sequence[KeyedPartials], operators: Operators) -> KeyedPartials:
     parts = [part for part in parts if len(part.key)]
     if not parts:
-        return Keyed(np.empty(0, np.int64), empty_fields(operators))
+        return KeyedPartials(np.empty(0, np.int64), empty_fields(operators))
     if len(parts) == 1:
         return parts[0]
     fields = {name: concat([p.fields[name] for p in parts]) for name in empty_names(operators)}
-    return Keyed(np.concatenate([part.key for part in parts]), fields)
+    return KeyedPartials(np.concatenate([part.key for part in parts]), fields)
 
 
 class Growing:
@@ -88,7 +88,8 @@ class Growing:
 
 
 class Level:
-    """Nodes in order, each a run of rows; node `i` is kept while `i >= base`."""
+    """Entries in order, each a run of rows: slices, or merges of slices. Entry `i` is kept while `i
+    >= base`."""
 
     def __init__(self, operators: Operators, base: int) -> None:
         self.base = base
@@ -99,11 +100,11 @@ class Level:
         self._fields = {name: Growing(field) for name, field in empty_fields(operators).items()}
 
     def __len__(self) -> int:
-        """The number of the next node."""
+        """The number that the next entry gets."""
         return self.base + len(self._ends.ints())
 
-    def append(self, rows: Keyed, sizes: Ints) -> None:
-        """Adds nodes of these numbers of rows."""
+    def append(self, rows: KeyedPartials, sizes: Ints) -> None:
+        """Adds entries that have these numbers of rows."""
         self._ends.append(self._total + np.cumsum(sizes))
         self._total += int(sizes.sum())
         self._key.append(rows.key)
@@ -111,7 +112,7 @@ class Level:
             field.append(rows.fields[name])
 
     def span(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Where the rows of the nodes `[low, high)` begin and end."""
+        """Where the rows of the entries `[low, high)` begin and end."""
         return self._begin(low), self._begin(high)
 
     def _begin(self, node: Ints) -> Ints:
@@ -122,25 +123,25 @@ class Level:
         return np.where(place < 0, self._dropped, ends[np.maximum(place, 0)]) - self._dropped
 
     def pick(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """The rows of these nodes, and for each the place of its node among them."""
+        """The rows of these entries, and for each row the place of its entry among them."""
         kept = len(self._ends.ints())
         if self._total - self._dropped == kept:  # no key but one: a node is a row
             return nodes - self.base, np.arange(len(nodes), dtype=np.int64)
         return runs(self._begin(nodes), self._begin(nodes + 1))
 
-    def rows(self, index: Ints) -> Keyed:
+    def rows(self, index: Ints) -> KeyedPartials:
         fields = {name: take(field.view(), index) for name, field in self._fields.items()}
-        return Keyed(self._key.ints().take(index), fields)
+        return KeyedPartials(self._key.ints().take(index), fields)
 
-    def all_rows(self) -> Keyed:
-        return Keyed(self._key.ints(), {name: f.view() for name, f in self._fields.items()})
+    def all_rows(self) -> KeyedPartials:
+        return KeyedPartials(self._key.ints(), {name: f.view() for name, f in self._fields.items()})
 
     def sizes(self) -> Ints:
-        """Rows per node."""
+        """Rows per entry."""
         return np.diff(self._ends.ints(), prepend=self._dropped)
 
     def drop(self, node: int) -> None:
-        """Forgets the nodes before this one."""
+        """Forgets the entries before this one."""
         if node <= self.base:
             return
         ends = self._ends.ints()

@@ -13,7 +13,7 @@ _MANY = 1 << 16
 """Rows that may come before the size of the state is looked at again."""
 
 
-class Keyed(Protocol):
+class HoldsKeys(Protocol):
     """What holds the keys of a group."""
 
     keys: KeyIndex
@@ -32,7 +32,7 @@ class MemoryWatch:
         self._come = 0
         """Rows that came since the state was looked at."""
 
-    def bound_keys(self, groups: Iterable[Keyed]) -> None:
+    def bound_keys(self, groups: Iterable[HoldsKeys]) -> None:
         """Keeps what keys take within their limit: first what only saves time is forgotten."""
         groups = list(groups)
         limit = self.limits.key_bytes
@@ -52,11 +52,11 @@ class MemoryWatch:
             hint="raise key_bytes, or use fewer keys, shorter windows, or more nodes",
         )
 
-    def keys_in(self, groups: Iterable[Keyed]) -> int:
+    def keys_in(self, groups: Iterable[HoldsKeys]) -> int:
         """Bytes of keys, and of the texts that are remembered."""
         return self.encoder.nbytes + _indexed(groups)
 
-    def forget_texts(self, groups: Iterable[Keyed]) -> None:
+    def forget_texts(self, groups: Iterable[HoldsKeys]) -> None:
         """Forgets texts that are many more than the keys in use."""
         self.encoder.forget(sum(len(group.keys) for group in groups))
 
@@ -78,7 +78,7 @@ class MemoryWatch:
                 "condition, or allow more with state_bytes",
             )
 
-    def capacities(self, held: int, groups: Iterable[Keyed]) -> list[Capacity]:
+    def capacities(self, held: int, groups: Iterable[HoldsKeys]) -> list[Capacity]:
         """What grows here, how large it is and may get, and what happens then."""
         limits = self.limits
         then = "push and advance raise StateError"
@@ -89,5 +89,5 @@ class MemoryWatch:
         ]
 
 
-def _indexed(groups: Iterable[Keyed]) -> int:
+def _indexed(groups: Iterable[HoldsKeys]) -> int:
     return sum(group.keys.nbytes for group in groups)

@@ -6,7 +6,7 @@ the same slice can join it.
 
     Sliced   --add-->     +--------+
                           | Merger | --release(frontier)--> partials
-    partials --absorb-->  +--------+ --held()--> partials, for a restart
+    partials --absorb-->  +--------+ --save()--> bytes, for a restart
 """
 
 from __future__ import annotations
@@ -14,28 +14,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import partials, settled
+from catchment.engine import codec, partials, settled
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.changes import with_columns
 from catchment.engine.keys import KeyIndex
 from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
-    EVENTS,
     Partials,
     are_events,
-    courses_id,
     events_of,
     load_courses,
     owned_of,
     rows_of,
-    waiting_id,
 )
 from catchment.engine.rows import Rows, compact, concat_rows, fit, no_rows
-from catchment.engine.shapes.registry import stream_state
+from catchment.engine.shapes.states import stream_state
 from catchment.engine.slicer import Sliced, WaitingGroup, lasting_events
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.streams import Owned, concat_owned
@@ -51,6 +49,11 @@ _UNTIDY = 1 << 18
 
 _KEYS = 1 << 20
 """Keys that are remembered beyond what is held, while somebody watches how often they come."""
+
+_SLICES, _WAITING, _COURSES, _EVENTS = "slices", "waiting", "courses", "events"
+"""What the tables are that a merger saves: of a group, slices or events that it has not cut yet;
+of one that is read by stream, also events and how far its windows were followed; events of groups
+that drop duplicates."""
 
 Touch = tuple[Ints, Ints, Ints]
 """Slices and keys that rows have come for: starts, ends, codes of keys."""
@@ -159,21 +162,30 @@ class GroupMerger:
         self.waiting, self.keys = [], KeyIndex()
         return events
 
-    def held(self, id: int, node: int) -> Partials:
-        """The partials of all that is held; it stays."""
+    def save(self, node: int) -> dict[str, pa.Table]:
+        """All that is held, as tables; it stays."""
         operators = self.bound.operators
         if self.own is None:
             rows = concat_rows(self.rows, operators)
             there = len(rows) or self.waiting
-            return {id: partials.take(self, rows, self.waiting, node, 0)} if there else {}
-        made = {courses_id(id): partials.take_courses(self, node, 0)}
+            return {_SLICES: partials.take(self, rows, self.waiting, node, 0)} if there else {}
+        made = {_COURSES: partials.take_courses(self, node, 0)}
         if self.waiting:
             none = no_rows(operators)
-            made[waiting_id(id)] = partials.take(self, none, self.waiting, node, 0)
+            made[_WAITING] = partials.take(self, none, self.waiting, node, 0)
         if self.owned:
             owned = concat_owned(self.owned, len(self.own.places), operators)
-            made[id] = partials.take_owned(self, owned, node, 0)
+            made[_SLICES] = partials.take_owned(self, owned, node, 0)
         return made
+
+    def load(self, kind: str, table: pa.Table, stream: str | None) -> None:
+        """Takes back a table that `save` gave."""
+        if kind == _COURSES:
+            load_courses(self, table)
+        elif kind == _WAITING:
+            self.waiting.append(events_of(self, table))
+        else:
+            self.absorb(table, stream, watched=False)
 
     def continue_from(self, old: GroupMerger, newest: int) -> None:
         """Goes on from what a group of an older plan holds, as this plan would have cut it."""
@@ -223,6 +235,12 @@ class GroupMerger:
         return held + self.keys.nbytes
 
 
+class MergerRecord(msgspec.Struct, frozen=True):
+    """What a merger saves beside its tables."""
+
+    newest: int
+
+
 class Merger:
     """Holds slices of a bound plan, merged.
 
@@ -264,29 +282,14 @@ class Merger:
         self._memory.weigh(lambda: self.held_bytes)
 
     def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
-        """Takes in what others sliced by the same plan, or what `held` gave.
-
-        `newest` is the newest event time there.
-        """
+        """Takes in what others sliced by the same plan; `newest` is the newest event time there."""
         self.newest = max(self.newest, newest)
-        for id, table in partials.items():
-            if not table.num_rows:
-                continue
-            if id == EVENTS:
-                self._events.append(table)
-            elif id < EVENTS:
-                self._resume(id, table)
-            else:
+        for id, table in partials.groups.items():
+            if table.num_rows:
                 self.groups[id].absorb(table, self.stream, self.watched)
+        if partials.events is not None and partials.events.num_rows:
+            self._events.append(partials.events)
         self._memory.bound_keys(self.groups.values())
-
-    def _resume(self, id: int, table: pa.Table) -> None:
-        """Takes back what `held` gave besides slices."""
-        for group, merger in self.groups.items():
-            if id == waiting_id(group):
-                merger.waiting.append(events_of(merger, table))
-            elif id == courses_id(group):
-                load_courses(merger, table)
 
     # -- partials out ----------------------------------------------------------------------------
 
@@ -300,7 +303,7 @@ class Merger:
         Where the frontier runs ahead of the events, as on a node that is idle, `settles` says
         before which time no event will come: what may still get a mark before it is not cut.
         """
-        made: Partials = {}
+        made: dict[int, pa.Table] = {}
         self._memory.forget_texts(self.groups.values())  # while it is known how many keys came
         settles = frontier if settles is None else min(frontier, settles)
         for id, group in self.groups.items():
@@ -312,9 +315,8 @@ class Merger:
                 whole = settles if self.stream is not None else None
                 made[id] = group.release_owned(frontier, whole, self.node, seq)
         ripe, self._events = _split(self._events, frontier)
-        if ripe:
-            made[EVENTS] = pa.concat_tables(ripe, promote_options="permissive")
-        return made
+        events = pa.concat_tables(ripe, promote_options="permissive") if ripe else None
+        return Partials(made, events)
 
     def touched(self) -> dict[int, list[Touch]]:
         """What rows have come for since the last call, by group."""
@@ -335,15 +337,32 @@ class Merger:
         """Takes the events of a group that wait, settled or not."""
         return self.groups[id].take_waiting()
 
-    def held(self) -> Partials:
-        """The partials of all that is held; it stays."""
-        made: Partials = {}
-        for id, group in self.groups.items():
-            if not group.bound.group.distinct_on:
-                made |= group.held(id, self.node)
+    # -- state ------------------------------------------------------------------------------------
+
+    def save(self) -> bytes:
+        """All that is held, from which `load` goes on as if nothing had happened; it stays."""
+        made = {
+            f"{kind} {id}": table
+            for id, group in self.groups.items()
+            if not group.bound.group.distinct_on
+            for kind, table in group.save(self.node).items()
+            if table.num_rows
+        }
         if self._events:
-            made[EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
-        return made
+            made[_EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
+        return codec.pack(MergerRecord(self.newest), made, "lz4")
+
+    def load(self, data: bytes) -> None:
+        """Goes on from what a merger of the same plan saved."""
+        saved, tables = codec.unpack(data, MergerRecord)
+        self.newest = max(self.newest, saved.newest)
+        for name, table in tables.items():
+            kind, _, id = name.partition(" ")
+            if kind == _EVENTS:
+                self._events.append(table)
+            else:
+                self.groups[int(id)].load(kind, table, self.stream)
+        self._memory.bound_keys(self.groups.values())
 
     # -- plans and memory ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from catchment.engine.store import Store
+from catchment.engine.store import SliceStore
 from catchment.operators.ragged import Array, Field, Ints, concat
 
 _CELLS = 1 << 22
@@ -19,7 +19,7 @@ _PRESENT = "?"
 
 
 def reduce_full(
-    low: Ints, high: Ints, store: Store, ways: Ways
+    low: Ints, high: Ints, store: SliceStore, ways: Ways
 ) -> tuple[Ints, Ints, dict[str, Field]]:
     """Merges the slices `[low, high)` of each window, by key; windows come in order of `low`."""
     keys, windows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -39,7 +39,7 @@ def reduce_full(
     return np.concatenate(keys), np.concatenate(windows), {n: concat(c) for n, c in fields.items()}
 
 
-def _parts(windows: Ints, low: Ints, high: Ints, store: Store) -> Iterator[Ints]:
+def _parts(windows: Ints, low: Ints, high: Ints, store: SliceStore) -> Iterator[Ints]:
     """Windows in shares whose slices are not too many."""
     slices = max(1, _CELLS // (int(store.keys.max()) + 1))
     while len(windows):

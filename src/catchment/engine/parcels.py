@@ -4,33 +4,56 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
-from catchment.engine.partials import EVENTS, Partials, key_columns
-from catchment.engine.results import Limit, Results, Shape
+from catchment.engine.partials import Partials, key_columns
+from catchment.engine.results import Limit, ResultColumns, Results
+from catchment.model import records
 from catchment.model.plan import Plan
 from catchment.operators.ragged import Ints
+
+_EVENTS = "events"
+
+
+class NoNote(msgspec.Struct, frozen=True):
+    """Stands where partials have no note."""
+
+
+_T = TypeVar("_T")
 
 
 def pack_partials(
     partials: Partials,
-    meta: dict[str, Any] | None = None,
+    note: object = NoNote(),
     compression: codec.Compression | None = "lz4",
 ) -> bytes:
     """Partials as bytes, with a note; slices repeat so much that to compress them saves time."""
-    tables = {str(id): table for id, table in partials.items() if table.num_rows}
-    return codec.pack(meta or {}, tables, compression)
+    tables = {str(id): table for id, table in partials.groups.items() if table.num_rows}
+    if partials.events is not None and partials.events.num_rows:
+        tables[_EVENTS] = partials.events
+    return codec.pack(note, tables, compression)
 
 
-def unpack_partials(data: bytes) -> tuple[Partials, dict[str, Any]]:
-    """The inverse: the partials, and the note."""
-    meta, tables = codec.unpack(data)
-    return {int(id): table for id, table in tables.items()}, meta
+@overload
+def unpack_partials(data: bytes) -> tuple[Partials, NoNote]: ...
+@overload
+def unpack_partials(data: bytes, kind: type[_T]) -> tuple[Partials, _T]: ...
+def unpack_partials(data: bytes, kind: type[Any] = NoNote) -> tuple[Partials, Any]:
+    """The inverse: the partials, and the note, which must be of this kind."""
+    note, tables = codec.unpack(data, kind)
+    return partials_of(tables), note
+
+
+def partials_of(tables: dict[str, pa.Table]) -> Partials:
+    """Partials by the names that their tables have in a parcel."""
+    events = tables.pop(_EVENTS, None)
+    return Partials({int(id): table for id, table in tables.items()}, events)
 
 
 def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partials]:
@@ -38,18 +61,21 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
 
     A group's number changes with the plan, so it must not say where the group's state is.
     """
-    shares: dict[int, Partials] = {}
-    for id, table in partials.items():
+    shares: dict[int, dict[int, pa.Table]] = {}
+    for id, table in partials.groups.items():
         if not table.num_rows:
             continue
-        group = None if id == EVENTS else plan.groups[id]
-        if group is None or not group.by or buckets == 1:
+        group = plan.groups[id]
+        if not group.by or buckets == 1:
             shares.setdefault(0, {})[id] = table
             continue
         place = _places(key_columns(table, group), buckets)
         for bucket in np.unique(place).tolist():
             shares.setdefault(bucket, {})[id] = table.filter(pa.array(place == bucket))
-    return shares
+    made = {bucket: Partials(groups) for bucket, groups in shares.items()}
+    if partials.events is not None and partials.events.num_rows:
+        made[0] = Partials(shares.get(0, {}), partials.events)
+    return made
 
 
 def _places(columns: list[pa.Array[Any]], buckets: int) -> Ints:
@@ -89,23 +115,34 @@ class Sheet:
     def __len__(self) -> int:
         return max((table.num_rows for table in self._tables.values()), default=0)
 
-    def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table:
+    def table(self, shape: ResultColumns, answer: int, low: int, high: int) -> pa.Table:
         form = shape.forms[answer]
         if form.common:
             return self._tables[form.number, 0].slice(low, high - low)
         return self._tables[form.number, low]
 
 
-def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
+class ResultsRecord(msgspec.Struct, frozen=True):
+    """What results are besides tables."""
+
+    spans: list[tuple[int, int, int, int, int, int]]
+    """Table, group, window, selection, and the first row and the one after the last."""
+    limits: dict[str, Limit]
+    note: msgspec.Raw
+    unended: list[int]
+    """The tables of windows that have not ended."""
+
+
+def pack_results(results: Results, note: object = NoNote()) -> bytes:
     """Results as bytes, with a note: each table that answers share once."""
     tables: dict[str, pa.Table] = {}
-    spans: list[list[int]] = []
+    spans: list[tuple[int, int, int, int, int, int]] = []
     places: dict[int, int] = {}
     unended: set[int] = set()
     for (group, window, selection), parts in results.parts.items():
         for block, low, high in parts:
             number = places.setdefault(id(block), len(places))
-            spans.append([number, group, window, selection, low, high])
+            spans.append((number, group, window, selection, low, high))
             if not block.complete:
                 unended.add(number)
             shape = results.shapes[group]
@@ -115,23 +152,25 @@ def pack_results(results: Results, note: dict[str, Any] | None = None) -> bytes:
                 if name not in tables:
                     bounds = (0, len(block)) if form.common else (low, high)
                     tables[name] = block.table(shape, answer, *bounds)
-    limits = {name: list(limit) for name, limit in results.limits.items()}
-    meta = {"spans": spans, "limits": limits, "note": note or {}, "unended": sorted(unended)}
-    return codec.pack(meta, tables, "lz4")
+    said = msgspec.Raw(records.encode(note))
+    record = ResultsRecord(spans, dict(results.limits), said, sorted(unended))
+    return codec.pack(record, tables, "lz4")
 
 
-def unpack_results(data: bytes, bound: BoundPlan) -> tuple[Results, dict[str, Any]]:
+@overload
+def unpack_results(data: bytes, bound: BoundPlan) -> tuple[Results, NoNote]: ...
+@overload
+def unpack_results(data: bytes, bound: BoundPlan, kind: type[_T]) -> tuple[Results, _T]: ...
+def unpack_results(data: bytes, bound: BoundPlan, kind: type[Any] = NoNote) -> tuple[Results, Any]:
     """The results that an assembler of the same bound plan gave, and the note."""
-    meta, tables = codec.unpack(data)
+    record, tables = codec.unpack(data, ResultsRecord)
     sheets: dict[int, dict[tuple[int, int], pa.Table]] = {}
     for name, table in tables.items():
         number, form, low = map(int, name.split())
         sheets.setdefault(number, {})[form, low] = table
-    limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
-    results = bound.no_results(limits)
-    unended = meta["unended"]
-    made = {number: Sheet(held, number not in unended) for number, held in sheets.items()}
-    for number, group, window, selection, low, high in meta["spans"]:
+    results = bound.no_results(record.limits)
+    made = {number: Sheet(held, number not in record.unended) for number, held in sheets.items()}
+    for number, group, window, selection, low, high in record.spans:
         if number in made:
             results.add(group, made[number], [(window, selection, low, high)])
-    return results, meta["note"]
+    return results, records.decode(kind, record.note, "the note of results")

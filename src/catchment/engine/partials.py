@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,32 +17,56 @@ from catchment.engine.shapes.streams import StreamsState
 from catchment.model.plan import Group
 from catchment.operators.ragged import Ints
 
-Partials = dict[int, pa.Table]
-"""A table of partials by group id; the events of groups without duplicates are under EVENTS."""
 
-EVENTS = -1
-"""Repeats are found where all events meet: until then groups with `distinct_on` share events."""
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """What was sliced by one plan."""
+
+    groups: dict[int, pa.Table] = field(default_factory=dict)
+    """A table of partials for each group that has some, by the id of the group."""
+    events: pa.Table | None = None
+    """Events for the groups that drop duplicates, as they were read. Repeats are found where all
+    events meet: until then these groups share events, and have no partials."""
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        """All tables: those of the groups, then the events."""
+        return [*self.groups.values(), *([] if self.events is None else [self.events])]
+
+    @property
+    def rows(self) -> int:
+        return sum(table.num_rows for table in self.tables)
 
 
-def waiting_id(group: int) -> int:
-    """Under which a node keeps the events of a group that it has not cut yet."""
-    return -2 - 2 * group
+def joined_partials(parts: Iterable[Partials]) -> Partials:
+    """All rows of some partials, in their order."""
+    found: dict[int, list[pa.Table]] = {}
+    events: list[pa.Table] = []
+    for part in parts:
+        for id, table in part.groups.items():
+            found.setdefault(id, []).append(table)
+        events += [] if part.events is None else [part.events]
+    groups = {id: _concatenated(tables) for id, tables in found.items()}
+    return Partials(groups, _concatenated(events) if events else None)
 
 
-def courses_id(group: int) -> int:
-    """Under which a node keeps how far it has followed the windows of its stream."""
-    return -3 - 2 * group
+def _concatenated(tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    return whole.replace_schema_metadata(tables[0].schema.metadata)
 
 
 NODE, SEQ, SELECTION = "#node", "#seq", "#selection"
 """Stamps. Events that wait have columns of the users' names: none can be the same as these."""
 
 _KIND, _NUMBER = "#kind", "#number"
-"""Of count windows that are full: which of the group's windows, and the how manieth."""
+"""Columns of count windows that are full: the place of the window type in the group, and the number
+of the window among those of its key."""
 _TYPES = b"catchment types"
 
 
-class Holder(Protocol):
+class SliceHolder(Protocol):
     """What holds slices of a bound group under codes of its own."""
 
     bound: BoundGroup
@@ -48,7 +74,7 @@ class Holder(Protocol):
     own: StreamsState | None
 
 
-def take(holder: Holder, rows: Rows, waiting: list[pa.Table], node: int, seq: int) -> pa.Table:
+def take(holder: SliceHolder, rows: Rows, waiting: list[pa.Table], node: int, seq: int) -> pa.Table:
     """A group's partials as a table: of rows, or of events that wait."""
     bound = holder.bound
     if bound.group.slicing == "arrival":
@@ -65,7 +91,7 @@ def take(holder: Holder, rows: Rows, waiting: list[pa.Table], node: int, seq: in
     return _keyed(holder, table, code, node, seq)
 
 
-def take_owned(holder: Holder, owned: streams.Owned, node: int, seq: int) -> pa.Table:
+def take_owned(holder: SliceHolder, owned: streams.Owned, node: int, seq: int) -> pa.Table:
     """Slices that know their windows, as a table."""
     assert holder.own is not None
     operators = holder.bound.operators
@@ -76,7 +102,7 @@ def take_owned(holder: Holder, owned: streams.Owned, node: int, seq: int) -> pa.
     return _keyed(holder, table, merged.rows.key, node, seq)
 
 
-def take_courses(holder: Holder, node: int, seq: int) -> pa.Table:
+def take_courses(holder: SliceHolder, node: int, seq: int) -> pa.Table:
     """How far a node has followed its stream's windows, as a table."""
     assert holder.own is not None
     bound = holder.bound
@@ -90,7 +116,7 @@ def take_courses(holder: Holder, node: int, seq: int) -> pa.Table:
     return _keyed(holder, table, code, node, seq)
 
 
-def _keyed(holder: Holder, table: pa.Table, code: Ints, node: int, seq: int) -> pa.Table:
+def _keyed(holder: SliceHolder, table: pa.Table, code: Ints, node: int, seq: int) -> pa.Table:
     bound = holder.bound
     selection, columns = holder.keys.selections[code], holder.keys.take(code)
     if not table.num_rows:
@@ -161,7 +187,7 @@ def are_events(table: pa.Table) -> bool:
     return settled.TIME in table.schema.names
 
 
-def rows_of(holder: Holder, table: pa.Table) -> Rows:
+def rows_of(holder: SliceHolder, table: pa.Table) -> Rows:
     """Partials of a group that slices on arrival, under the codes that its keys have here."""
     code = _codes(holder, table)
     bounds = [codec.ints(table, name) for name in codec.BOUNDS if name != "key"]
@@ -169,7 +195,7 @@ def rows_of(holder: Holder, table: pa.Table) -> Rows:
     return Rows(bounds[0], bounds[1], code, bounds[2], bounds[3], fields)
 
 
-def events_of(holder: Holder, table: pa.Table, stream: str | None = None) -> pa.Table:
+def events_of(holder: SliceHolder, table: pa.Table, stream: str | None = None) -> pa.Table:
     """Events that wait, of a group that cuts them once they are settled.
 
     Whoever reads a stream knows its name better than those who read a part of it.
@@ -179,20 +205,20 @@ def events_of(holder: Holder, table: pa.Table, stream: str | None = None) -> pa.
     return table.select(names).add_column(0, settled.KEY, pa.array(codes))
 
 
-def owned_of(holder: Holder, table: pa.Table) -> streams.Owned:
+def owned_of(holder: SliceHolder, table: pa.Table) -> streams.Owned:
     """Slices that know their windows."""
     assert holder.own is not None
     tags = streams.tags_of(table, len(holder.own.places), holder.own.streams)
     return streams.Owned(rows_of(holder, table), tags)
 
 
-def load_courses(holder: Holder, table: pa.Table) -> None:
+def load_courses(holder: SliceHolder, table: pa.Table) -> None:
     """Goes on following a stream's windows from where `take_courses` wrote it down."""
     assert holder.own is not None
     holder.own.load_courses(table, _lanes(holder, table, None))
 
 
-def _lanes(holder: Holder, table: pa.Table, stream: str | None) -> Ints:
+def _lanes(holder: SliceHolder, table: pa.Table, stream: str | None) -> Ints:
     assert holder.own is not None
     codes = _codes(holder, table)
     if stream is not None:
@@ -200,7 +226,7 @@ def _lanes(holder: Holder, table: pa.Table, stream: str | None) -> Ints:
     return streams.lane(holder.own.streams.codes(codec.whole(table, streams.STREAM)), codes)
 
 
-def _codes(holder: Holder, table: pa.Table) -> Ints:
+def _codes(holder: SliceHolder, table: pa.Table) -> Ints:
     keys = key_columns(table, holder.bound.group)
     return holder.keys.codes_of(codec.ints(table, SELECTION), keys)
 
@@ -214,15 +240,19 @@ def ends_of(table: pa.Table) -> Ints:
 
 def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
     """Partials that are past by a time, and the others."""
-    past: Partials = {}
-    rest: Partials = {}
-    for id, table in partials.items():
-        ended = (ends_of(table) <= time) & ~streams.tells_ends(table)
-        if not ended.any():
-            rest[id] = table
-            continue
-        past[id], rest[id] = table.filter(pa.array(ended)), table.filter(pa.array(~ended))
-    return past, rest
+    groups = {id: _split(table, time) for id, table in partials.groups.items()}
+    events = (None, None) if partials.events is None else _split(partials.events, time)
+    past = {id: table for id, (table, _) in groups.items() if table is not None}
+    rest = {id: table for id, (_, table) in groups.items()}
+    return Partials(past, events[0]), Partials(rest, events[1])
+
+
+def _split(table: pa.Table, time: int) -> tuple[pa.Table | None, pa.Table]:
+    """The rows that are past by a time, if there are any, and the others."""
+    ended = (ends_of(table) <= time) & ~streams.tells_ends(table)
+    if not ended.any():
+        return None, table
+    return table.filter(pa.array(ended)), table.filter(pa.array(~ended))
 
 
 def events_in(table: pa.Table) -> int:

@@ -54,7 +54,7 @@ class Block:
     def __len__(self) -> int:
         return len(self.key)
 
-    def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table:
+    def table(self, shape: ResultColumns, answer: int, low: int, high: int) -> pa.Table:
         """The rows `[low, high)` as an answer's results.
 
         Where most windows of the group have the same aggregates, all are made at once and cut.
@@ -66,7 +66,7 @@ class Block:
             self._tables[form.number] = self._make(shape, form, 0, len(self))
         return self._tables[form.number].slice(low, high - low)
 
-    def _make(self, shape: Shape, form: Form, low: int, high: int) -> pa.Table:
+    def _make(self, shape: ResultColumns, form: Form, low: int, high: int) -> pa.Table:
         if not self._bounds:
             named = [] if self.node is None else [pa.array(self.node, pa.string())]
             keys = [*self.keys.take(self.key), *named]
@@ -80,11 +80,11 @@ class Block:
         return pa.Table.from_arrays(columns, schema=shape.schema(form, self._marks))
 
     @property
-    def _marks(self) -> Marks:
-        return Marks(self.index is not None, self.node is not None)
+    def _marks(self) -> ResultMarks:
+        return ResultMarks(self.index is not None, self.node is not None)
 
     @QUIET
-    def _lower(self, shape: Shape, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
+    def _lower(self, shape: ResultColumns, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
         whole = low == 0 and high == len(self)
         if whole:
             rows = self._whole = self._whole or computed(self.operators, self.fields)
@@ -123,7 +123,7 @@ class Leaf(Protocol):
 
     complete: bool
 
-    def table(self, shape: Shape, answer: int, low: int, high: int) -> pa.Table: ...
+    def table(self, shape: ResultColumns, answer: int, low: int, high: int) -> pa.Table: ...
 
     def __len__(self) -> int: ...
 
@@ -136,18 +136,18 @@ class Form(NamedTuple):
     common: bool
 
 
-class Marks(NamedTuple):
+class ResultMarks(NamedTuple):
     """What the results of a window type say besides the bounds."""
 
     numbered: bool
     named: bool
 
     @classmethod
-    def of(cls, window: Window) -> Marks:
+    def of(cls, window: Window) -> ResultMarks:
         return cls(window.bounds_repeat, window.stream_reading == "local")
 
 
-class Shape:
+class ResultColumns:
     """What the results of a group look like."""
 
     def __init__(
@@ -162,15 +162,15 @@ class Shape:
         self.key_types = key_types
         self.updates = updates
         self.forms = _forms(group)
-        self._schemas: dict[tuple[int, Marks], pa.Schema] = {}
+        self._schemas: dict[tuple[int, ResultMarks], pa.Schema] = {}
 
-    def schema(self, form: Form, marks: Marks) -> pa.Schema:
+    def schema(self, form: Form, marks: ResultMarks) -> pa.Schema:
         key = (form.number, marks)
         if key not in self._schemas:
             self._schemas[key] = self._schema(form, marks)
         return self._schemas[key]
 
-    def _schema(self, form: Form, marks: Marks) -> pa.Schema:
+    def _schema(self, form: Form, marks: ResultMarks) -> pa.Schema:
         fields = [pa.field(name, self.key_types.get(name, pa.null())) for name in self.group.by]
         fields += [pa.field(NODE, pa.string())] if marks.named else []
         fields += [pa.field("window_start", TIME), pa.field("window_end", TIME)]
@@ -187,7 +187,7 @@ class Shape:
 
     def empty(self, answer: int) -> pa.Table:
         window = self.group.windows[self.group.answers[answer].window]
-        return self.schema(self.forms[answer], Marks.of(window)).empty_table()
+        return self.schema(self.forms[answer], ResultMarks.of(window)).empty_table()
 
 
 def _forms(group: Group) -> list[Form]:
@@ -199,13 +199,9 @@ def _forms(group: Group) -> list[Form]:
     return [Form(numbers[a.aggregates], a.aggregates, most[a.aggregates]) for a in group.answers]
 
 
-def may_stay_open(window: Window) -> bool:
-    """Whether a window of this type may be open when the input ends: its end is in the data."""
-    return window.bounded_by_events
-
-
 class Limit(NamedTuple):
-    """Late queries answer windows that start after `since`; those that leave, until `until`."""
+    """Which windows a query gives that was added while others ran, or that leaves: those that start
+    after `since`, and at most at `until`."""
 
     since: int | None = None
     until: int | None = None
@@ -230,7 +226,7 @@ class Results(Mapping[str, pa.Table]):
     def __init__(
         self,
         plan: Plan,
-        shapes: Mapping[int, Shape],
+        shapes: Mapping[int, ResultColumns],
         names: NamesOf,
         limits: Mapping[str, Limit] | None = None,
         told: bool = False,
@@ -275,7 +271,7 @@ class Results(Mapping[str, pa.Table]):
     def _judged(self, group: int, number: int, table: pa.Table, complete: bool) -> pa.Table:
         """The table, and whether its windows have ended where that is to be said."""
         made = self._plan.groups[group]
-        if not self._told or not may_stay_open(made.windows[made.answers[number].window]):
+        if not self._told or not made.windows[made.answers[number].window].bounded_by_events:
             return table
         column = pa.repeat(pa.scalar(complete), table.num_rows)
         return table.append_column(COMPLETE, column)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +87,12 @@ def no_rows(operators: Operators) -> Rows:
 
 
 def empty_fields(operators: Operators) -> dict[str, Field]:
-    return identity_fields(operators, 0)
+    return dict(_empty_fields(tuple(operators.values())))
+
+
+@lru_cache(maxsize=256)
+def _empty_fields(operators: tuple[Operator, ...]) -> dict[str, Field]:
+    return identity_fields({operator.ref.id: operator for operator in operators}, 0)
 
 
 def identity_fields(operators: Operators, n: int) -> dict[str, Field]:

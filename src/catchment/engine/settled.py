@@ -14,7 +14,7 @@ from catchment.engine.rows import Rows, flat
 from catchment.engine.slicing import lift
 from catchment.model.plan import Group
 from catchment.operators import Grouping, Operator
-from catchment.operators.grouping import segment_codes
+from catchment.operators.grouping import segment_codes, sort_order
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask, one_piece
 from catchment.planner.cost import edges_of, smallest_gap
@@ -86,7 +86,7 @@ def ordered(tables: list[pa.Table]) -> Ordered:
     """Sorts events by key, time, arrival."""
     table = pa.concat_tables(tables, promote_options="permissive")
     key, time, arrival = (_ints(table, name) for name in (KEY, TIME, ARRIVAL))
-    order = np.lexsort((arrival, time, key))
+    order = sort_order(arrival, time, key)
     table = table.take(order)
     key, time = key[order], time[order]
     new = np.ones(len(key), np.bool_)

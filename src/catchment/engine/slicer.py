@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from catchment.engine.bound import BoundPlan
 
 _PIECE = 1 << 20
-"""Rows worked on at once: what lies between two steps should not leave the cache by far."""
+"""Rows worked on at once: few enough that what one step computes is still in the processor's cache
+for the next."""
 _NODE_BITS = 44
 """Events rank by node and then by arrival: half a million nodes of ten million million events."""
 ALONE = "0"

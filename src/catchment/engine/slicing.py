@@ -1,4 +1,9 @@
-"""The first verb: events to partials, where they are read, whatever their order."""
+"""The first verb, for one group: a batch of events to rows of slice and key.
+
+Edges of all windows of the group in the range of the batch are one sorted array. Events in order
+are cut by a search of the edges among the times; out of order, the slice of each event is looked
+up.
+"""
 
 from __future__ import annotations
 

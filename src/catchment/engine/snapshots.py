@@ -1,87 +1,172 @@
-"""The whole state of an assembler as numbers and tables, and back."""
+"""The whole state of an assembler as a record and tables, and back; and the record of an engine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec
+from catchment.engine.emitted import Identity
 from catchment.engine.group import GroupState
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Limit
 from catchment.engine.shapes.base import Get, Put
+from catchment.model.rules import EventRules
 
 if TYPE_CHECKING:
     from catchment.engine.assembler import Assembler
 
-_PLACES = ("frontier", "newest", "partials", "calls", "known_since")
+
+class EmittedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A window that was said and that late events may still change."""
+
+    kind: int
+    key: int
+    start: int
+    end: int
+    index: int
+    revision: int
+    digest: int | None
+    """Of its events; None: it was retracted."""
+    until: int
+    """Where it ends: it is forgotten once the horizon has passed this."""
+
+    @property
+    def identity(self) -> Identity:
+        return self.kind, self.key, self.start, self.end, self.index
 
 
-def save(assembler: Assembler) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+class GroupStateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a snapshot holds of a group besides tables."""
+
+    frontier: int
+    newest: int
+    partials: int
+    calls: int
+    known_since: dict[str, int]
+    waiting: int
+    """Tables of events that wait to be cut."""
+    shapes: dict[str, msgspec.Raw]
+    """The record of each shape, by its name."""
+    emitted: list[EmittedRecord] = []
+    doubtful: list[Identity] = []
+    repeats: list[list[int]] | None = None
+    """The times of each event that may repeat; None where repeats count."""
+
+
+class AssemblerRecord(msgspec.Struct, frozen=True):
+    """What a snapshot holds of an assembler besides tables."""
+
+    frontier: int
+    newest: int
+    counts: dict[str, int]
+    limits: dict[str, Limit]
+    """The windows that late or leaving queries answer, by query."""
+    groups: dict[int, GroupStateRecord]
+
+
+class SlicerRecord(msgspec.Struct, frozen=True):
+    """What a snapshot holds of the slicer: what it has counted, and the newest event time."""
+
+    counts: dict[str, int]
+    newest: int
+
+
+class AsideRecord(msgspec.Struct, frozen=True):
+    """How many rows set aside went to files, and how many were dropped."""
+
+    spilled: int
+    dropped: int
+
+
+class GivenLimits(msgspec.Struct, frozen=True):
+    """The limits of memory as a user gave them; None: that of the machine, whichever it is."""
+
+    state_bytes: int | None
+    key_bytes: int
+    aside_bytes: int
+
+
+class EngineRecord(AssemblerRecord, frozen=True, kw_only=True):
+    """What a snapshot of an engine holds besides tables."""
+
+    plan: bytes
+    queries: list[dict[str, Any]]
+    """As `Query.to_dict` gives them."""
+    rules: EventRules
+    memory: GivenLimits = msgspec.field(name="limits of memory")
+    rate: float
+    sliced: SlicerRecord
+    aside: AsideRecord
+
+
+def save(assembler: Assembler) -> tuple[AssemblerRecord, dict[str, pa.Table]]:
     """What is no table, and the tables."""
     tables: dict[str, pa.Table] = {}
-    meta: dict[str, Any] = {
-        "frontier": assembler.frontier,
-        "newest": assembler.newest,
-        "counts": dict(assembler.counts),
-        "limits": {name: list(limit) for name, limit in assembler.limits.items()},
-    }
-    meta["groups"] = {
-        str(id): _save_group(state, f"{id} ", tables) for id, state in assembler.states.items()
-    }
-    return meta, tables
+    groups = {id: _save_group(state, f"{id} ", tables) for id, state in assembler.states.items()}
+    counts, limits = dict(assembler.counts), dict(assembler.limits)
+    return AssemblerRecord(assembler.frontier, assembler.newest, counts, limits, groups), tables
 
 
-def load(assembler: Assembler, meta: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+def load(assembler: Assembler, saved: AssemblerRecord, tables: dict[str, pa.Table]) -> None:
     """Brings an assembler of the same plan to where another one was."""
-    assembler.frontier, assembler.newest = meta["frontier"], meta["newest"]
-    assembler.counts |= meta["counts"]
-    assembler.limits = {name: Limit(*limit) for name, limit in meta["limits"].items()}
+    assembler.frontier, assembler.newest = saved.frontier, saved.newest
+    assembler.counts |= saved.counts
+    assembler.limits = dict(saved.limits)
     for id, state in assembler.states.items():
-        _load_group(state, f"{id} ", meta["groups"][str(id)], tables)
+        _load_group(state, f"{id} ", saved.groups[id], tables)
 
 
-def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> dict[str, Any]:
+def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> GroupStateRecord:
     everyone = np.arange(len(state.keys), dtype=np.int64)
     keys: dict[str, pa.Array[Any]] = {"selection": pa.array(state.keys.selections)}
     keys |= {f"key {n}": column for n, column in enumerate(state.keys.take(everyone))}
     tables[prefix + "keys"] = pa.table(keys)
     for number, table in enumerate(state.waiting):
         tables[f"{prefix}waiting {number}"] = table
-    meta: dict[str, Any] = {name: getattr(state, name) for name in _PLACES}
-    meta["waiting"] = len(state.waiting)
-    meta["shapes"] = {
-        shape.name: shape.save(Put(tables, f"{prefix}{shape.name} ", state.operators))
-        for shape in state.shapes
-    }
-    if state.emitted is not None:
-        said = state.emitted.said
-        meta["emitted"] = [[*i, *said[i], end] for i, end in state.emitted.ends.items()]
-        meta["doubtful"] = sorted(state.emitted.doubtful)
-    meta["repeats"] = None if state.repeats is None else state.repeats.save(prefix, tables)
-    return meta
+    shapes: dict[str, msgspec.Raw] = {}
+    for shape in state.shapes:
+        put = Put(tables, f"{prefix}{shape.name} ", state.operators)
+        shape.save(put)
+        shapes[shape.name] = put.saved
+    emitted = state.emitted
+    return GroupStateRecord(
+        state.frontier,
+        state.newest,
+        state.partials,
+        state.calls,
+        state.known_since,
+        len(state.waiting),
+        shapes,
+        []
+        if emitted is None
+        else [EmittedRecord(*i, *emitted.said[i], end) for i, end in emitted.ends.items()],
+        [] if emitted is None else sorted(emitted.doubtful),
+        None if state.repeats is None else state.repeats.save(prefix, tables),
+    )
 
 
 def _load_group(
-    state: GroupState, prefix: str, meta: dict[str, Any], tables: dict[str, pa.Table]
+    state: GroupState, prefix: str, saved: GroupStateRecord, tables: dict[str, pa.Table]
 ) -> None:
-    for name in _PLACES:
-        setattr(state, name, meta[name])
+    state.frontier, state.newest = saved.frontier, saved.newest
+    state.partials, state.calls = saved.partials, saved.calls
+    state.known_since = saved.known_since
     state.keys = KeyIndex()
     keys = tables[prefix + "keys"]
     columns = [codec.whole(keys, name) for name in keys.schema.names[1:]]
     state.keys.lookup(codec.ints(keys, "selection"), columns)
-    state.waiting = [tables[f"{prefix}waiting {n}"] for n in range(meta["waiting"])]
+    state.waiting = [tables[f"{prefix}waiting {n}"] for n in range(saved.waiting)]
     for shape in state.shapes:
-        get = Get(tables, f"{prefix}{shape.name} ", state.operators)
-        shape.load(get, meta["shapes"][shape.name])
+        where = f"{prefix}{shape.name} "
+        shape.load(Get(tables, where, state.operators, saved.shapes[shape.name]))
     if state.emitted is not None:
-        for *identity, revision, digest, end in meta["emitted"]:
-            state.emitted.said[tuple(identity)] = (revision, digest)
-            state.emitted.ends[tuple(identity)] = end
-        for identity in meta["doubtful"]:
-            state.emitted.doubtful.add(tuple(identity))
+        for one in saved.emitted:
+            state.emitted.said[one.identity] = (one.revision, one.digest)
+            state.emitted.ends[one.identity] = one.until
+        state.emitted.doubtful.update(saved.doubtful)
     if state.repeats is not None:
-        state.repeats.load(prefix, tables, meta["repeats"])
+        state.repeats.load(prefix, tables, saved.repeats or [])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from catchment.engine.levels import Growing, Keyed, Level, concat_keyed
+from catchment.engine.levels import Growing, KeyedPartials, Level, concat_keyed
 from catchment.engine.rows import Operators, Rows, identity_fields, merge_fields
 from catchment.model.plan import StoreKind
 from catchment.operators.grouping import Grouping, runs
@@ -18,11 +18,12 @@ FULL = 0.5
 """From this many keys per slice, and this share of all keys in it, slices are added as wholes."""
 
 
-class Store:
+class SliceStore:
     """Slices in order of their start. Level 0 holds them; level l holds merges of 2^l of them.
 
-    A lazy store has level 0 only: a window reads all its slices. An eager store has all levels:
-    a window reads at most 2 log2(n) nodes.
+    A lazy store has level 0 only: a window reads all its slices. An eager store has all levels: a
+    window of n slices reads at most 2 log2(n) entries, and appending costs about one merge for each
+    slice.
     """
 
     def __init__(self, kind: StoreKind, operators: Operators) -> None:
@@ -54,12 +55,14 @@ class Store:
             return
         self._starts.append(rows.start[heads])
         self._ends.append(np.maximum.reduceat(rows.end, heads))
-        self.levels[0].append(Keyed(rows.key, rows.fields), np.diff(heads, append=len(rows)))
+        self.levels[0].append(
+            KeyedPartials(rows.key, rows.fields), np.diff(heads, append=len(rows))
+        )
         if self.kind == "eager":
             self._grow(0)
 
     def _grow(self, below: int) -> None:
-        """Merges the pairs of nodes of a level that are complete into nodes of the next."""
+        """Merges the complete pairs of entries of a level into entries of the next."""
         lower = self.levels[below]
         if len(lower) < 2:
             return
@@ -78,11 +81,11 @@ class Store:
         new[1:] = (owner[1:] != owner[:-1]) | (rows.key[1:] != rows.key[:-1])
         heads = np.flatnonzero(new)
         groups = Grouping(None, len(heads), starts=heads, rows=len(owner))
-        merged = Keyed(rows.key[heads], merge_fields(rows.fields, groups, self.operators))
+        merged = KeyedPartials(rows.key[heads], merge_fields(rows.fields, groups, self.operators))
         upper.append(merged, np.bincount(owner[heads], minlength=len(nodes)))
         self._grow(below + 1)
 
-    def gather(self, low: Ints, high: Ints) -> tuple[Keyed, Ints]:
+    def gather(self, low: Ints, high: Ints) -> tuple[KeyedPartials, Ints]:
         """Rows that together are the slices `[low, high)` of each window.
 
         Slices are counted from the first kept. Gives the rows, and the number of the window that
@@ -93,7 +96,7 @@ class Store:
         if self.kind == "lazy":
             index, owner = runs(*self.levels[0].span(low, np.maximum(low, high)))
             return self.levels[0].rows(index), owner
-        parts: list[Keyed] = []
+        parts: list[KeyedPartials] = []
         owners: list[Ints] = [np.empty(0, np.int64)]
         window = np.arange(len(low), dtype=np.int64)
         for level in self.levels:
@@ -147,13 +150,13 @@ class Store:
 
     @staticmethod
     def _left(low: Ints) -> tuple[Ints, Ints]:
-        """Windows that start in the middle of a pair take the pair's second node."""
+        """Windows that start in the middle of a pair take the pair's second entry."""
         chosen = np.flatnonzero(low & 1)
         return low[chosen], chosen
 
     @staticmethod
     def _right(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Windows that end in the middle of a pair take the pair's first node."""
+        """Windows that end in the middle of a pair take the pair's first entry."""
         chosen = np.flatnonzero((high & 1) & (high - 1 >= low + (low & 1)))
         return high[chosen] - 1, chosen
 

@@ -1,4 +1,8 @@
-"""Putting together the windows of many streams: one by one, or by bounds, by number, by overlap."""
+"""Puts the windows of many streams together at the root, as their reading says.
+
+Rows of windows of single streams go in. Results come out: one for each window (`local`), for
+windows of equal bounds (`aligned`), of equal number (`ordered`), or that overlap (`gaps`).
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,7 @@ def _merged(rows: Rows, by: tuple[Ints, ...], operators: Operators) -> Rows:
 
 
 def _joined(rows: Rows, new: Mask, operators: Operators) -> Rows:
-    """One row for all from one where a new one begins up to the next."""
+    """Merges each run of rows to one; a run starts where the mask says."""
     if new.all():
         return rows
     heads = np.flatnonzero(new)

@@ -139,19 +139,19 @@ def course(window: Marked, since: int | None = None) -> Course:
     return Course(window, none, none, none, none, since)
 
 
-class Followed(NamedTuple):
+class StreamWindows(NamedTuple):
     """Windows of one type in some events: which each event is in, and each one's number."""
 
-    track: marked.Track
+    track: marked.MarkTrack
     number: Ints
     start: Ints
 
 
-def follow(state: Course, events: settled.Ordered) -> tuple[Course, Followed]:
+def follow(state: Course, events: settled.Ordered) -> tuple[Course, StreamWindows]:
     """Follows a type's windows through events; numbers those that begin."""
     is_open = state.start != OPEN
     start, lanes = state.start[is_open], state.lane[is_open]
-    held = marked.Marks(
+    held = marked.OpenMarked(
         state.window,
         Rows(start, start, lanes, start, start),
         state.unknown[is_open],
@@ -181,7 +181,7 @@ def follow(state: Course, events: settled.Ordered) -> tuple[Course, Followed]:
     after[np.searchsorted(grown.lane, touched)] = OPEN
     stays = ~track.closed
     after[place[stays]], unknown[place[stays]] = track.start[stays], track.unknown[stays]
-    return grown._replace(begun=begun, start=after, unknown=unknown), Followed(
+    return grown._replace(begun=begun, start=after, unknown=unknown), StreamWindows(
         track, number, seen_from
     )
 
@@ -210,7 +210,7 @@ def cut(
     """Cuts settled events at edges and at their stream's own marks."""
     cuts = np.zeros(len(events), np.bool_)
     after: list[Course] = []
-    found: list[Followed] = []
+    found: list[StreamWindows] = []
     for state in courses:
         moved, followed = follow(state, events)
         after.append(moved)
@@ -234,7 +234,7 @@ def cut(
 
 
 def _ended(
-    followed: Followed,
+    followed: StreamWindows,
     kind: int,
     kinds: int,
     events: settled.Ordered,

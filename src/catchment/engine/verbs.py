@@ -21,12 +21,12 @@ from catchment.engine.binding import group_types, key_type
 from catchment.engine.bound import BoundPlan, GroupTypes
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import (
-    EVENTS,
     NODE,
     SELECTION,
     SEQ,
     Partials,
     are_events,
+    joined_partials,
     key_columns,
     key_types,
     types_of,
@@ -35,7 +35,7 @@ from catchment.engine.results import Results
 from catchment.engine.slicer import rank
 from catchment.engine.streams import Streams, own_windows, tags_of
 from catchment.model.duration import Instant, instant
-from catchment.model.plan import Plan
+from catchment.model.plan import Group, Plan
 from catchment.model.rules import EventRules
 from catchment.operators.ragged import Ints
 
@@ -66,24 +66,27 @@ def merge(
     the stamp follows from what was merged: the same partials give the same, others another. What
     came once is merged by a `Merger`, as every node between the sources and the root does it.
     """
-    collected: dict[int, list[pa.Table]] = {}
-    for partials in parts:
-        for id, table in partials.items():
-            collected.setdefault(id, []).append(table)
-    once = {id: _once(id, tables, plan) for id, tables in collected.items()}
+    whole = joined_partials(parts)
+    once = Partials(
+        {id: _once(table, plan.groups[id]) for id, table in whole.groups.items()},
+        None if whole.events is None else _events_once(whole.events),
+    )
     merger = BoundPlan.of_partials(plan, _known(plan, once)).merger(node)
     merger.absorb(once)
-    made = merger.take(_digest(once.values()) if seq is None else seq)
-    return {id: made.get(id, table) for id, table in once.items()}
+    made = merger.take(_digest(once.groups.values()) if seq is None else seq)
+    groups = {id: made.groups.get(id, table) for id, table in once.groups.items()}
+    return Partials(groups, once.events if made.events is None else made.events)
 
 
-def _once(id: int, tables: list[pa.Table], plan: Plan) -> pa.Table:
-    """All rows of partials of one group, each identity once."""
-    table = pa.concat_tables(tables, promote_options="permissive")
-    table = table.replace_schema_metadata(tables[0].schema.metadata)
-    if id == EVENTS or are_events(table):
-        return table.take(_first_of([codec.ints(table, settled.ARRIVAL)]))
-    group = plan.groups[id]
+def _events_once(table: pa.Table) -> pa.Table:
+    """Events, each once."""
+    return table.take(_first_of([codec.ints(table, settled.ARRIVAL)]))
+
+
+def _once(table: pa.Table, group: Group) -> pa.Table:
+    """Partials of a group, each identity once."""
+    if are_events(table):
+        return _events_once(table)
     keys = KeyIndex().lookup(codec.ints(table, SELECTION), key_columns(table, group))
     identity = [codec.ints(table, name) for name in ("slice_start", NODE, SEQ)] + [keys]
     if group.slicing == "stream":
@@ -93,8 +96,7 @@ def _once(id: int, tables: list[pa.Table], plan: Plan) -> pa.Table:
 
 def _digest(tables: Iterable[pa.Table]) -> int:
     """A number that follows from the stamps of partials, whatever their order and repetition."""
-    stamped = [table for table in tables if NODE in table.schema.names]
-    stamps = [(codec.ints(table, NODE), codec.ints(table, SEQ)) for table in stamped]
+    stamps = [(codec.ints(table, NODE), codec.ints(table, SEQ)) for table in tables]
     none = np.empty((0, 2), np.int64)
     data = np.unique(np.concatenate([none, *(np.stack(s, axis=1) for s in stamps)]), axis=0)
     return int.from_bytes(hashlib.blake2b(data.tobytes(), digest_size=8).digest(), "big") >> 1
@@ -122,11 +124,11 @@ def _known(plan: Plan, partials: Partials) -> dict[int, GroupTypes]:
     """The types of values and keys of those groups that partials tell of."""
     known: dict[int, GroupTypes] = {}
     for group in plan.groups:
-        if group.distinct_on and EVENTS in partials:
-            schema = partials[EVENTS].schema
+        if group.distinct_on and partials.events is not None:
+            schema = partials.events.schema
             keys = {name: key_type(schema.field(name).type) for name in group.by}
             known[group.id] = group_types(group, schema), keys
-        elif group.id in partials:
-            table = partials[group.id]
+        elif group.id in partials.groups:
+            table = partials.groups[group.id]
             known[group.id] = types_of(table), key_types(table, group)
     return known

@@ -8,6 +8,7 @@ null, so that no event is ever fatal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,19 @@ _CHECKED: dict[str, tuple[Any, Any]] = {
     "-": (pc.subtract_checked, pc.subtract),
     "*": (pc.multiply_checked, pc.multiply),
 }
+
+
+# Made when they are needed: Arrow imports pandas, if it is there, to make its first scalar.
+
+
+@cache
+def _zero() -> pa.Scalar[Any]:
+    return pa.scalar(0.0)
+
+
+@cache
+def _smallest() -> pa.Scalar[Any]:
+    return pa.scalar(-(2**63), INT)
 
 
 def _whole(args: Sequence[Value]) -> bool:
@@ -85,7 +99,7 @@ def divide(node: Call, args: Sequence[Value]) -> Value:
     if exact is not None:
         return decimals.divide(*exact)
     left, right = (double(a) for a in args)
-    return pc.divide(left, where(pc.equal(right, pa.scalar(0.0)), null(DOUBLE), right))
+    return pc.divide(left, where(pc.equal(right, _zero()), null(DOUBLE), right))
 
 
 def remainder(node: Call, args: Sequence[Value]) -> Value:
@@ -103,7 +117,7 @@ def remainder(node: Call, args: Sequence[Value]) -> Value:
 
 
 def _float_remainder(left: Value, right: Value) -> Value:
-    right = where(pc.equal(right, pa.scalar(0.0)), null(DOUBLE), right)
+    right = where(pc.equal(right, _zero()), null(DOUBLE), right)
     one = pa.scalar(1.0)
     with np.errstate(invalid="ignore"):
         rest = np.fmod(*(_numpy(pc.coalesce(v, one)) for v in (left, right)))
@@ -128,7 +142,7 @@ def signed(node: Call, args: Sequence[Value]) -> Value:
     try:
         return kernel(value)
     except pa.ArrowInvalid:
-        return kernel(where(pc.equal(value, pa.scalar(-(2**63), INT)), null(INT), value))
+        return kernel(where(pc.equal(value, _smallest()), null(INT), value))
 
 
 def rounded(node: Call, args: Sequence[Value]) -> Value:
@@ -177,7 +191,7 @@ def _of_double(kernel: Callable[..., Any]) -> Callable[[Call, Sequence[Value]], 
 
 
 def _ln(value: Value) -> Value:
-    return pc.ln(where(pc.less_equal(value, pa.scalar(0.0)), null(DOUBLE), value))
+    return pc.ln(where(pc.less_equal(value, _zero()), null(DOUBLE), value))
 
 
 sqrt = _of_double(pc.sqrt)

@@ -1,4 +1,7 @@
-"""When an edge sends what: the early sender, cache sizes, evictions, optima. No I/O, no clock."""
+"""What a node sends before its slices end: the `EarlySender`, cache sizes, evictions, optima.
+
+Nothing here reads a clock or opens a connection.
+"""
 
 from catchment.flush.policy import CachePolicy, Policy, parse, register_policy
 from catchment.flush.settings import Flush, read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 _PATIENCE = 4.0
 """Measurements after which an older one counts a third."""
@@ -60,17 +59,3 @@ class Estimate:
         # Seconds a byte are averaged, not bytes a second: a link that fails is noticed at once.
         self.rate = 1 / (1 / self.rate + share * (1 / found - 1 / self.rate))
         self.seen += 1
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "rate": None if math.isinf(self.rate) else self.rate,
-            "error": None if math.isinf(self.error) else self.error,
-            "seen": self.seen,
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Estimate:
-        rate, error = data["rate"], data["error"]
-        return cls(
-            math.inf if rate is None else rate, math.inf if error is None else error, data["seen"]
-        )

@@ -1,4 +1,4 @@
-"""Whether to compress: as long as it is seen to make messages smaller."""
+"""Decides whether messages are compressed: as long as that makes them smaller."""
 
 from __future__ import annotations
 

@@ -36,8 +36,9 @@ decided:
   nothing of the next slice, and are charged to the slice of their group that ends next.
 - *What a slice cost* is told to the tuner when its last message is acknowledged; a simulated link
   knows at once when that will be.
-- *Whether to follow slices* while nothing could leave early (`active`) is up to the driver: a node
-  spares itself the work, and has no slice before to go by when its link becomes slow.
+- *Whether to follow slices* while nothing could leave early (`active`), or all leaves at once
+  (`holds_nothing`), is up to the driver: a node spares itself the work, and has no slice before to
+  go by when its link becomes slow.
 """
 
 from __future__ import annotations
@@ -45,13 +46,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from catchment.flush.average import moving
 from catchment.flush.bandwidth import probe
-from catchment.flush.evictions import EVICTIONS, Floats, Ints, Memory, first_out
+from catchment.flush.evictions import EVICTIONS, Floats, Ints, KeyHistory, first_out
+from catchment.flush.learnt import NOTHING, Learnt
 from catchment.flush.open_slice import OpenSlice
 from catchment.flush.policy import Policy
 from catchment.flush.settings import Flush
@@ -68,8 +71,6 @@ _STEPS = 16
 """Steps over which gaps and the speed of event time are averaged."""
 _TELLING = 16
 """Rows of a message that tell how large rows are on the wire."""
-_NEWER = 0.2
-"""The share of the newest message in the average size of a row."""
 _NOBODY = np.empty(0, np.int64)
 
 
@@ -89,7 +90,7 @@ class Uplink(Protocol):
         """When something was last acknowledged, by the clock, in seconds."""
 
 
-class Step(NamedTuple):
+class FlushStep(NamedTuple):
     """When rows are chosen; all times are in seconds."""
 
     now: float
@@ -127,7 +128,7 @@ class _Group:
     slices: dict[float, OpenSlice] = field(default_factory=dict)
     """By when they begin."""
     past: Past | None = None
-    memory: Memory = field(default_factory=Memory)
+    memory: KeyHistory = field(default_factory=KeyHistory)
     late: int = 0
     """Rows for slices that had ended, since the last slice did."""
 
@@ -170,17 +171,16 @@ class EarlySender:
         self,
         flush: Flush,
         link: Uplink,
-        known: dict[str, Any] | None = None,
+        known: Learnt = NOTHING,
         *,
         each: float = 0.0,
         paced: bool = True,
     ) -> None:
-        """`known` is what was noted before a crash: what `learnt` gave, and `each`. Where it says
-        nothing of it, a row is taken to have `each` bytes on the wire."""
-        known = known or {}
+        """`known` is what was learnt before a crash. Where that says nothing of it, a row is taken
+        to have `each` bytes on the wire."""
         self.flush, self.link, self.paced = flush, link, paced
-        self.tuner = Tuner.from_dict(known["tuner"]) if "tuner" in known else Tuner()
-        self.each = float(known.get("each", each))
+        self.tuner = Tuner() if known.tuner is None else replace(known.tuner)
+        self.each = each if known.each is None else known.each
         """Bytes of a row on the wire, as of late; 0: none has gone yet."""
         self.early = 0
         """Rows that have left early so far."""
@@ -192,9 +192,9 @@ class EarlySender:
         self._closing: list[_Closed] = []
         self._tuned: tuple[float, Policy] | None = None
 
-    def learnt(self) -> dict[str, Any]:
+    def learnt(self) -> Learnt:
         """What should outlive a crash, beside what the link has learnt; often nothing."""
-        return {} if self.tuner == Tuner() else {"tuner": self.tuner.to_dict()}
+        return NOTHING if self.tuner == Tuner() else Learnt(tuner=replace(self.tuner))
 
     @property
     def alpha(self) -> float:
@@ -247,8 +247,7 @@ class EarlySender:
     def wrote(self, rows: int, size: int) -> None:
         """So many rows became a message of so many bytes."""
         if rows >= _TELLING:
-            found = size / rows
-            self.each += (_NEWER if self.each else 1.0) * (found - self.each)
+            self.each = moving(self.each, size / rows)
 
     def acknowledged(self, seq: int, now: float) -> None:
         """Messages up to this one have arrived; slices that ended with them tell what they cost."""
@@ -269,7 +268,7 @@ class EarlySender:
 
     # -- what leaves ------------------------------------------------------------------------------
 
-    def choose(self, held: Sequence[HeldRows], step: Step) -> list[Ints]:
+    def choose(self, held: Sequence[HeldRows], step: FlushStep) -> list[Ints]:
         """Which rows of each open slice leave now, as places among them; the rest stay.
 
         Slices that have ended by the frontier are closed: they must not be among those held.
@@ -278,6 +277,8 @@ class EarlySender:
         self._frontier = step.frontier
         for followed in self._groups.values():
             self._close(followed, step)
+        if self.holds_nothing:
+            return [self._everything(rows, step) for rows in held]
         wanted = []
         for place, rows in enumerate(held):
             if not len(rows.keys):
@@ -297,7 +298,16 @@ class EarlySender:
                 self.early += len(gone)
         return chosen
 
-    def _close(self, followed: _Group, step: Step) -> None:
+    def _everything(self, rows: HeldRows, step: FlushStep) -> Ints:
+        """All rows of a slice leave; the slice hears of it if it is followed."""
+        followed = self._groups.get(rows.group)
+        part = None if followed is None else followed.slices.get(rows.begin)
+        if part is not None:
+            part.leave(part.places(rows.keys, step.newest))
+        self.early += len(rows.keys)
+        return np.arange(len(rows.keys))
+
+    def _close(self, followed: _Group, step: FlushStep) -> None:
         """Slices that have ended tell what the next will be like, and what they have cost."""
         ended = [begin for begin, part in followed.slices.items() if part.end <= step.frontier]
         for begin in ended:
@@ -330,7 +340,7 @@ class EarlySender:
             self._tuned = alpha, self.flush.policy.at(alpha)
         return self._tuned[1]
 
-    def _gap(self, step: Step) -> float:
+    def _gap(self, step: FlushStep) -> float:
         """Seconds until the next step, most likely."""
         if step.gap is not None:
             return step.gap
@@ -339,7 +349,7 @@ class EarlySender:
         gap = (self._steps[-1][0] - self._steps[0][0]) / (len(self._steps) - 1)
         return min(max(gap, 1e-3), _LONGEST_STEP)
 
-    def _surplus(self, part: OpenSlice, sizes: Floats, step: Step) -> float:
+    def _surplus(self, part: OpenSlice, sizes: Floats, step: FlushStep) -> float:
         """Bytes of a slice that have no place here any more."""
         total, rate = float(sizes.sum()), self.link.rate
         auto = self.flush.policy.kind == "auto"
@@ -356,11 +366,11 @@ class EarlySender:
             surplus = max(surplus, probe(total, rate, silent, part.length / self._speed))
         return surplus
 
-    def _granted(self, wanted: Sequence[_Wanted], step: Step) -> list[float]:
+    def _granted(self, wanted: Sequence[_Wanted], step: FlushStep) -> list[float]:
         """How much of each surplus may leave: what the link can take until the next step."""
         surplus = [want.surplus for want in wanted]
         rate = self.link.rate
-        if not wanted or not self.paced or self.holds_nothing or math.isinf(rate):
+        if not wanted or not self.paced or math.isinf(rate):
             return surplus
         room = rate * max(self._gap(step), _LEAST) - self.link.ahead - step.released
         if min(sum(surplus), room) < rate * _LEAST:

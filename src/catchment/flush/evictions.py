@@ -22,7 +22,7 @@ _FADES = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CachedAggregates:
     """What is known of the aggregates in a cache; times are in seconds since the slice began."""
 
     last: Floats
@@ -36,21 +36,21 @@ class Held:
     """Of the slice."""
 
 
-Eviction = Callable[[Held], Floats]
+Eviction = Callable[[CachedAggregates], Floats]
 """An order: the least goes first."""
 
 
-def lru(held: Held) -> Floats:
+def lru(held: CachedAggregates) -> Floats:
     """The one that was touched longest ago."""
     return held.last
 
 
-def lfu(held: Held) -> Floats:
+def lfu(held: CachedAggregates) -> Floats:
     """The one that was touched least often; of equals, the one touched longest ago."""
     return held.count + 0.5 * held.last / max(held.length, 1e-9)
 
 
-def likely(held: Held) -> Floats:
+def likely(held: CachedAggregates) -> Floats:
     """The one least likely to come again: by how often it came, now and before, and how lately."""
     often = (held.count + held.before) / (1.0 + held.now / max(held.length, 1e-9))
     idle = (held.now - held.last) / max(_FADES * held.length, 1e-9)
@@ -61,7 +61,7 @@ def likely(held: Held) -> Floats:
 EVICTIONS: dict[str, Eviction] = {"lru": lru, "lfu": lfu, "likely": likely}
 
 
-class Memory:
+class KeyHistory:
     """How often keys came in the slices before; older ones count less, and are forgotten."""
 
     def __init__(self) -> None:

@@ -10,10 +10,10 @@ from catchment.errors import JobError
 from catchment.flush.evictions import Floats
 
 
-class Line:
+class SendQueue:
     """First in, first out. Times are in seconds; after the last change the rate stays.
 
-    >>> Line.steady(2.0).finish(np.array([0.0, 0.0, 5.0]), np.array([2.0, 2.0, 2.0])).tolist()
+    >>> SendQueue.steady(2.0).finish(np.array([0.0, 0.0, 5.0]), np.array([2.0, 2.0, 2.0])).tolist()
     [1.0, 2.0, 6.0]
     """
 
@@ -29,7 +29,7 @@ class Line:
         self._work = np.concatenate([[0.0], np.cumsum(steps * self.rates[:-1])])
 
     @classmethod
-    def steady(cls, rate: float) -> Line:
+    def steady(cls, rate: float) -> SendQueue:
         return cls([0.0], [rate])
 
     def work(self, times: Floats) -> Floats:
@@ -52,9 +52,9 @@ class Line:
         begin = np.maximum.accumulate(self.work(depart) - (after - sizes))
         return self.when(begin + after)
 
-    def slower(self, factor: float) -> Line:
+    def slower(self, factor: float) -> SendQueue:
         """A link of so much of this one's rate."""
-        return Line(self.times.tolist(), (self.rates * factor).tolist())
+        return SendQueue(self.times.tolist(), (self.rates * factor).tolist())
 
     def average(self, begin: float, end: float) -> float:
         """Bytes a second between two times."""

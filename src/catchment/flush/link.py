@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
 
 from catchment.flush.bandwidth import Estimate
+from catchment.flush.learnt import NOTHING, Learnt
 from catchment.flush.settings import Flush
 from catchment.flush.sharing import Meter
 
@@ -24,19 +25,16 @@ _AHEAD = 2
 _SHORTEST, _USUAL, _LONGEST = 1 << 14, 1 << 16, 1 << 23
 
 
-class Link:
+class LinkEstimate:
     """Learns from acknowledgements; times are in seconds."""
 
-    def __init__(self, flush: Flush, known: dict[str, Any] | None = None) -> None:
-        known = known or {}
-        self.estimate = (
-            Estimate.from_dict(known["estimate"])
-            if "estimate" in known
-            else Estimate.begun(flush.bandwidth)
-        )
+    def __init__(self, flush: Flush, known: Learnt = NOTHING) -> None:
+        """`known` is what was learnt before a crash."""
+        begun = Estimate.begun(flush.bandwidth)
+        self.estimate = begun if known.estimate is None else replace(known.estimate)
         self.meter = None if flush.meter is None else Meter.full(flush.meter, -math.inf)
-        if self.meter is not None and "left" in known:
-            self.meter.left, self.meter.at = known["left"], known["at"]
+        if self.meter is not None and known.left is not None:
+            self.meter.left, self.meter.at = known.left, known.at
         self.heard = -math.inf
         """When something was last acknowledged."""
         self._waiting: dict[int, int] = {}
@@ -45,14 +43,12 @@ class Link:
         self._stalls = 0
         """Small messages in a row that took long."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def learnt(self) -> Learnt:
         """What should outlive a crash."""
-        known: dict[str, Any] = {}
-        if self.estimate != Estimate():
-            known["estimate"] = self.estimate.to_dict()
-        if self.meter is not None:
-            known |= {"left": self.meter.left, "at": self.meter.at}
-        return known
+        estimate = None if self.estimate == Estimate() else replace(self.estimate)
+        if self.meter is None:
+            return Learnt(estimate)
+        return Learnt(estimate, self.meter.left, self.meter.at)
 
     # -- what happens -----------------------------------------------------------------------------
 
@@ -108,13 +104,12 @@ class Link:
         self._waiting |= {seq: size for seq, (size, _) in self._flying.items()}
         self._flying.clear()
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, float | int | None]:
         """What the link is taken to carry in bytes a second, and how wrong that was, on average."""
-        found = self.estimate.to_dict()
-        rate, error = found["rate"], found["error"]
+        rate, error = self.estimate.rate, self.estimate.error
         return {
-            "bandwidth": None if rate is None else round(rate),
-            "error": None if error is None else round(error, 3),
+            "bandwidth": None if math.isinf(rate) else round(rate),
+            "error": None if math.isinf(error) else round(error, 3),
         }
 
     # -- what follows -----------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from catchment.flush.evictions import Floats, Held, Ints, Memory
+from catchment.flush.evictions import CachedAggregates, Floats, Ints, KeyHistory
 from catchment.flush.sizes import Past
-from catchment.flush.watch import Watch
+from catchment.flush.watch import SliceWatch
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -33,7 +33,7 @@ class OpenSlice:
         """`expected` names keys that will come, in order and once each, where that is known: a
         place is then kept for each. Nothing that is decided depends on it."""
         self.begin, self.end = begin, end
-        self.watch = Watch(begin, end, past)
+        self.watch = SliceWatch(begin, end, past)
         self.keys: Ints = np.empty(0, np.int64) if expected is None else expected
         many = len(self.keys)
         self.first, self.last, self.count = np.zeros(many), np.zeros(many), np.zeros(many)
@@ -101,9 +101,9 @@ class OpenSlice:
         """Keys of which a row is held, in order."""
         return self.keys[self.held_places()]
 
-    def at(self, places: Ints, memory: Memory, now: float) -> Held:
+    def at(self, places: Ints, memory: KeyHistory, now: float) -> CachedAggregates:
         """What an eviction goes by."""
-        return Held(
+        return CachedAggregates(
             self.last[places] - self.begin,
             self.count[places],
             memory.recall(self.keys[places]),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catchment.flush.evictions import Floats, Ints
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Schedule:
         return max(0.0, float(self.arrive[-1]) - end) if len(self.arrive) else 0.0
 
 
-def eager_optimal(last: Floats, sizes: Floats, line: Line) -> Schedule:
+def eager_optimal(last: Floats, sizes: Floats, line: SendQueue) -> Schedule:
     """Each key is sent right after its last arrival."""
     order = np.argsort(last, kind="stable")
     depart = last[order]
     return Schedule(order, depart, line.finish(depart, sizes[order]))
 
 
-def lazy_optimal(last: Floats, sizes: Floats, line: Line, end: float) -> Schedule:
+def lazy_optimal(last: Floats, sizes: Floats, line: SendQueue, end: float) -> Schedule:
     """Each key is sent as late as can be without the last one arriving later than it must."""
     eager = eager_optimal(last, sizes, line)
     if not len(last):

@@ -1,4 +1,4 @@
-"""Policies by name: how much an edge may hold back at any time of a slice."""
+"""Flush policies by name: how much a node may hold back at each moment of a slice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catchment.errors import JobError, did_you_mean
 from catchment.registry import Registry
 
 if TYPE_CHECKING:
-    from catchment.flush.sizes import Moment, Past
+    from catchment.flush.sizes import Past, SizeInputs
 
 _SHAPE = re.compile(r"\s*([a-z]\w*)\s*(?:\(\s*(.*?)\s*\))?\s*$")
 _EXAMPLES = "try auto, batching, streaming, hybrid(0.25), eager(uniform) or lazy(pessimistic)"
@@ -28,9 +28,9 @@ class CachePolicy:
     one is asked where the link has a bandwidth: while it takes all at once, everything waits.
     """
 
-    eager: Callable[[Moment, Past], float] | None = None
+    eager: Callable[[SizeInputs, Past], float] | None = None
     """Of what has come, what is likely to come again."""
-    lazy: Callable[[Moment], float] | None = None
+    lazy: Callable[[SizeInputs], float] | None = None
     """What can still be sent by the end of the slice."""
 
     @property

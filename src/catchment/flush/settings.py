@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from catchment.errors import JobError, QueryError, did_you_mean
@@ -48,15 +48,10 @@ class Flush:
     """A query's share of a link that is too narrow for all; by default 1 each."""
     compress: str = "auto"
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Flush:
-        policy = Policy(**data["policy"])
-        for name in (policy.eager, policy.lazy):
+    def check(self) -> None:
+        """Raises if this process lacks the package of a policy that another one named."""
+        for name in (self.policy.eager, self.policy.lazy):
             cache_policy(name)
-        return cls(**{**data, "policy": policy})
 
     def __str__(self) -> str:
         return str(self.policy)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from catchment.flush.evictions import Floats
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.flush.optimal import held, lazy_optimal
 from catchment.flush.policy import Policy, cache_policy
 
@@ -50,7 +50,7 @@ class Past:
         at = np.linspace(0.0, length, GRID)
         lazy = np.full(GRID, math.inf)
         if 0 < bandwidth < math.inf and len(last):
-            late = lazy_optimal(last, sizes, Line.steady(bandwidth), length)
+            late = lazy_optimal(last, sizes, SendQueue.steady(bandwidth), length)
             gone = np.empty(len(last))
             gone[late.keys] = late.depart
             lazy = held(first, gone, at, sizes)
@@ -66,7 +66,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SizeInputs:
     """All that a size depends on."""
 
     done: float
@@ -84,7 +84,7 @@ class Moment:
     past: Past | None
     """The slice before; None: this is the first."""
 
-    def over(self, left: float) -> Moment:
+    def over(self, left: float) -> SizeInputs:
         """With another time to go: a slice may be waited for after the last event of it."""
         return replace(self, left=left)
 
@@ -101,7 +101,7 @@ def waiting(done: float, often: Floats) -> Floats:
     return np.maximum(chance, 0.0)
 
 
-def size(policy: Policy, now: Moment) -> float:
+def size(policy: Policy, now: SizeInputs) -> float:
     """What the cache may hold by a policy; `auto` must have been given its alpha."""
     if policy.kind == "streaming":
         return 0.0
@@ -116,7 +116,7 @@ def size(policy: Policy, now: Moment) -> float:
     return held if policy.alpha <= 0 else policy.alpha * lazy + (1 - policy.alpha) * held
 
 
-def _lazy(name: str, now: Moment) -> float:
+def _lazy(name: str, now: SizeInputs) -> float:
     lazy = cache_policy(name).lazy
     assert lazy is not None, f"{name} is not lazy"
     return lazy(now)

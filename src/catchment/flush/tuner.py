@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from catchment.flush.settings import Flush
 
@@ -105,10 +104,3 @@ class Tuner:
             if trial != self.home:
                 self.alpha, self.direction = trial, direction
                 return
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Tuner:
-        return cls(**data)

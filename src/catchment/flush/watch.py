@@ -1,17 +1,17 @@
-"""What an edge notices of a slice while it fills: how fast keys come, and how many are new."""
+"""What is noticed of a slice while it fills: how fast keys come, and how many are new."""
 
 from __future__ import annotations
 
 import math
 
-from catchment.flush.sizes import Moment, Past
+from catchment.flush.sizes import Past, SizeInputs
 
 _SPAN = 0.05
 """The share of a slice's arrivals over which misses are averaged."""
 _FEWEST = 200.0
 
 
-class Watch:
+class SliceWatch:
     """Follows one slice, from when it begins until it ends; times are in seconds."""
 
     def __init__(self, begin: float, end: float, past: Past | None) -> None:
@@ -28,7 +28,7 @@ class Watch:
             fresh = 1.0 - math.exp(-count / self._span)
             self.misses += fresh * (misses / count - self.misses)
 
-    def moment(self, now: float, bandwidth: float, each: float) -> Moment:
+    def moment(self, now: float, bandwidth: float, each: float) -> SizeInputs:
         """How the slice stands; `each` is the size of an update."""
         length = max(self.end - self.begin, 1e-9)
         passed = min(max(now - self.begin, 0.0), length)
@@ -36,4 +36,4 @@ class Watch:
         if self.past is not None and passed < 0.02 * length:
             rate = self.past.arrivals / length  # too little has come to tell
         left = max(self.end - now, 0.0)
-        return Moment(passed / length, left, rate, self.misses, bandwidth, each, self.past)
+        return SizeInputs(passed / length, left, rate, self.misses, bandwidth, each, self.past)

@@ -41,21 +41,21 @@ class _OneOf(Function):
 
 
 @register_function
-class Min(_OneOf):
+class MinFunction(_OneOf):
     """The least value; NaN is larger than any number."""
 
     name = "min"
 
 
 @register_function
-class Max(_OneOf):
+class MaxFunction(_OneOf):
     """The greatest value; NaN is larger than any number."""
 
     name = "max"
 
 
 @register_function
-class First(_OneOf):
+class FirstFunction(_OneOf):
     """The first value that is not null, by time, then arrival."""
 
     name = "first"
@@ -67,7 +67,7 @@ class First(_OneOf):
 
 
 @register_function
-class Last(First):
+class LastFunction(FirstFunction):
     """The last value that is not null, by time, then arrival."""
 
     name = "last"
@@ -75,7 +75,7 @@ class Last(First):
 
 
 @register_function
-class Range(Function):
+class RangeFunction(Function):
     """The greatest value less the least; of decimals, in the type of Spark's difference."""
 
     name = "range"

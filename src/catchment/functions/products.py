@@ -15,7 +15,7 @@ from catchment.operators.values import counts, to_arrow
 
 
 @register_function
-class Product(Function):
+class ProductFunction(Function):
     """The product, as double."""
 
     name = "product"

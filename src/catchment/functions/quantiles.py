@@ -10,7 +10,7 @@ import pyarrow as pa
 from catchment.errors import QueryError
 from catchment.expression.decimals import digits_of
 from catchment.functions.base import Function, register_function
-from catchment.functions.extremes import First
+from catchment.functions.extremes import FirstFunction
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef, Ragged
 from catchment.operators.grouping import Grouping
@@ -87,7 +87,7 @@ class Median(Quantile):
 
 
 @register_function
-class Mode(First):
+class Mode(FirstFunction):
     """The most frequent value; of several, the least."""
 
     name = "mode"

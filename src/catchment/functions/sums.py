@@ -25,7 +25,7 @@ _FINER = 4
 
 
 @register_function
-class Sum(Function):
+class SumFunction(Function):
     """The sum: double for floats, int64 for integers, else a decimal; null where it does not fit.
 
     The sum of decimal(p, s) is decimal(p + 10, s), of 38 digits at most. Unsigned 64-bit integers
@@ -69,7 +69,7 @@ def _where(valid: Mask, values: pa.Array[Any]) -> pa.Array[Any]:
 
 
 @register_function
-class Count(Function):
+class CountFunction(Function):
     """How many values are not null; without a column, how many events."""
 
     name = "count"
@@ -118,7 +118,7 @@ class Avg(Function):
         n = counts(computed[OperatorRef("count", aggregate.column)]["count"])
         to = self.result(aggregate, type)
         if pa.types.is_decimal(to):
-            total = _total(fields, Sum().result(aggregate, type))
+            total = _total(fields, SumFunction().result(aggregate, type))
             made: pa.Array[Any] = quotient(total, pa.array(n), to)
             return made
         return to_arrow(as_float(fields, type) / np.maximum(n, 1), to, n > 0)

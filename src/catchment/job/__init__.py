@@ -11,11 +11,20 @@
       - name: total
         sql: SELECT sum(v) FROM events GROUP BY window(ts, '1 minute')
 
-A section is a pydantic model and one field of `Job`. Values that a query checks itself (durations,
-names, conditions) pass through unchecked, so the same mistake gives the same error as in Python.
+A section is a pydantic model and one field of `JobModel`. Values that a query checks itself
+(durations, names, conditions) pass through unchecked, so the same mistake gives the same error as
+in Python.
 """
 
-from catchment.job.loading import Examined, Mistake, examine, load_job
-from catchment.job.model import Job, QuerySection, job_schema
+from catchment.job.loading import ExaminedJob, Mistake, examine, load_job
+from catchment.job.model import JobModel, QuerySection, job_schema
 
-__all__ = ["Examined", "Job", "Mistake", "QuerySection", "examine", "job_schema", "load_job"]
+__all__ = [
+    "ExaminedJob",
+    "JobModel",
+    "Mistake",
+    "QuerySection",
+    "examine",
+    "job_schema",
+    "load_job",
+]

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from catchment.errors import CatchmentError, JobError, did_you_mean
 from catchment.flush import read as read_flush
-from catchment.job.model import TRIGGERS, Job, located, period
+from catchment.job.model import TRIGGERS, JobModel, located, period
 from catchment.job.reading import Place, Told, path_text, read, tell_all
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, refusals
@@ -63,10 +63,10 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Examined:
+class ExaminedJob:
     """A job file, read as far as it can be."""
 
-    job: Job | None
+    job: JobModel | None
     """Without the parts that are wrong; None where nothing is left to make a job of."""
     queries: Mapping[int, Query]
     """Those that are well formed, by their number in the file."""
@@ -77,17 +77,17 @@ class Examined:
     """The numbers in the file of the queries, sinks and nodes that are left."""
 
 
-def load_job(source: str | Path | Mapping[str, Any]) -> Job:
+def load_job(source: str | Path | Mapping[str, Any]) -> JobModel:
     """A job from a file, from text, or from what a file would hold.
 
     >>> query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
     >>> load_job({"queries": [query]}).build()[0].window
     Tumbling(length=1000000, slide=1000000, offset=0)
     """
-    return checked(Job, source if isinstance(source, Mapping) else read(source))
+    return checked(JobModel, source if isinstance(source, Mapping) else read(source))
 
 
-JobType = TypeVar("JobType", bound=Job)
+JobType = TypeVar("JobType", bound=JobModel)
 
 
 def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
@@ -99,30 +99,30 @@ def checked(kind: type[JobType], data: Mapping[str, Any]) -> JobType:
     return found.job if isinstance(found.job, kind) else kind.model_validate(data)
 
 
-def examine(source: str | Path | Mapping[str, Any]) -> Examined:
+def examine(source: str | Path | Mapping[str, Any]) -> ExaminedJob:
     """All that is wrong with a job file, as far as the file alone tells."""
     try:
         data = source if isinstance(source, Mapping) else read(source)
     except JobError as error:
-        return Examined(None, {}, (Mistake("", error),))
+        return ExaminedJob(None, {}, (Mistake("", error),))
     draft = _Draft(_copied(data))
     mistakes: list[Mistake] = []
     job = None
     while job is None and draft.rounds < _ROUNDS:
         try:
-            job = Job.model_validate(draft.data)
+            job = JobModel.model_validate(draft.data)
         except ValidationError as error:
-            mistakes += draft.without(tell_all(error, Job, draft.data))
+            mistakes += draft.without(tell_all(error, JobModel, draft.data))
         except CatchmentError as error:
             mistakes.append(draft.without_cause(error))
     if job is None:
-        return Examined(None, {}, tuple(mistakes))
+        return ExaminedJob(None, {}, tuple(mistakes))
     wrong = [Mistake(place, error) for place, error in _settings(job)]
     queries = _queries(job, draft, {mistake.place for mistake in wrong}, mistakes)
     whole = len(queries) == len(job.queries) and "queries" not in draft.left_out
     mistakes += [*wrong, *(Mistake("flush", error) for error in _flush(job, queries, whole))]
     left_out = frozenset(draft.left_out)
-    return Examined(job, queries, tuple(mistakes), left_out, draft.numbers)
+    return ExaminedJob(job, queries, tuple(mistakes), left_out, draft.numbers)
 
 
 def _copied(data: Any) -> Any:
@@ -229,7 +229,7 @@ def _at(data: Any, place: Place) -> Any:
 def _raises(data: Mapping[str, Any], error: CatchmentError) -> bool:
     """Whether what is left still gives this error, which hides all others."""
     try:
-        Job.model_validate(data)
+        JobModel.model_validate(data)
     except ValidationError:
         return False
     except CatchmentError as other:
@@ -237,7 +237,9 @@ def _raises(data: Mapping[str, Any], error: CatchmentError) -> bool:
     return False
 
 
-def _queries(job: Job, draft: _Draft, wrong: set[str], mistakes: list[Mistake]) -> dict[int, Query]:
+def _queries(
+    job: JobModel, draft: _Draft, wrong: set[str], mistakes: list[Mistake]
+) -> dict[int, Query]:
     """The queries that are well formed, by their number in the file."""
     made: dict[int, Query] = {}
     seen: dict[str, Query] = {}
@@ -263,7 +265,7 @@ def _queries(job: Job, draft: _Draft, wrong: set[str], mistakes: list[Mistake]) 
     return made
 
 
-def _rules(job: Job, query: Query, wrong: set[str], unsure: bool) -> QueryRules:
+def _rules(job: JobModel, query: Query, wrong: set[str], unsure: bool) -> QueryRules:
     """The job's rules; of what is wrong in the job itself, no query is accused too."""
     rules = job.rules
     if "time" in wrong and query.time is not None:
@@ -273,11 +275,12 @@ def _rules(job: Job, query: Query, wrong: set[str], unsure: bool) -> QueryRules:
     return rules
 
 
-def _settings(job: Job) -> Iterator[tuple[str, CatchmentError]]:
+def _settings(job: JobModel) -> Iterator[tuple[str, CatchmentError]]:
     """What is wrong with the settings of a job, one by one."""
     checks: list[tuple[str, Callable[[], object]]] = [
         ("time", lambda: column_name(job.time, "time column")),
         ("late", lambda: one_of(job.late, LATE, "late")),
+        ("count", job.check_count),
     ]
     for key in _DURATIONS:
         value = getattr(job, key)
@@ -302,18 +305,9 @@ def _settings(job: Job) -> Iterator[tuple[str, CatchmentError]]:
             "nodes",
             JobError("the job has both source and nodes", hint="give the source to a node"),
         )
-    if not job.nodes and job.count not in ("auto", "central"):
-        yield (
-            "count",
-            JobError(
-                "this way to find count windows needs nodes",
-                given=f"count: {job.count}",
-                hint="leave count out: a job without nodes has its events in one place",
-            ),
-        )
 
 
-def _flush(job: Job, queries: Mapping[int, Query], whole: bool) -> Iterator[CatchmentError]:
+def _flush(job: JobModel, queries: Mapping[int, Query], whole: bool) -> Iterator[CatchmentError]:
     """What is wrong with `flush`; which queries there are is known only if all could be read."""
     try:
         priorities = read_flush(job.flush).priorities

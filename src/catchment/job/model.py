@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from pydantic import (
     BaseModel,
@@ -25,12 +25,13 @@ from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
 from catchment.job.topology import NodeSection
 from catchment.job.window import read_window, window_schema
+from catchment.model import duration
 from catchment.model.capacity import ASIDE_BYTES
 from catchment.model.duration import micros
 from catchment.model.query import MEASURES, Aggregate, Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
-from catchment.model.settings import LATE
+from catchment.model.settings import LATE, Incomplete, Late
 from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import Sink
 from catchment.sources import Source
@@ -165,7 +166,37 @@ QueryForm = Annotated[
 Trigger = Annotated[Any, Shown({"type": "string", "examples": ["continuous", "batch", "5s"]})]
 
 
-class Job(Section):
+class EngineOptions(TypedDict):
+    """What an engine is told besides the queries."""
+
+    time: str
+    lateness: duration.Duration
+    late: Late
+    incomplete: Incomplete
+    aside_bytes: int
+    state_bytes: int | None
+    key_bytes: int | None
+    keep: NotRequired[duration.Duration]
+
+
+class StreamOptions(TypedDict):
+    """How a job that goes on treats events, whoever runs it; durations in microseconds."""
+
+    time: str
+    late: Late
+    keep: int | None
+    lateness: int
+    idle: int | None
+    ahead: int | None
+    rate: float
+    incomplete: Incomplete
+    aside_bytes: int
+    aside_disk_bytes: int
+    state_bytes: int | None
+    key_bytes: int | None
+
+
+class JobModel(Section):
     """A job file: what is computed, from where to where, and what becomes of late events."""
 
     name: str = "catchment"
@@ -224,8 +255,18 @@ class Job(Section):
 
     def build(self) -> list[Query]:
         """The queries, checked; an error's note says where in the file it is."""
+        self.check_count()
         rules = self.rules
         return [_built(part, number, rules) for number, part in enumerate(self.queries)]
+
+    def check_count(self) -> None:
+        """Refuses a way to find count windows over nodes where there are none."""
+        if not self.nodes and self.count not in ("auto", "central"):
+            raise JobError(
+                "this way to find count windows needs nodes",
+                given=f"count: {self.count}",
+                hint="leave count out: a job without nodes has its events in one place",
+            )
 
     @property
     def rules(self) -> QueryRules:
@@ -246,7 +287,7 @@ class Job(Section):
     def new_identity(self) -> str:
         """A name for one life of this job, over all its restarts: its own and some random letters.
 
-        >>> Job(name="a b", queries=[]).new_identity()[:4]
+        >>> JobModel(name="a b", queries=[]).new_identity()[:4]
         'a-b-'
         """
         plain = re.sub(r"[^\w-]", "-", self.name)
@@ -257,18 +298,41 @@ class Job(Section):
         """How count windows are found: what is not full can only be emitted where events meet."""
         return "central" if self.incomplete == "emit" else self.count
 
-    def engine_options(self) -> dict[str, Any]:
+    def stream_options(self) -> StreamOptions:
+        """What a streaming job and the nodes of a tree are told of events."""
+        return StreamOptions(
+            time=self.time,
+            late=self.late,
+            keep=_micros(self.keep),
+            lateness=duration.micros(self.lateness),
+            idle=_micros(self.idle_timeout),
+            ahead=_micros(self.max_ahead),
+            rate=self.rate,
+            incomplete=self.incomplete,
+            aside_bytes=self.aside_bytes,
+            aside_disk_bytes=self.aside_disk_bytes,
+            state_bytes=self.state_bytes,
+            key_bytes=self.key_bytes,
+        )
+
+    def engine_options(self) -> EngineOptions:
         """What the engine is told besides the queries: `Engine(job.build(), **these)`."""
-        options = {
-            "time": self.time,
-            "lateness": self.lateness,
-            "late": self.late,
-            "incomplete": self.incomplete,
-            "aside_bytes": self.aside_bytes,
-            "state_bytes": self.state_bytes,
-            "key_bytes": self.key_bytes,
-        }
-        return options if self.keep is None else options | {"keep": self.keep}
+        options = EngineOptions(
+            time=self.time,
+            lateness=self.lateness,
+            late=self.late,
+            incomplete=self.incomplete,
+            aside_bytes=self.aside_bytes,
+            state_bytes=self.state_bytes,
+            key_bytes=self.key_bytes,
+        )
+        if self.keep is not None:
+            options["keep"] = self.keep
+        return options
+
+
+def _micros(given: duration.Duration | None) -> int | None:
+    return None if given is None else duration.micros(given)
 
 
 def _built(section: Query | QuerySection, number: int, rules: QueryRules) -> Query:
@@ -303,4 +367,6 @@ def period(trigger: object) -> int:
 
 def job_schema() -> dict[str, Any]:
     """The JSON schema of job files, for editors and other tools."""
-    return Job.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return JobModel.model_json_schema() | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema"
+    }

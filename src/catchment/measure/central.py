@@ -16,7 +16,7 @@ from catchment.generator import Generator
 from catchment.measure.bed import Traffic
 from catchment.measure.ports import HOST
 from catchment.measure.proxy import Proxy
-from catchment.transport import Link, Server
+from catchment.transport import ParentLink, Server
 
 NEEDED = ("ts", "player", "v")
 """The columns that the queries of the suite use."""
@@ -45,7 +45,7 @@ class Collector:
         return {}
 
 
-class Line:
+class CollectorLink:
     """A link to a collector through a proxy."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Line:
         self.server.start()
         self.proxy = Proxy((HOST, self.server.port))
         self._answers = 0
-        self.link = Link(self.proxy.address, "e1", dict, self._heard)
+        self.link = ParentLink(self.proxy.address, "e1", dict, self._heard)
         self.link.open()
 
     def _heard(self, _: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ class Central:
 def central(generator: Generator, events: int) -> Central:
     """Really sends events through a link, and counts."""
     bodies = (encoded(batch.select([*NEEDED])) for batch in generator.batches(BATCH, events))
-    line = Line()
+    line = CollectorLink()
     try:
         return Central(line.cost(bodies).both / events, events)
     finally:

@@ -48,6 +48,20 @@ def next_definitions(
     return found
 
 
+def versions_told(before: Mapping[str, Definition], after: Mapping[str, Definition]) -> list[str]:
+    """A sentence for each name that stands for something else than before.
+
+    >>> versions_told({"speed": Definition(1, "a")}, {"speed": Definition(2, "b")})
+    ['query speed has another definition: version 2, whose results are speed@2']
+    """
+    return [
+        f"query {name} has another definition: version {known.version}, "
+        f"whose results are {output_name(name, known.version)}"
+        for name, known in after.items()
+        if name in before and before[name].version < known.version
+    ]
+
+
 def output_name(name: str, version: int) -> str:
     """The name under which results of a version are delivered; no two pairs have the same.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 EARLIEST = -(2**62)
 
@@ -50,14 +49,6 @@ class Frontier:
     def newest(self) -> int:
         """The newest event time of all."""
         return max((t for t, _ in self.partitions.values() if t is not None), default=EARLIEST)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"value": self.value, "partitions": {n: list(p) for n, p in self.partitions.items()}}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Frontier:
-        partitions = {name: (newest, at) for name, (newest, at) in data["partitions"].items()}
-        return cls(data["value"], partitions)
 
 
 def _slowest(

@@ -1,39 +1,46 @@
-"""Plain data as bytes that say their format, so that another version knows what it has."""
+"""Records as compressed bytes that say their format, so that another version knows what it has."""
 
 from __future__ import annotations
 
-import json
 import zlib
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from catchment.errors import StateError
+from catchment.model import records
+
+_T = TypeVar("_T")
 
 
-def pack(data: dict[str, Any], format: int) -> bytes:
-    """Data as bytes; equal data give equal bytes."""
-    text = json.dumps({"format": format} | data, separators=(",", ":"))
-    return zlib.compress(text.encode(), 1)
+class _Format(msgspec.Struct, frozen=True):
+    """What all such bytes have in common."""
+
+    format: int
 
 
-def unpack(data: bytes, what: str, format: int) -> dict[str, Any]:
-    """The inverse, of bytes that hold such a thing in this format.
+def pack(record: object, format: int) -> bytes:
+    """A record as bytes; equal records give equal bytes."""
+    return zlib.compress(records.encode({"format": format} | records.plain(record)), 1)
 
-    >>> unpack(pack({"n": 1}, 1), "plan", 1)["n"]
+
+def unpack(data: bytes, what: str, format: int, kind: type[_T]) -> _T:
+    """The inverse, of bytes that hold such a record in this format.
+
+    >>> unpack(pack({"n": 1}, 1), "plan", 1, dict[str, int])["n"]
     1
     """
     try:
-        read: dict[str, Any] = json.loads(zlib.decompress(data))
-        found = read["format"]
-    except (zlib.error, ValueError, KeyError, TypeError) as error:
+        text = zlib.decompress(data)
+        found = msgspec.json.decode(text, type=_Format).format
+        read = msgspec.json.decode(text, type=kind) if found == format else None
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(
             f"these bytes are not a {what}",
             given=f"{len(data)} bytes",
-            hint="they were cut short, or are of something else",
+            hint=f"they were cut short, or are of something else: {str(error)[:200]}",
         ) from error
-    if found != format:
-        raise StateError(
-            f"the {what} was written in another format",
-            given=f"format {found}",
-            hint=f"this version reads format {format}: upgrade the older side",
-        )
+    if read is None:
+        records.check_format(f"the {what}", found, format, "upgrade the side that wrote it")
+    assert read is not None
     return read

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from catchment.errors import StateError
 from catchment.model import packed
@@ -75,65 +78,61 @@ class Plan:
 
     def to_bytes(self) -> bytes:
         """The plan as bytes; equal plans give equal bytes."""
-        data = {
-            "version": self.version,
-            "names": self.names,
-            "groups": [_group_to_dict(group) for group in self.groups],
-            **({} if self.time is None else {"time": self.time}),
-        }
-        return packed.pack(data, FORMAT)
+        groups = tuple(GroupRecord.of(group) for group in self.groups)
+        return packed.pack(PlanRecord(self.version, self.names, groups, self.time), FORMAT)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Plan:
-        read = packed.unpack(data, "plan", FORMAT)
+        read = packed.unpack(data, "plan", FORMAT, PlanRecord)
         try:
-            groups = tuple(_group_from_dict(group) for group in read["groups"])
-            names = {name: (place[0], place[1]) for name, place in read["names"].items()}
-            return cls(read["version"], groups, names, read.get("time"))
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            groups = tuple(record.group() for record in read.groups)
+        except (KeyError, TypeError) as error:  # of a window
             raise StateError(
                 "these bytes are not a plan",
                 given=f"{len(data)} bytes",
                 hint="a plan is written by Plan.to_bytes()",
             ) from error
+        return cls(read.version, groups, read.names, read.time)
+
+
+class GroupRecord(Struct, frozen=True):
+    """A group as it is written down: its windows as `Window.to_dict` gives them."""
+
+    id: int
+    by: tuple[str, ...]
+    selections: tuple[str | None, ...]
+    measure: Measure
+    distinct_on: tuple[str, ...]
+    distinct_within: int
+    windows: tuple[dict[str, Any], ...]
+    operators: tuple[tuple[str, str | None, tuple[Any, ...]], ...]
+    answers: tuple[Answer, ...]
+    slicing: Slicing
+    store: StoreKind
+    way: Way
+    why: str
+
+    @classmethod
+    def of(cls, group: Group) -> GroupRecord:
+        told = {field.name: getattr(group, field.name) for field in fields(group)}
+        return cls(**told | {"windows": tuple(window.to_dict() for window in group.windows)})
+
+    def group(self) -> Group:
+        """The group that was written down."""
+        windows = tuple(window_from_dict(window) for window in self.windows)
+        return Group(**asdict(self) | {"windows": windows})
+
+
+class PlanRecord(Struct, frozen=True, omit_defaults=True):
+    """A plan as it is written down."""
+
+    version: int
+    names: dict[str, tuple[int, int]]
+    groups: tuple[GroupRecord, ...]
+    time: str | None = None
 
 
 def longest(plan: Plan) -> int:
     """How far back a window reaches at most, of those whose length is known; 0: of none."""
     windows = [window for group in plan.groups for window in group.windows]
     return max((window.reach for window in windows), default=0)
-
-
-def _group_to_dict(group: Group) -> dict[str, Any]:
-    plain = {name: getattr(group, name) for name in _PLAIN}
-    plain["windows"] = [window.to_dict() for window in group.windows]
-    plain["answers"] = [asdict(answer) for answer in group.answers]
-    return plain
-
-
-_PLAIN = (
-    "id",
-    "by",
-    "selections",
-    "measure",
-    "distinct_on",
-    "distinct_within",
-    "operators",
-    "slicing",
-    "store",
-    "way",
-    "why",
-)
-
-
-def _group_from_dict(data: dict[str, Any]) -> Group:
-    data = dict(data)
-    for name in ("by", "selections", "distinct_on"):
-        data[name] = tuple(data[name])
-    data["operators"] = tuple((kind, column, tuple(p)) for kind, column, p in data["operators"])
-    data["windows"] = tuple(window_from_dict(window) for window in data["windows"])
-    data["answers"] = tuple(
-        Answer(a["selection"], a["window"], tuple(Aggregate.from_dict(x) for x in a["aggregates"]))
-        for a in data["answers"]
-    )
-    return Group(**data)

@@ -43,6 +43,14 @@ class SectionByType(Section):
             return _restored, (base, self.type, self.__getstate__())
         return super().__reduce_ex__(protocol)
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """The options alone: what was made of them, such as connections, stays in its process."""
+        fresh = {
+            name: attribute.get_default(call_default_factory=True)
+            for name, attribute in self.__private_attributes__.items()
+        }
+        return super().__getstate__() | {"__pydantic_private__": fresh or None}
+
     @classmethod
     def _is_base(cls) -> bool:
         return "registry" in vars(cls)

@@ -9,7 +9,7 @@ shapes, which answer most of the questions:
 * `Marked`: events open and close the window (cut, between).
 * `Counted`: the edges are known ahead, in ranks of events (count_tumbling, count_sliding).
 
-Only the planner and the registry of shapes in the engine tell shapes apart.
+Only the planner and `engine/shapes/states.py` tell shapes apart.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Window:
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
 
     def describe(self) -> str:
-        """The window as its builder would write it."""
+        """The window in a few words, for people: it is no text that any reader takes."""
         return repr(self)
 
     @property

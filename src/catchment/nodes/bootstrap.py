@@ -11,7 +11,7 @@ from typing import Any
 from catchment.engine.binding import bind_types
 from catchment.errors import JobError, did_you_mean
 from catchment.flush import read as read_flush
-from catchment.job import Job
+from catchment.job import JobModel
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model.definition import change_told, file_changes, removed_told
 from catchment.model.duration import micros
@@ -22,8 +22,9 @@ from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES
 from catchment.sources.base import Source
 from catchment.transport import Security
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member
+from catchment.tree.settings import TreeSettings
 
 
 @dataclass(frozen=True)
@@ -49,28 +50,17 @@ class Given:
     aside_disk_bytes: int = ASIDE_DISK_BYTES
 
 
-def founded(job: Job) -> Charter:
+def founded(job: JobModel) -> Charter:
     """The charter of a new tree."""
     queries = job.build()
     check_nodes(job.nodes)
-    settings = {
-        "time": job.time,
-        "late": job.late,
-        "rate": job.rate,
-        "keep": None if job.keep is None else micros(job.keep),
-        "lateness": micros(job.lateness),
-        "idle": None if job.idle_timeout is None else micros(job.idle_timeout),
-        "ahead": None if job.max_ahead is None else micros(job.max_ahead),
-        "timeout": None if job.timeout is None else micros(job.timeout),
-        "flush": read_flush(job.flush).to_dict(),
-        "count": job.counted,
-        "incomplete": job.incomplete,
-        "aside_bytes": job.aside_bytes,
-        "aside_disk_bytes": job.aside_disk_bytes,
-        "state_bytes": job.state_bytes,
-        "key_bytes": job.key_bytes,
-        "tables": list(job.tables),
-    }
+    settings = TreeSettings(
+        **job.stream_options(),
+        timeout=None if job.timeout is None else micros(job.timeout),
+        flush=read_flush(job.flush),
+        count=job.counted,
+        tables=tuple(job.tables),
+    )
     placed = enumerate(_places(job.nodes))
     places = {place.id: replace(place, number=number) for number, place in placed}
     charter = Charter(job.new_identity(), 0, settings, places)
@@ -104,7 +94,7 @@ def _follow(
     changes = {n: q for n, q in anew.items() if there.get(n) != q or n in leaving}
     new = [query for query in changes.values() if query is not None]
     if charter.schema is not None and new:
-        bind_types(plan(new), charter.schema, str(charter.settings["time"]))
+        bind_types(plan(new), charter.schema, charter.settings.time)
     # What changed under its name leaves first, and comes back with the version after.
     if there.keys() & changes.keys():
         charter = charter.without_queries(changes)
@@ -117,17 +107,17 @@ def _follow(
     return said + [removed_told(query.name) for query in queries if query.name not in left]
 
 
-def _places(nodes: Sequence[NodeSection]) -> Iterator[Place]:
+def _places(nodes: Sequence[NodeSection]) -> Iterator[NodePlace]:
     """The places of a tree: a node that merges and reads gets a child that reads for it."""
     for node in nodes:
         if node.reads_and_merges:
-            yield Place(node.id, 0, node.parent, False, node.listen)
-            yield Place(node.reader, 0, node.id, True, host=node.id)
+            yield NodePlace(node.id, 0, node.parent, False, node.listen)
+            yield NodePlace(node.reader, 0, node.id, True, host=node.id)
         else:
-            yield Place(node.id, 0, node.parent, node.source is not None, node.listen)
+            yield NodePlace(node.id, 0, node.parent, node.source is not None, node.listen)
 
 
-def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -> Given:
+def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spark") -> Given:
     """What a node of a job file is told; `parent` is an address, instead of the file's."""
     known = {node.id: node for node in job.nodes}
     if id not in known:
@@ -154,7 +144,7 @@ def given(job: Job, id: str, parent: str | None = None, engine: str = "spark") -
     )
 
 
-def _reader(job: Job, node: NodeSection, home: Path, engine: str) -> Given:
+def _reader(job: JobModel, node: NodeSection, home: Path, engine: str) -> Given:
     """What the reader of a node's own source is given; it needs no address and no token."""
     return Given(
         node.reader,

@@ -10,80 +10,25 @@ a `StateError` that names the file; all that cannot be read is reported by `dama
 from __future__ import annotations
 
 import contextlib
-import json
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from catchment.durable.disk import Note
-from catchment.durable.files import Files, LocalFiles, write_whole
-from catchment.durable.log import RESTORE, SEGMENT, Damage, Gap, Log
+from catchment.durable.files import FileSystem, LocalFiles, write_whole
+from catchment.durable.log import RESTORE, SEGMENT, FileLog
 from catchment.durable.sealed import seal, unseal
 from catchment.errors import StateError
 from catchment.model.names import file_name
-
-_SIZE = struct.Struct(">I")
-
-
-class FileLog:
-    """A log whose entries are a note and a body."""
-
-    def __init__(
-        self, folder: str, name: str, files: Files | None = None, segment: int = SEGMENT
-    ) -> None:
-        self._log = Log(folder, name, files, segment)
-
-    def append(self, number: int, note: Note, body: bytes) -> None:
-        text = json.dumps(note).encode()
-        self._log.append(number, b"".join((_SIZE.pack(len(text)), text, body)))
-
-    def entries(self) -> Iterator[tuple[int, Note, bytes]]:
-        return ((number, *_parted(data)) for number, data in self._log.entries())
-
-    def read(self, number: int) -> tuple[Note, bytes]:
-        return _parted(self._log.read(number))
-
-    def gap(self, after: int) -> Gap | None:
-        return self._log.gap(after)
-
-    def rewind(self, number: int) -> None:
-        self._log.rewind(number)
-
-    def trim(self, number: int) -> None:
-        self._log.trim(number)
-
-    def clear(self) -> None:
-        self._log.clear()
-
-    def close(self) -> None:
-        self._log.close()
-
-    @property
-    def last(self) -> int | None:
-        return self._log.last
-
-    @property
-    def nbytes(self) -> int:
-        return self._log.nbytes
-
-    @property
-    def damage(self) -> list[Damage]:
-        return self._log.damage
-
-
-def _parted(data: bytes) -> tuple[Note, bytes]:
-    (size,) = _SIZE.unpack_from(data)
-    end = _SIZE.size + size
-    return json.loads(data[_SIZE.size : end]), data[end:]
 
 
 class FileDisk:
     """The folder of a node."""
 
-    def __init__(self, folder: Path, files: Files | None = None, segment: int = SEGMENT) -> None:
+    def __init__(
+        self, folder: Path, files: FileSystem | None = None, segment: int = SEGMENT
+    ) -> None:
         self.folder = folder
         self._home = str(folder)
-        self._files: Files = LocalFiles() if files is None else files
+        self._files: FileSystem = LocalFiles() if files is None else files
         self._segment = segment
         self._logs: dict[str, FileLog] = {}
 

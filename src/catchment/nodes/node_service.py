@@ -16,15 +16,14 @@ from catchment.model.node_id import NodeId, alike, node_id
 from catchment.model.query import Query
 from catchment.nodes.status import status
 from catchment.sources.watch import SourceNote
-from catchment.tree.charter import Charter, Place
+from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.lives import OutdatedError, for_good
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from catchment.tree.words import Name, read
+from catchment.tree.words import Beat, Hello, Name, Note, plain, read
 
 log = logging.getLogger("catchment.node")
 
-Note = dict[str, Any]
 _LOGGED = 100
 """Refusals that are remembered, so that each is said once."""
 
@@ -52,11 +51,24 @@ class RemoveNode(Struct, frozen=True):
     id: NodeId
 
 
+class AddQueries(Struct, frozen=True):
+    """A command adds queries, as `Query.to_dict` has them."""
+
+    queries: tuple[dict[str, Any], ...]
+
+
+class RemoveQueries(Struct, frozen=True):
+    """A command lets queries go; with `drain`, once their windows have ended."""
+
+    names: tuple[str, ...]
+    drain: bool = False
+
+
 _READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
 
 
 class NodeService:
-    """The transport's handler; one thing at a time."""
+    """Handles what the transport brings, one request at a time."""
 
     def __init__(
         self,
@@ -75,16 +87,17 @@ class NodeService:
         self._logged: set[str] = set()
 
     def hello(self, hello: Note) -> Note:
-        return self._polite(lambda: self.member.on_hello(hello, now()))
+        return self._polite(lambda: plain(self.member.on_hello(read(Hello, hello), now())))
 
     def message(self, node: str, body: bytes) -> Note:
-        return self._polite(lambda: self.member.on_message(node, body, now()))
+        return self._polite(lambda: plain(self.member.on_message(node, body, now())))
 
     def beat(self, node: str, note: Note) -> Note:
-        return self._polite(lambda: self.member.on_beat(node, note, now()))
+        return self._polite(lambda: plain(self.member.on_beat(node, read(Beat, note), now())))
 
     def _polite(self, answer: Callable[[], Note]) -> Note:
-        """What is wrong goes back to whoever asked, in a sentence."""
+        """Gives an answer under the lock. An error becomes a refusal, whose sentence whoever asked
+        gets."""
         with self.lock:
             before = self.member.charter
             try:
@@ -123,7 +136,7 @@ class NodeService:
         return self._polite(lambda: questions[what](body))
 
     def _status(self, _: Note) -> Note:
-        return status(self.member, self.links(), self.source(), self.capacities())
+        return plain(status(self.member, self.links(), self.source(), self.capacities()))
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""
@@ -147,7 +160,7 @@ class NodeService:
 
     def _add_query(self, body: Note) -> Note:
         charter, known = self._charter(), self._known()
-        asked = [Query.from_dict(query) for query in body["queries"]]
+        asked = [Query.from_dict(query) for query in read(AddQueries, body).queries]
         for query in asked:
             if query.name in known:
                 leaves = query.name in charter.plans[charter.plan].leaving
@@ -169,15 +182,16 @@ class NodeService:
 
     def _remove_query(self, body: Note) -> Note:
         charter, known = self._charter(), self._known()
-        for name in body["names"]:
+        asked = read(RemoveQueries, body)
+        for name in asked.names:
             if name not in known:
                 raise QueryError("no such query", given=name, hint=did_you_mean(name, known))
-        if body.get("drain", False):
-            leaving = {*charter.plans[charter.plan].leaving, *body["names"]}
+        if asked.drain:
+            leaving = {*charter.plans[charter.plan].leaving, *asked.names}
             self.member.adopt(charter.with_queries(known.values(), leaving), now())
-            return {"leaving": body["names"]}
-        self.member.adopt(charter.without_queries(body["names"]), now())
-        return {"removed": body["names"]}
+            return {"leaving": list(asked.names)}
+        self.member.adopt(charter.without_queries(asked.names), now())
+        return {"removed": list(asked.names)}
 
     def _add_node(self, body: Note) -> Note:
         charter = self._charter()
@@ -203,13 +217,13 @@ class NodeService:
         number = 1 + max(place.number for place in charter.places.values())
         reads = listen is None if asked.reads is None else asked.reads
         merges, added = listen is not None, charter.version + 1
-        place = Place(id, number, parent, reads and not merges, listen, added=added)
+        place = NodePlace(id, number, parent, reads and not merges, listen, added=added)
         changed = charter.with_place(place)
         if reads and merges:
             reader = node_id(f"{id}.reader")
             if reader in charter.places:
                 raise JobError("two nodes have one id", given=reader, hint="remove one first")
-            hosted = Place(reader, number + 1, id, True, host=id, added=added)
+            hosted = NodePlace(reader, number + 1, id, True, host=id, added=added)
             changed = changed.with_place(hosted)
         self.member.adopt(changed, now())
         return {"added": id}

@@ -1,4 +1,9 @@
-"""A node as a process: it steps, it talks to its parent, it answers its children."""
+"""A node as a process.
+
+A loop takes steps, sends messages and heartbeats to the parent, and rests when there is nothing to
+do. Threads of the transport bring the words of children and the answers of the parent; one lock
+guards the member.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +29,11 @@ from catchment.sinks.base import Delivery
 from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
-from catchment.transport import Link, Server, UnreachableError
+from catchment.transport import ParentLink, PeerUnreachableError, Server
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from catchment.tree.words import Note, Reply, plain, read
 
 log = logging.getLogger("catchment.node")
 
@@ -76,7 +82,7 @@ class NodeProcess:
             self.held.release()
             raise
         self.server: Server | None = None
-        self.link: Link | InnerLink | None = None
+        self.link: ParentLink | InnerLink | None = None
         self.trouble: str | None = None
         """What keeps it from working, in a sentence, while it does."""
         self._told: str | None = None
@@ -194,7 +200,8 @@ class NodeProcess:
         self.held.release()
 
     def _linger(self) -> None:
-        """The root waits a moment, so that the others hear that all of theirs has come."""
+        """Waits until the children have disconnected, for a few heartbeats at most, so that they
+        hear that their last messages have come."""
         end = time.monotonic() + 3 * self.beat
         while self.links() and time.monotonic() < end and not self.stopping.is_set():
             time.sleep(_REST)
@@ -215,12 +222,12 @@ class NodeProcess:
     def _done(self) -> bool:
         machine = self.member.machine
         if isinstance(machine, Root):
-            return bool(machine.last.get("sure", 0) >= LATEST)
+            return machine.complete_until >= LATEST
         if machine is None or self.member.acked < machine.flow.outbox.sent:
             return False
         if isinstance(machine, Local):
             return machine.ended and machine.flow.frontier >= LATEST
-        return machine.flow.sure >= LATEST
+        return machine.flow.complete_until >= LATEST
 
     def _work(self) -> bool:
         try:
@@ -278,7 +285,7 @@ class NodeProcess:
             if self._waits_since and time.monotonic() - self._waits_since > self._allowed:
                 # A message may be large and the line slow: it will be given more time.
                 self._patience = 2 * self._allowed
-                raise UnreachableError("the parent does not answer", given=self.given.parent)
+                raise PeerUnreachableError("the parent does not answer", given=self.given.parent)
             if time.monotonic() < self._quiet_until:
                 return
             with self.lock:
@@ -291,10 +298,10 @@ class NodeProcess:
             elif time.monotonic() - self._spoke >= self._pace:
                 self._spoke = time.monotonic()
                 with self.lock:
-                    note = self.member.beat()
-                link.beat(note)
+                    beat = self.member.beat()
+                link.beat(plain(beat))
                 self._waits_since = self._waits_since or self._spoke
-        except (UnreachableError, RefusedError) as error:
+        except (PeerUnreachableError, RefusedError) as error:
             self._unlinked(error)
         except StateError as error:  # a message that the parent lacks cannot be read
             self._in_trouble(error)
@@ -309,8 +316,9 @@ class NodeProcess:
 
     @property
     def _pace(self) -> float:
-        """Seconds between beats; fewer until the tree knows what its events look like, and where
-        the root asks for edges of count windows: orders come with answers."""
+        """Seconds between heartbeats. They are fewer until the tree knows the columns of its
+        events, and where the root asks about count windows, because its questions come with the
+        answers."""
         if self.member.machine is None:
             return min(self.beat, 0.1)
         return min(self.beat, _ASKED) if self.member.asks else self.beat
@@ -332,7 +340,7 @@ class NodeProcess:
                 raise self.link.error
             self.link.close()
         self.link = (
-            Link(address, self.given.id, self._hello, self._heard, self.given.security)
+            ParentLink(address, self.given.id, self._hello, self._heard, self.given.security)
             if self.host is None
             else InnerLink(self.host, self.given.id, self._hello, self._heard)
         )
@@ -340,7 +348,7 @@ class NodeProcess:
         reply = self.link.open()
         self._heard(reply)
         if not self.member.living and not self._goes:
-            raise UnreachableError(
+            raise PeerUnreachableError(
                 "the life that the parent granted cannot be kept",
                 given=self.given.home,
                 hint="is its disk full?",
@@ -348,9 +356,9 @@ class NodeProcess:
         self._failed = 0
         self.trouble = self._told = None
 
-    def _hello(self) -> dict[str, Any]:
+    def _hello(self) -> Note:
         with self.lock:
-            return self.member.hello()
+            return plain(self.member.hello())
 
     def _unlinked(self, error: CatchmentError) -> None:
         self.trouble = str(error)
@@ -368,14 +376,15 @@ class NodeProcess:
         self._next_try = time.monotonic() + _TRIES[min(self._failed, len(_TRIES) - 1)]
         self._failed += 1
 
-    def _heard(self, reply: dict[str, Any]) -> None:
-        """From the parent, on the link's own thread."""
+    def _heard(self, note: Note) -> None:
+        """Takes a reply of the parent; called on the link's own thread."""
         waited = time.monotonic() - self._waits_since if self._waits_since else 0.0
-        if reply.get("ack", 0) > self.member.acked:
-            self._patience = max(_SILENCE, 3 * waited)
         self._waits_since = 0.0
         with self.lock:
             try:
+                reply = read(Reply, note)
+                if (reply.ack or 0) > self.member.acked:
+                    self._patience = max(_SILENCE, 3 * waited)
                 before, moved = self.member.charter, self.member.moved
                 self.member.heard(reply, now())
                 self._goes = self._goes or self.member.moved is not moved
@@ -384,7 +393,7 @@ class NodeProcess:
                 return
             if self.member.charter is not before:
                 self._changed()
-        if reply.get("full"):
+        if reply.full:
             self._quiet_until = time.monotonic() + 0.5  # the parent has no room just now
         self.news.set()
 
@@ -395,4 +404,4 @@ class NodeProcess:
         if self.server is None or self.member.charter is None:
             return
         for child in self.member.charter.children(self.given.id):
-            self.server.push(child, self.member.handed_down())
+            self.server.push(child, plain(self.member.handed_down()))

@@ -1,8 +1,9 @@
 """The reader of a node that merges and has a source of its own.
 
-Such a node is two places of the tree: one that merges, and below it one that reads (`Place.host`
-names the first). Both run in one process. The reader is a node like any other, with a folder of its
-own, and works on a thread of its own; only its link is a call instead of a connection.
+Such a node is two places of the tree: one that merges, and below it one that reads
+(`NodePlace.host` names the first). Both run in one process. The reader is a node like any other,
+with a folder of its own, and works on a thread of its own; only its link is a call instead of a
+connection.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
 from catchment.spark.stepping import read_step, write_charter, write_step
 from catchment.spark.tree_node import SparkWork
-from catchment.tree.local import Batch, Local
+from catchment.tree.local import Local, SlicedElsewhere
+from catchment.tree.records import RelayStep, RootStep
 from catchment.tree.relay import Relay
 from catchment.tree.root import Root
 
@@ -32,7 +33,7 @@ class SparkProcess(NodeProcess):
         self._handed = -1
         self._starter: threading.Thread | None = None
         self._unstarted: Exception | None = None
-        self._at_hand: dict[str, Any] | None = None
+        self._at_hand: RelayStep | RootStep | None = None
 
     def _member_options(self) -> dict[str, Any]:
         # Spark reads the source and delivers the results: the member only keeps the books.
@@ -119,7 +120,8 @@ class SparkProcess(NodeProcess):
             self._handed = charter.version
 
     def _failed_query(self, failure: Exception) -> None:
-        """The query begins again where its checkpoint stands; the machine, where its disk does."""
+        """Forgets a query that has failed, goes back to what is on disk, and raises the reason; the
+        next turn starts the query from its checkpoint."""
         with self.lock:
             self.work.query = None
             self._at_hand = None
@@ -142,32 +144,30 @@ class SparkProcess(NodeProcess):
         if self._at_hand is not None or self.member.full:
             return False
         folder = self.work.home.sub("steps")
-        following = f"{1 + self._last_step(machine):012d}"
+        following = f"{1 + machine.number:012d}"
         if isinstance(machine, Relay) and following in folder.names():
-            self._at_hand = read_step(folder, int(following))[0]  # decided before a crash
+            self._at_hand = read_step(folder, int(following)).step  # decided before a crash
             return True
         undone = machine.undone if isinstance(machine, Root) else []
-        note = undone[0] if undone else machine.decide(now())
-        if note is None:
+        step = undone[0] if undone else machine.decide(now())
+        if step is None:
             return False
-        full = machine.count(note) if isinstance(machine, Root) else {}
-        chosen = machine.inbox.chosen(note["take"])
+        full = Partials()
+        if isinstance(machine, Root) and isinstance(step, RootStep):
+            step, full = machine.count(step)
+        chosen = machine.inbox.chosen(step.take)
         try:
-            write_step(folder, note, [machine.inbox.body(id, seq) for id, seq in chosen], full)
+            write_step(folder, step, [machine.inbox.body(id, seq) for id, seq in chosen], full)
         except CatchmentError:
             self.member.reload(now())  # a disk may be full, and what was decided stays decided
             raise
         del undone[:1]
-        self._at_hand = note
+        self._at_hand = step
         return True
-
-    @staticmethod
-    def _last_step(machine: Relay | Root) -> int:
-        return machine.number if isinstance(machine, Root) else machine.flow.note.get("step", 0)
 
     # -- from the query, on its thread ------------------------------------------------------------
 
-    def _took_batch(self, batch: Batch, at: int) -> None:
+    def _took_batch(self, batch: SlicedElsewhere, at: int) -> None:
         while self._has_no_room() and not self.stopping.is_set():
             time.sleep(_FULL)  # a batch that waits holds the source back
         with self.lock:
@@ -186,9 +186,10 @@ class SparkProcess(NodeProcess):
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Relay)
-            if step > self._last_step(machine):
-                note = read_step(self.work.home.sub("steps"), step)[0]
-                machine.carried_out(note, partials, ends)
+            if step > machine.number:
+                decided = read_step(self.work.home.sub("steps"), step).step
+                assert isinstance(decided, RelayStep)
+                machine.carried_out(decided, partials, ends)
             self._at_hand = None
         self.news.set()
 
@@ -196,15 +197,16 @@ class SparkProcess(NodeProcess):
         with self.lock:
             machine = self.member.machine
             assert isinstance(machine, Root)
-            if step > self._last_step(machine):
-                note = read_step(self.work.home.sub("steps"), step)[0]
-                machine.carried_out(note, counts, drained)
+            if step > machine.number:
+                decided = read_step(self.work.home.sub("steps"), step).step
+                assert isinstance(decided, RootStep)
+                machine.carried_out(decided, counts, drained)
             self._at_hand = None
         self.news.set()
 
 
 def _brief(failure: Exception) -> str:
-    """The last line that says something."""
+    """The last line of a failure's text that names an error; if none does, its last line."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     told = [line for line in lines if "Error:" in line or "Exception:" in line]
     return (told or lines or [type(failure).__name__])[-1][:300]

@@ -1,25 +1,87 @@
-"""How a node stands, as plain data."""
+"""How a node stands, as a typed record; commands and `status` of a node show it as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from catchment.counting.orders import lanes_capacity
+from catchment.counting.status import CountStatus
 from catchment.engine.times import now
 from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
-from catchment.tree.charter import PLANS
+from catchment.tree.charter import PLANS, Charter
 from catchment.tree.inbox import Inbox
 from catchment.tree.local import Local
 from catchment.tree.member import WINDOW, Member
 from catchment.tree.root import Root
-from catchment.tree.words import Unread
+from catchment.tree.words import LinkFigures, Unread
+
+When = int | str | None
+"""A time, "idle" or "ended"; None: it has not begun."""
+
+
+def _spaced(name: str) -> str:
+    """What a field is called in JSON."""
+    return name.replace("_", " ")
+
+
+class PlaceStatus(Struct, frozen=True, rename=_spaced):
+    """Where a node is in the tree."""
+
+    id: str
+    parent: str | None
+    listen: str | None
+    moves_from: str | UnsetType = UNSET
+
+
+class ChildStatus(Struct, frozen=True, rename=_spaced):
+    """How a child stands, as its parent sees it."""
+
+    connected: bool
+    silent_seconds: float
+    frontier: When
+    received: int
+    taken: int
+    missing: tuple[str, ...]
+    link: LinkFigures | None
+    set_aside: dict[str, str] | UnsetType = UNSET
+    """Messages that could not be read or taken in, and why; the last of them."""
+
+
+class NodeStatus(Struct, frozen=True, rename=_spaced, kw_only=True):
+    """What a person wants to know of a node and its children; what does not apply is not set."""
+
+    node: str
+    role: str
+    job: str | None
+    charter: int | None
+    damage: list[str]
+    life: int | None
+    trouble: str | UnsetType | None = UNSET
+    refused: dict[str, str] | UnsetType = UNSET
+    flush: str | UnsetType = UNSET
+    places: list[PlaceStatus] | UnsetType = UNSET
+    frontier: When | UnsetType = UNSET
+    sure: When | UnsetType = UNSET
+    """Nothing at all is missing before it."""
+    plan: int | UnsetType = UNSET
+    missing: tuple[str, ...] = ()
+    counts: dict[str, int] | UnsetType = UNSET
+    step: int | UnsetType = UNSET
+    count_windows: dict[str, CountStatus] | UnsetType = UNSET
+    sent: int | UnsetType = UNSET
+    acknowledged: int | UnsetType = UNSET
+    waiting_bytes: int | UnsetType = UNSET
+    link: LinkFigures | UnsetType = UNSET
+    never_read: tuple[NeverRead, ...]
+    never_read_by_nodes: dict[str, Unread]
+    limits: list[Capacity]
+    children: dict[str, ChildStatus] | UnsetType = UNSET
 
 
 def status(
@@ -27,66 +89,68 @@ def status(
     links: set[str],
     source: SourceNote | None = None,
     capacities: Sequence[Capacity] = (),
-) -> dict[str, Any]:
+) -> NodeStatus:
     """What a person wants to know of a node and its children.
 
     `source` says what of the node's source was never read, if it reads one; `capacities` are those
     of the process that runs the node.
     """
-    charter, machine = member.charter, member.machine
-    found: dict[str, Any] = {
-        "node": member.id,
-        "role": _role(member),
-        "job": charter.job if charter else None,
-        "charter": charter.version if charter else None,
-        "damage": member.disk.damage(),
-    }
-    found["life"] = member.held.life if member.living else None
+    charter, inbox, note = member.charter, member.inbox, source or SourceNote()
     troubles = [why for why in (member.refused, member.outdated) if why is not None]
-    if troubles:
-        found["trouble"] = troubles[0]
-    refused = member.turned_away()
-    if refused:
-        found["refused"] = refused
-    if charter is not None:
-        found["flush"] = str(charter.flush)
-        found["places"] = [
-            {"id": p.id, "parent": p.parent, "listen": p.listen}
-            | ({} if p.was is None else {"moves from": p.was})
-            for p in charter.places.values()
-        ]
+    found = NodeStatus(
+        node=member.id,
+        role=_role(member),
+        job=charter.job if charter else None,
+        charter=charter.version if charter else None,
+        damage=member.disk.damage(),
+        life=member.held.life if member.living else None,
+        trouble=troubles[0] if troubles else UNSET,
+        refused=member.turned_away() or UNSET,
+        flush=UNSET if charter is None else str(charter.settings.flush),
+        places=UNSET if charter is None else _places(charter),
+        never_read=tuple(note.never_read),
+        never_read_by_nodes=member.never_read(),
+        limits=[*limits(member), *note.limits, *capacities],
+        children=UNSET if inbox is None else _children(inbox, links, member.links),
+    )
+    return _with_progress(found, member)
+
+
+def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
+    """With how far the node has come."""
+    machine = member.machine
+    if machine is None:
+        return found
     if isinstance(machine, Root):
-        found |= {
-            "frontier": _time(machine.frontier),
-            "sure": _time(machine.last.get("sure", EARLIEST)),
-            "missing": machine.last.get("missing", []),
-            "plan": machine.plan,
-            "counts": dict(machine.counts),
-            "step": machine.number,
-        }
-        if machine.tally is not None:
-            found["count windows"] = machine.tally.status()
-    elif machine is not None:
-        flow = machine.flow
-        found |= {
-            "frontier": _time(flow.frontier),
-            "sure": _time(flow.sure),
-            "plan": flow.plan,
-            "missing": flow.note.get("missing", []),
-            "sent": flow.outbox.sent,
-            "acknowledged": member.acked,
-            "waiting bytes": flow.outbox.nbytes,
-            "link": flow.link.shown() | flow.early.shown(),
-        }
-    note = source or SourceNote()
-    found["never read"] = [asdict(one) for one in note.never_read]
-    found["never read by nodes"] = {
-        id: msgspec.to_builtins(told) for id, told in member.never_read().items()
-    }
-    found["limits"] = [one.to_dict() for one in (*limits(member), *note.limits, *capacities)]
-    if member.inbox is not None:
-        found["children"] = _children(member.inbox, links, member.links)
-    return found
+        return replace(
+            found,
+            frontier=_time(machine.frontier),
+            sure=_time(machine.complete_until),
+            missing=machine.missing,
+            plan=machine.plan,
+            counts=dict(machine.counts),
+            step=machine.number,
+            count_windows=UNSET if machine.tally is None else machine.tally.status(),
+        )
+    flow = machine.flow
+    return replace(
+        found,
+        frontier=_time(flow.frontier),
+        sure=_time(flow.complete_until),
+        missing=() if flow.last_sent is None else flow.last_sent.missing,
+        plan=flow.plan,
+        sent=flow.outbox.sent,
+        acknowledged=member.acked,
+        waiting_bytes=flow.outbox.nbytes,
+        link=flow.link.shown() | flow.early.shown(),
+    )
+
+
+def _places(charter: Charter) -> list[PlaceStatus]:
+    return [
+        PlaceStatus(p.id, p.parent, p.listen, UNSET if p.was is None else p.was)
+        for p in charter.places.values()
+    ]
 
 
 def unread_of(found: Sequence[NeverRead]) -> Unread | None:
@@ -140,19 +204,21 @@ def _role(member: Member) -> str:
     return "local" if member.source is not None else "intermediate"
 
 
-def _children(inbox: Inbox, links: set[str], carried: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _children(
+    inbox: Inbox, links: set[str], carried: Mapping[str, LinkFigures]
+) -> dict[str, ChildStatus]:
     at = now()
     return {
-        id: {
-            "connected": id in links,
-            "silent seconds": round((at - inbox.heard.get(id, at)) / 1e6, 1),
-            "frontier": _time(child.frontier),
-            "received": inbox.received(id),
-            "taken": child.taken,
-            "missing": list(child.missing),
-            "link": carried.get(id),
-            **({"set aside": _aside(inbox, id)} if inbox.aside.get(id) else {}),
-        }
+        id: ChildStatus(
+            connected=id in links,
+            silent_seconds=round((at - inbox.heard.get(id, at)) / 1e6, 1),
+            frontier=_time(child.frontier),
+            received=inbox.received(id),
+            taken=child.taken,
+            missing=child.missing,
+            link=carried.get(id),
+            set_aside=_aside(inbox, id) if inbox.aside.get(id) else UNSET,
+        )
         for id, child in inbox.children.items()
     }
 
@@ -162,8 +228,9 @@ def _aside(inbox: Inbox, id: str) -> dict[str, str]:
     return {str(seq): why for seq, why in sorted(inbox.aside[id].items())[-20:]}
 
 
-def _time(value: int | None) -> int | str | None:
-    """A time, or where it is none, in a word."""
+def _time(value: int | None) -> When:
+    """A time as status shows it: `idle` where nobody waits for the node, `ended` at its end, None
+    before its beginning."""
     if value is None:
         return "idle"
     if value >= LATEST:

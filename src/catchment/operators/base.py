@@ -84,8 +84,9 @@ class Operator(ABC):
     """
 
     kind: ClassVar[str]
-    constant: ClassVar[bool] = True
-    """True when a partial's size does not grow with the events in it."""
+    small: ClassVar[bool] = True
+    """Whether a partial is a few numbers. Sorted values, sets and sketches are not: they are made
+    on no more slices than their own windows need."""
     reads: ClassVar[Reading] = "values"
     """What it is given of decimals and of unsigned numbers of 64 bits, which int64 cannot hold."""
     derives: ClassVar[tuple[str, ...]] = ()

@@ -12,6 +12,7 @@ from catchment.operators.ragged import Array, Ints, spans
 
 _LOWEST = np.iinfo(np.int64).min
 _HIGHEST = np.iinfo(np.int64).max
+_WORD = 1 << 16
 
 
 class Grouping:
@@ -100,9 +101,7 @@ class Grouping:
         if self.starts is not None:
             every = np.arange(self.n, dtype=np.int64)
             return np.arange(self.rows, dtype=np.int64), self.starts, every
-        small = self.n <= 1 << 16  # NumPy sorts 16-bit integers by radix
-        codes = self.codes.astype(np.uint16) if small else self.codes
-        order = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
+        order = stable_order(self.codes)
         present = np.flatnonzero(self.count)
         starts = (np.cumsum(self.count) - self.count)[present]
         return order, starts, present
@@ -129,6 +128,44 @@ class Grouping:
         chosen[self.codes[rows]] = rows  # of rows with one code the last assigned stays
         present = np.flatnonzero(chosen >= 0)
         return present, chosen[present]
+
+
+def sort_order(*columns: Ints) -> Ints:
+    """The rows in order of the last column, of equals in order of the one before it, and so on.
+
+    The result is that of `np.lexsort`. Columns that are in order already cost next to nothing.
+
+    >>> sort_order(np.array([1, 0, 2, 3]), np.array([5, 5, 4, 5])).tolist()
+    [2, 1, 0, 3]
+    """
+    order: Ints | None = None
+    for column in columns:
+        values = column if order is None else column[order]
+        falls = np.count_nonzero(values[1:] < values[:-1])
+        if falls:
+            nearly = falls < len(values) // 4  # a merge sort then finds long runs
+            further = np.argsort(values, kind="stable") if nearly else stable_order(values)
+            order = further if order is None else order[further]
+    return np.arange(len(columns[-1]), dtype=np.int64) if order is None else order
+
+
+def stable_order(values: Ints) -> Ints:
+    """The rows in order of integers, equals as they come.
+
+    NumPy sorts integers of 16 bits by radix. Where two such passes will do, they take half the time
+    of its sort of longer ones.
+    """
+    if not len(values):
+        return np.empty(0, np.int64)
+    low = int(values.min())
+    span = int(values.max()) - low
+    if span >= _WORD * _WORD:
+        return np.argsort(values, kind="stable")
+    above = values - low if low else values
+    order = np.argsort((above % _WORD).astype(np.uint16), kind="stable")
+    if span < _WORD:
+        return order
+    return order[np.argsort((above // _WORD).astype(np.uint16)[order], kind="stable")]
 
 
 npt_bool = np.ndarray[Any, np.dtype[np.bool_]]

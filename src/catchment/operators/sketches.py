@@ -24,6 +24,7 @@ class Kll(Operator):
     """A KLL sketch of doubles; None for a group without values."""
 
     kind = "kll"
+    small = False
     reads = "doubles"
 
     @property
@@ -50,6 +51,7 @@ class Hll(Operator):
     """An HLL sketch; None for a group without values."""
 
     kind = "hll"
+    small = False
 
     @property
     def fields(self) -> dict[str, pa.DataType]:

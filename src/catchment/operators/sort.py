@@ -15,7 +15,7 @@ class Sort(Operator):
     """Every value, sorted: one sort serves min, max, count, distinct, mode and all quantiles."""
 
     kind = "sort"
-    constant = False
+    small = False
     derives = ("min", "max", "count", "distinct")
 
     @property
@@ -45,7 +45,7 @@ class Distinct(Operator):
     """The set of values, sorted."""
 
     kind = "distinct"
-    constant = False
+    small = False
 
     @property
     def fields(self) -> dict[str, pa.DataType]:

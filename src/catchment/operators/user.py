@@ -68,7 +68,7 @@ class User(Operator):
     """States of a user-defined monoid, named by the operator's first parameter."""
 
     kind = "user"
-    constant = False
+    small = False
 
     @classmethod
     def ordered(cls, ref: OperatorRef) -> bool:

@@ -17,7 +17,7 @@ from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 Mask = npt.NDArray[np.bool_]
 
 
-class Column(NamedTuple):
+class ColumnValues(NamedTuple):
     """A column's values (int64, float64, ranks into `levels`, or units), and which are not null."""
 
     values: Array
@@ -37,26 +37,26 @@ def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.combine_chunks()
 
 
-def column_of(array: pa.Array[Any], reads: Reading = "doubles") -> Column:
+def column_of(array: pa.Array[Any], reads: Reading = "doubles") -> ColumnValues:
     """Reads a column as an operator wants it, without a copy where its type and nulls allow."""
     valid = None
     if array.null_count:
         valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
     kind = array.type
     if reads != "doubles" and is_exact(kind) and (reads == "units" or is_narrow(kind)):
-        return Column(units_of(array), valid, None)
+        return ColumnValues(units_of(array), valid, None)
     if reads == "doubles" and pa.types.is_decimal(kind):
-        return Column(doubles_of(split(units_of(array)), digits_of(kind)[1]), valid, None)
+        return ColumnValues(doubles_of(split(units_of(array)), digits_of(kind)[1]), valid, None)
     if pa.types.is_floating(kind) or (reads == "doubles" and is_exact(kind)):
-        return Column(_plain(array, pa.float64()), valid, None)
+        return ColumnValues(_plain(array, pa.float64()), valid, None)
     if pa.types.is_integer(kind) and kind != pa.uint64():
-        return Column(_plain(array, pa.int64()), valid, None)
+        return ColumnValues(_plain(array, pa.int64()), valid, None)
     if pa.types.is_boolean(kind):
-        return Column(_plain(array.cast(pa.uint8()), pa.int64()), valid, None)
+        return ColumnValues(_plain(array.cast(pa.uint8()), pa.int64()), valid, None)
     if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
-        return Column(_plain(array.view(_whole(kind.bit_width)), pa.int64()), valid, None)
+        return ColumnValues(_plain(array.view(_whole(kind.bit_width)), pa.int64()), valid, None)
     if pa.types.is_null(kind):
-        return Column(np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_), None)
+        return ColumnValues(np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_), None)
     return _ranked(array, valid)
 
 
@@ -72,7 +72,7 @@ def _plain(array: pa.Array[Any], type: pa.DataType) -> Array:
     return array.to_numpy(zero_copy_only=False)
 
 
-def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
+def _ranked(array: pa.Array[Any], valid: Mask | None) -> ColumnValues:
     """Values that are not numbers, as ranks into their sorted distinct values."""
     kind = array.type
     if isinstance(kind, pa.Decimal32Type | pa.Decimal64Type):  # which have no kernels yet
@@ -84,12 +84,12 @@ def _ranked(array: pa.Array[Any], valid: Mask | None) -> Column:
         encoded = array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
         order = _order(encoded.dictionary)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
-        return Column(np.arange(len(array)), valid, objects(array.to_pylist()))
+        return ColumnValues(np.arange(len(array)), valid, objects(array.to_pylist()))
     rank = np.empty(len(order) + 1, np.int64)
     rank[order] = np.arange(len(order))
     indices = encoded.indices.fill_null(len(order)) if array.null_count else encoded.indices
     levels = objects(encoded.dictionary.take(order).to_pylist())
-    return Column(rank[indices.to_numpy().astype(np.int64)], valid, levels)
+    return ColumnValues(rank[indices.to_numpy().astype(np.int64)], valid, levels)
 
 
 def _order(values: pa.Array[Any]) -> Ints:

@@ -1,4 +1,4 @@
-"""Queries to a plan."""
+"""Queries to a plan: groups that share slices, the edges of their windows, and costs."""
 
 from catchment.model.plan import Plan
 from catchment.planner.explain import explain

@@ -97,8 +97,8 @@ def choose_store(
         kind = operator_class(ref.kind)
         if kind.ordered(ref):
             return "lazy", f"{ref.id} is merged in order of time"
-        if not kind.constant:
-            return "lazy", f"{ref.id} grows with its events, and a tree would hold it many times"
+        if not kind.small:
+            return "lazy", f"{ref.id} is large, and a tree would hold it many times"
     slices = slices_per_window(windows)
     if slices >= EAGER_FROM:
         return "eager", f"about {slices:,.0f} slices per window: a tree reads 2 log2 of them"

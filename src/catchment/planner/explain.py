@@ -108,8 +108,8 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
             "intermediate: pass events on in order",
             "root: slice settled events, assemble windows",
         ]
-    runs = [ref.id for ref in refs if not operator_class(ref.kind).constant]
-    sent = f"; {', '.join(runs)} as sorted runs, each value once" if runs else ""
+    large = [ref.id for ref in refs if not operator_class(ref.kind).small]
+    sent = f" ({', '.join(large)}: on no other slices than these windows need)" if large else ""
     return [
         "local: select, slice on arrival, send partials" + sent,
         "intermediate: merge partials of equal slice and key",

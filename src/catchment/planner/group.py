@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from catchment.errors import QueryError
 from catchment.expression import disjoint
-from catchment.functions import function_of
+from catchment.functions import Function, function_of
 from catchment.model.plan import Answer, Group, Plan, Slicing
-from catchment.model.query import Query
+from catchment.model.query import Aggregate, Query
 from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
 from catchment.model.window import Counted, Window
@@ -21,6 +22,21 @@ DEFAULT_RATE = 10_000.0
 """Events per second of event time that a plan assumes when it is told nothing better."""
 
 
+class Need(NamedTuple):
+    """What a query asks of the slices that it is answered from.
+
+    Queries of one need share slices. Others would only cut each other's slices finer: a median
+    would be sorted once for every edge of a sliding average, and an average would wait until the
+    events of a count window are settled.
+    """
+
+    slicing: Slicing
+    by_rank: bool
+    """Whether windows end at the rank of an event: nodes may then be asked where that is."""
+    large: bool
+    """Whether partials are more than a few numbers: sorted values, sets, sketches."""
+
+
 @dataclass(slots=True)
 class Draft:
     """A group while queries are still being added to it."""
@@ -29,24 +45,21 @@ class Draft:
     measure: Any
     distinct_on: tuple[str, ...]
     distinct_within: int
+    need: Need
     selections: list[str | None] = field(default_factory=list)
     windows: dict[Window, int] = field(default_factory=dict)
     answers: dict[Answer, int] = field(default_factory=dict)
     before: Group | None = None
     """The running group that this one continues."""
-    streams: bool = False
-    """Whether events are cut on the node that reads them: each stream has windows of its own."""
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        return self.by, self.measure, self.distinct_on, self.distinct_within
+        return self.by, self.measure, self.distinct_on, self.distinct_within, self.need
 
     def fits(self, query: Query) -> bool:
         """Whether events that meet the query's condition are all, or none, of each selection's."""
         if self.before is not None and self.before.way == "accumulators":
             return query.window in self.before.windows and query.where in self.selections
-        if not self.suits(query):
-            return False
         where = query.where
         return where in self.selections or (
             self.before is None
@@ -54,26 +67,10 @@ class Draft:
             and all(other is not None and disjoint(where, other) for other in self.selections)
         )
 
-    def suits(self, query: Query) -> bool:
-        """Whether its events may be cut where those of the others are: on each node, or all
-        together at the root. Windows that need neither go along with either.
-
-        A running group is cut as it was: slices that somebody holds back cannot become events
-        again, nor events that wait be taken for slices."""
-        if query.window.stream_reading is None:
-            if self.before is not None and _needs_one_order(query):
-                return self.before.slicing == "settled"
-            return not (self.streams and _needs_one_order(query))
-        if self.before is not None:
-            return self.streams
-        together = any(map(_in_one_order, self.windows)) or any(map(_ordered, self.answers))
-        return self.streams or not together
-
     def add(self, query: Query) -> int:
         if query.where not in self.selections:
             self.selections.append(query.where)
         window = self.windows.setdefault(query.window, len(self.windows))
-        self.streams = self.streams or query.window.stream_reading is not None
         answer = Answer(self.selections.index(query.where), window, query.aggregates)
         return self.answers.setdefault(answer, len(self.answers))
 
@@ -95,19 +92,17 @@ def replan(
     before: Plan,
     queries: Iterable[Query],
     rate: float = DEFAULT_RATE,
-    *,
-    counts_apart: bool = False,
 ) -> tuple[Plan, dict[int, int]]:
     """The next plan, in which queries that stay keep their group, and which group became which.
 
     A new query joins a group that has its selection already, so that kept slices can serve it;
-    new selections open groups of their own. Count windows may be kept apart from all others: where
-    they are put together elsewhere, these need not wait for them. Such a group stays as it is.
+    new selections open groups of their own. A running group of count windows stays as it is: its
+    nodes may have been asked for the edges of just these windows.
     """
     drafts = [_draft_of(group) for group in before.groups]
     sharing: dict[tuple[Any, ...], list[Draft]] = {}
     for draft, group in zip(drafts, before.groups, strict=True):
-        if counts_apart and only_counts(group):
+        if draft.need.by_rank:
             draft.windows.update((window, n) for n, window in enumerate(group.windows))
         else:
             sharing.setdefault(draft.shared, []).append(draft)
@@ -120,8 +115,7 @@ def replan(
         place = placed.get(identity)
         if place is None:
             old = before.names.get(query.name)
-            apart = counts_apart and query.window.by_rank
-            draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts, apart)
+            draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts)
             place = placed[identity] = (draft, draft.add(query))
         names[query.name] = place
     kept = [draft for draft in drafts if draft.answers]
@@ -141,25 +135,49 @@ def counts_of(group: Group) -> list[Counted]:
 
 def _draft_of(group: Group) -> Draft:
     """An empty draft in a group's place."""
-    draft = Draft(group.by, group.measure, group.distinct_on, group.distinct_within)
+    need = Need(group.slicing, only_counts(group), _large(OperatorRef(*r) for r in group.operators))
+    draft = Draft(group.by, group.measure, group.distinct_on, group.distinct_within, need)
     draft.selections.extend(group.selections)
     draft.before = group
-    draft.streams = group.slicing == "stream"
     return draft
 
 
 def _draft_for(
-    query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft], apart: bool
+    query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft]
 ) -> Draft:
-    shared = (query.by, query.measure, query.distinct_on, query.distinct_within)
     _refuse_order(query)
-    candidates = sharing.setdefault((*shared, "apart") if apart else shared, [])
+    new = Draft(query.by, query.measure, query.distinct_on, query.distinct_within, _need(query))
+    candidates = sharing.setdefault(new.shared, [])
     for draft in candidates:
         if draft.fits(query):
             return draft
-    candidates.append(Draft(*shared))
-    drafts.append(candidates[-1])
-    return candidates[-1]
+    candidates.append(new)
+    drafts.append(new)
+    return new
+
+
+def _need(query: Query) -> Need:
+    ordered, large = _kind_of(query.aggregates)
+    waits = query.window.bounded_by_events or ordered
+    by_stream = query.window.stream_reading is not None
+    slicing: Slicing = "stream" if by_stream else "settled" if waits else "arrival"
+    return Need(slicing, query.window.by_rank, large)
+
+
+def _kind_of(aggregates: tuple[Aggregate, ...]) -> tuple[bool, bool]:
+    """Whether the order of events matters to aggregates, and whether their partials are large."""
+    kinds = [_kind_of_one(function_of(aggregate), aggregate) for aggregate in aggregates]
+    return any(ordered for ordered, _ in kinds), any(large for _, large in kinds)
+
+
+@lru_cache(maxsize=4096)
+def _kind_of_one(function: Function, aggregate: Aggregate) -> tuple[bool, bool]:
+    operators = list(_with_required(function.operators(aggregate)))
+    return _ordered(operators), _large(operators)
+
+
+def _large(operators: Iterable[OperatorRef]) -> bool:
+    return not all(operator_class(ref.kind).small for ref in operators)
 
 
 def _finish(
@@ -189,18 +207,13 @@ def _ways(draft: Draft, rate: float) -> list[tuple[list[int], str | None]]:
     if draft.before is not None:  # a running group goes on as it is
         return [(together, draft.before.why if draft.before.way == "accumulators" else None)]
     why = slicing_loses(windows, rate)
-    if why is None or any(_ordered(answer) for answer in draft.answers):
+    if why is None or _ordered(operators_of(draft.answers)):
         return [(together, None)]
     return [([window], why) for window in together]
 
 
-def _needs_one_order(query: Query) -> bool:
-    """Whether all nodes' events must be taken in one order."""
-    return _in_one_order(query.window) or _ordered(Answer(0, 0, query.aggregates))
-
-
 def _refuse_order(query: Query) -> None:
-    if query.window.stream_reading is not None and _ordered(Answer(0, 0, query.aggregates)):
+    if query.window.stream_reading is not None and _kind_of(query.aggregates)[0]:
         raise QueryError(
             f"query {query.name!r}: a function whose order matters needs all events in one order, "
             "but these windows are cut on each node",
@@ -209,12 +222,9 @@ def _refuse_order(query: Query) -> None:
         )
 
 
-def _in_one_order(window: Window) -> bool:
-    return window.bounded_by_events and window.stream_reading is None
-
-
-def _ordered(answer: Answer) -> bool:
-    return any(operator_class(ref.kind).ordered(ref) for ref in operators_of([answer]))
+def _ordered(operators: Iterable[OperatorRef]) -> bool:
+    """Whether the order of events matters to an operator."""
+    return any(operator_class(ref.kind).ordered(ref) for ref in operators)
 
 
 def _group(
@@ -224,10 +234,6 @@ def _group(
     renumbered = tuple(Answer(a.selection, windows.index(a.window), a.aggregates) for a in answers)
     running = () if draft.before is None else draft.before.operators
     operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
-    waits = any(_in_one_order(window) for window in kept) or any(
-        operator_class(ref.kind).ordered(ref) for ref in operators
-    )
-    slicing: Slicing = "stream" if draft.streams else "settled" if waits else "arrival"
     store, because = choose_store(kept, operators)
     plain = tuple((ref.kind, ref.column, ref.params) for ref in operators)
     return Group(
@@ -240,11 +246,18 @@ def _group(
         kept,
         plain,
         renumbered,
-        slicing if draft.before is None else draft.before.slicing,
+        draft.need.slicing,
         store,
         "slices" if why is None else "accumulators",
         why or because,
     )
+
+
+def _with_required(refs: Iterable[OperatorRef]) -> Iterator[OperatorRef]:
+    """Operators, each after those whose fields it reads."""
+    for ref in refs:
+        yield from _with_required(operator_class(ref.kind).requires(ref))
+        yield ref
 
 
 def operators_of(
@@ -256,16 +269,10 @@ def operators_of(
     """
     needed: dict[OperatorRef, None] = dict.fromkeys(running)
     stay = set(needed)
-
-    def need(ref: OperatorRef) -> None:
-        for other in operator_class(ref.kind).requires(ref):
-            need(other)
-        needed.setdefault(ref)
-
     for answer in answers:
         for aggregate in answer.aggregates:
-            for ref in function_of(aggregate).operators(aggregate):
-                need(ref)
+            found = _with_required(function_of(aggregate).operators(aggregate))
+            needed.update(dict.fromkeys(found))
     columns: dict[str | None, set[str]] = {}
     for ref in needed:
         columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)

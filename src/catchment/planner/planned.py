@@ -1,17 +1,34 @@
-"""A version of the plan on its way to whoever works by it, and how it follows from the last."""
+"""A version of the plan as it is handed to readers, buckets and nodes.
+
+Beside the plan it has the queries, which groups of the version before its groups continue, and the
+versions of all definitions.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 
+from catchment.model import records
 from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.planner.group import replan
+
+
+class PlannedRecord(Struct, frozen=True):
+    """What is written down with the bytes of a plan."""
+
+    lineage: dict[int, int]
+    queries: list[dict[str, Any]]
+    """As `Query.to_dict` gives them."""
+    origins: dict[int, str]
+    definitions: dict[str, Definition]
+    leaving: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -33,11 +50,10 @@ class Planned:
         number: int,
         queries: Mapping[str, Query],
         rate: float,
-        apart: bool,
         leaving: Iterable[str] = (),
     ) -> Planned:
         """The version that follows, with other queries, of which some leave."""
-        made, lineage = replan(self.plan, queries.values(), rate, counts_apart=apart)
+        made, lineage = replan(self.plan, queries.values(), rate)
         origins = {
             group.id: self.origins[lineage[group.id]]
             if lineage.get(group.id) in self.origins
@@ -60,34 +76,18 @@ class Planned:
         return named, {self.output(name): query.keys for name, query in self.queries.items()}
 
     def to_bytes(self) -> bytes:
-        lineage = {str(new): old for new, old in self.lineage.items()}
         queries = [query.to_dict() for query in self.queries.values()]
-        known = {
-            "lineage": lineage,
-            "queries": queries,
-            "origins": self.origins,
-            "definitions": self.definitions,
-            "leaving": self.leaving,
-        }
-        head = json.dumps(known).encode()
-        return head + b"\n" + self.plan.to_bytes()
+        head = PlannedRecord(self.lineage, queries, self.origins, self.definitions, self.leaving)
+        return records.encode(head) + b"\n" + self.plan.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Planned:
         text, _, body = data.partition(b"\n")
-        head = json.loads(text)
-        queries = [Query.from_dict(query) for query in head["queries"]]
-        lineage = {int(new): old for new, old in head["lineage"].items()}
-        origins = {int(id): name for id, name in head["origins"].items()}
+        head = records.decode(PlannedRecord, text, "a version of the plan")
+        queries = [Query.from_dict(query) for query in head.queries]
         named = {query.name: query for query in queries}
-        held = head.get("definitions")
-        definitions = (
-            next_definitions({}, named)
-            if held is None
-            else {name: Definition(*known) for name, known in held.items()}
-        )
-        leaving = tuple(head.get("leaving", ()))
-        return cls(Plan.from_bytes(body), lineage, named, origins, definitions, leaving)
+        plan = Plan.from_bytes(body)
+        return cls(plan, head.lineage, named, head.origins, head.definitions, head.leaving)
 
 
 NOTHING = Planned(Plan(), {}, {})

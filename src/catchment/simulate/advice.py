@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.engine.merger import Touch
+from catchment.engine.partials import Partials
 from catchment.errors import DataError
 from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.evictions import Ints
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.model.plan import Group
 from catchment.model.query import Query
 from catchment.planner.cost import periods_of
@@ -26,6 +27,7 @@ from catchment.simulate.outcome import optimal, streaming
 from catchment.tree.charter import Charter
 from catchment.tree.early_flush import holds_back
 from catchment.tree.message import Head, encode
+from catchment.tree.settings import TreeSettings
 
 POLICIES = (
     "optimal",
@@ -37,13 +39,13 @@ POLICIES = (
     "streaming",
 )
 _PIECES = 200
-"""Of a slice: an edge looks at what has come so often, and decides half as often."""
+"""How often in a slice a node looks at what has come; it decides half as often."""
 _TICKS = 100
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What an edge that reads the sample would see of a group of queries."""
+class SampledGroup:
+    """What a node that reads the sample would see of a group of queries."""
 
     queries: tuple[str, ...]
     arrivals: Arrivals
@@ -70,9 +72,9 @@ class Row:
     latest: float
 
 
-def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sample]:
+def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[SampledGroup]:
     """Slices a sample as a node would, and notes when each slice and key is touched."""
-    charter = Charter("advice", 0, _settings(time), {}).with_queries(queries)
+    charter = Charter("advice", 0, TreeSettings(time=time), {}).with_queries(queries)
     charter = charter.with_schema(events.schema)
     plan = charter.plans[charter.plan].plan
     events = events.sort_by(time)
@@ -90,10 +92,10 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
             merger.add(sliced)
         for id, touches in merger.touched().items():
             seen.setdefault(id, []).extend((float(stamps[high - 1]), touch) for touch in touches)
-        for id, table in merger.release(int(stamps[high - 1]), settles=EARLIEST).items():
-            if id in packed and table.num_rows:
+        for id, table in merger.release(int(stamps[high - 1]), settles=EARLIEST).groups.items():
+            if table.num_rows:
                 head = Head("advice", 0, charter.plan, 0, 0)
-                packed[id][0] += len(encode(head, {id: table}, charter))
+                packed[id][0] += len(encode(head, Partials({id: table}), charter))
                 packed[id][1] += table.num_rows
     names: dict[int, list[str]] = {}
     for name, (id, _) in plan.names.items():
@@ -103,19 +105,6 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
         for id, touches in seen.items()
         if holds_back(plan.groups[id])
     ]
-
-
-def _settings(time: str) -> dict[str, object]:
-    return {
-        "time": time,
-        "late": "drop",
-        "keep": None,
-        "rate": 1000.0,
-        "lateness": 0,
-        "idle": None,
-        "ahead": None,
-        "timeout": None,
-    }
 
 
 def _shortest(groups: Iterable[Group]) -> int:
@@ -130,13 +119,15 @@ def _shortest(groups: Iterable[Group]) -> int:
 
 
 def _pieces(stamps: Ints, slide: int) -> Iterator[tuple[int, int]]:
-    """Events that an edge sees together."""
+    """The events that a node sees together."""
     ticks = (stamps - stamps[0]) // max(slide // _PIECES, 1)
     bounds = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(stamps)]
     yield from pairwise(bounds)
 
 
-def _sample(queries: tuple[str, ...], touches: list[tuple[float, Touch]], each: float) -> Sample:
+def _sample(
+    queries: tuple[str, ...], touches: list[tuple[float, Touch]], each: float
+) -> SampledGroup:
     """Slices of different lengths are stretched to one: a policy sees only the share passed."""
     start = np.concatenate([touch[0] for _, touch in touches]).astype(float)
     end = np.concatenate([touch[1] for _, touch in touches]).astype(float)
@@ -146,12 +137,12 @@ def _sample(queries: tuple[str, ...], touches: list[tuple[float, Touch]], each: 
     starts, rank = np.unique(start, return_inverse=True)
     passed = np.clip((now - start) / np.maximum(end - start, 1.0), 0.0, 1 - 1e-9)
     made = Arrivals.at((rank + passed) * length, keys, length, len(starts), max(each, 1.0))
-    return Sample(queries, made, max(each, 1.0))
+    return SampledGroup(queries, made, max(each, 1.0))
 
 
-def advise(sample: Sample, bandwidth: float) -> list[Row]:
+def advise(sample: SampledGroup, bandwidth: float) -> list[Row]:
     """What each policy would cost on a link that carries so many bytes a second."""
-    given, line = sample.arrivals, Line.steady(bandwidth)
+    given, line = sample.arrivals, SendQueue.steady(bandwidth)
     rows = []
     for policy in POLICIES:
         if policy == "streaming":

@@ -1,4 +1,4 @@
-"""A virtual clock: what happens when, one thing after the other."""
+"""A virtual clock: a queue of calls by time, which are made one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Agenda:
         heapq.heappush(self._queue, (self.now + int(delay), next(self._order), action))
 
     def pass_time(self, end: int, over: Callable[[], bool]) -> None:
-        """Does what is due, until it is over, or the time has come."""
+        """Calls what is due, in order of time, until `over` says so or the time `until` has
+        come."""
         while self._queue and self.now < end and not over():
             self.now, _, action = heapq.heappop(self._queue)
             action()

@@ -1,4 +1,4 @@
-"""Arrivals of keys at edges, as arrays."""
+"""Arrivals of keys at simulated nodes, as arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catchment.flush.evictions import Floats, Ints
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What came to an edge: when, of which key, for which window; windows follow each other."""
+    """What came to a node: when, of which key, for which window; windows follow each other."""
 
     times: Floats
     """In seconds, in order."""
@@ -40,7 +40,7 @@ class Arrivals:
         return np.full(len(keys), self.each)
 
     def hopping(self, parts: int) -> Arrivals:
-        """In so many sub-windows each: what an edge sees of windows that hop."""
+        """The same with each window in so many parts: what a node sees of windows that hop."""
         shorter = self.length / parts
         made = Arrivals.at(self.times, self.keys, shorter, self.windows * parts, self.each)
         return replace(made, each=self.each)

@@ -12,7 +12,7 @@ from catchment.counting.fold import Fold
 from catchment.counting.local import LocalCounter
 from catchment.counting.message import Columns, Down, Up
 from catchment.counting.root import LATEST, RootCounter
-from catchment.counting.windows import Window
+from catchment.counting.windows import FullWindow
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
 from catchment.simulate.agenda import Agenda
@@ -21,7 +21,7 @@ MILLISECOND = 1_000
 
 
 @dataclass(frozen=True)
-class Stream:
+class NodeArrivals:
     """A node's events in the order in which they come: event times, when they come, values."""
 
     times: Ints
@@ -29,7 +29,7 @@ class Stream:
     data: Columns
 
     @classmethod
-    def of(cls, times: Ints, data: Columns, disorder: Ints | None = None) -> Stream:
+    def of(cls, times: Ints, data: Columns, disorder: Ints | None = None) -> NodeArrivals:
         """Events that come at their time, or somewhat later."""
         comes = times if disorder is None else times + disorder
         order = np.argsort(comes, kind="stable")
@@ -60,14 +60,14 @@ class Measured:
     """Time that nodes waited before they read on, added up."""
     held: int = 0
     """The most events that a node kept."""
-    emitted: list[tuple[int, Window]] = field(default_factory=list)
+    emitted: list[tuple[int, FullWindow]] = field(default_factory=list)
     """Windows, and when they became full."""
 
 
-class Site:
+class CountingSite:
     """A node and what happens to it."""
 
-    def __init__(self, counter: LocalCounter, stream: Stream) -> None:
+    def __init__(self, counter: LocalCounter, stream: NodeArrivals) -> None:
         self.counter, self.stream = counter, stream
         self.at = 0
         self.saved: tuple[bytes, int] = (counter.to_bytes(), 0)
@@ -83,7 +83,7 @@ class Counting(Agenda):
     def __init__(
         self,
         windows: Sequence[Counted],
-        streams: Mapping[int, Stream],
+        streams: Mapping[int, NodeArrivals],
         fold: Fold,
         scheme: str = "auto",
         *,
@@ -106,7 +106,7 @@ class Counting(Agenda):
         )
         self._saved, self._until = b"", 0
         self.sites = {
-            node: Site(LocalCounter(node, windows, fold), stream)
+            node: CountingSite(LocalCounter(node, windows, fold), stream)
             for node, stream in streams.items()
         }
         self.measured = Measured()
@@ -148,7 +148,7 @@ class Counting(Agenda):
 
         return action
 
-    def _down(self, site: Site) -> bool:
+    def _down(self, site: CountingSite) -> bool:
         """Whether a node is down; one that comes up goes on from what it saved."""
         troubles = self.troubles
         if troubles is not None and self.now < self.calm and self.dice.random() < troubles.crash:
@@ -157,7 +157,7 @@ class Counting(Agenda):
             site.counter = LocalCounter.from_bytes(data, self.windows, self.fold)
         return self.now < site.until
 
-    def _read(self, site: Site) -> None:
+    def _read(self, site: CountingSite) -> None:
         counter, stream = site.counter, site.stream
         full = self.limit is not None and counter.events >= self.limit
         if counter.blocked or full:
@@ -173,7 +173,7 @@ class Counting(Agenda):
         counter.advance(LATEST if over else self.now - self.lateness)
         self.measured.held = max(self.measured.held, counter.events)
 
-    def _speak(self, site: Site) -> None:
+    def _speak(self, site: CountingSite) -> None:
         up = site.counter.step()
         if site.counter.blocked and site.since is None:
             site.since = self.now
@@ -187,7 +187,7 @@ class Counting(Agenda):
         self.measured.messages += 1
         self._send(lambda: self._arrive(body))
 
-    def _hear(self, site: Site, body: bytes) -> None:
+    def _hear(self, site: CountingSite, body: bytes) -> None:
         if site.dead or self.now < site.until:
             return
         site.counter.hear(Down.from_bytes(body))
@@ -250,9 +250,9 @@ class Counting(Agenda):
 
     # -- who comes and goes ----------------------------------------------------------------------
 
-    def join(self, node: int, stream: Stream) -> None:
+    def join(self, node: int, stream: NodeArrivals) -> None:
         """A node that was not there before."""
-        self.sites[node] = Site(LocalCounter(node, self.windows, self.fold), stream)
+        self.sites[node] = CountingSite(LocalCounter(node, self.windows, self.fold), stream)
         self.root.join(node, self.now)
         self.after(1, self._ticks(node))
 

@@ -1,10 +1,11 @@
-"""An edge and its link, over arrays of arrivals: traffic and staleness of a flush policy.
+"""A simulated node and its link, over arrays of arrivals: traffic and staleness of a flush policy.
 
-Time goes in ticks. In a tick arrivals enter the cache; at its end an `EarlySender`, the same that
-nodes run, chooses what leaves. At the end of a window all that is still held is released, and what
-comes for a window that has ended goes on at once, as from a node's merger. Nothing is decided here.
+The paper calls such a node an edge. Time goes in ticks. In a tick arrivals enter the cache; at its
+end an `EarlySender`, the same that nodes run, chooses what leaves. At the end of a window all that
+is still held is released, and what comes for a window that has ended goes on at once, as from a
+node's merger. Nothing is decided here.
 
-An edge may have several groups of queries: each has arrivals, windows and ticks of its own, all
+The node may have several groups of queries: each has arrivals, windows and ticks of its own, all
 share the sender and the wire.
 """
 
@@ -16,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from catchment.flush.bandwidth import Estimate
-from catchment.flush.early import EarlySender, HeldRows, Step
+from catchment.flush.early import EarlySender, FlushStep, HeldRows
 from catchment.flush.evictions import Floats, Ints
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.flush.policy import Policy
 from catchment.flush.settings import Flush
 from catchment.simulate.arrivals import Arrivals
@@ -39,7 +40,7 @@ def ticks(length: float, count: int = TICKS) -> Floats:
     return np.concatenate([plain[1 : -1 - _FINE], fine])
 
 
-class Stream:
+class GroupArrivals:
     """The arrivals of one group, tick by tick, and what was sent of them."""
 
     def __init__(self, group: int, arrivals: Arrivals, weight: float, count: int) -> None:
@@ -138,7 +139,7 @@ class Stream:
 
 
 class Edge:
-    """One policy over the arrivals of one edge."""
+    """Runs one flush policy over the arrivals of one node."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Edge:
         given = [1.0] * len(groups) if weights is None else weights
         self.wire = wire
         self.streams = [
-            Stream(n, arrivals, weight, count)
+            GroupArrivals(n, arrivals, weight, count)
             for n, (arrivals, weight) in enumerate(zip(groups, given, strict=True))
         ]
         each = float(np.mean([np.mean(arrivals.each) for arrivals in groups]))
@@ -180,7 +181,9 @@ class Edge:
             stream.rest(self.wire)
         return self.outcomes()
 
-    def _flush(self, now: float, running: Sequence[Stream], due: Sequence[Stream]) -> None:
+    def _flush(
+        self, now: float, running: Sequence[GroupArrivals], due: Sequence[GroupArrivals]
+    ) -> None:
         """Releases windows that end now, and asks what else should leave."""
         ended = [stream for stream in due if stream.over]
         for stream in ended:
@@ -191,7 +194,7 @@ class Edge:
         gap = min(coming, default=now) - now
         held = [stream.held(self.sender) for stream in still]
         self._seq += 1
-        chosen = self.sender.choose(held, Step(now, now, now, seq=self._seq, gap=gap))
+        chosen = self.sender.choose(held, FlushStep(now, now, now, seq=self._seq, gap=gap))
         for stream, rows, gone in zip(still, held, chosen, strict=True):
             sent = stream.send(self.wire, now, rows.keys[gone], stream.window)
             stream.cache[stream.window, stream.tick] = float(rows.sizes.sum()) - sent
@@ -224,7 +227,7 @@ class Edge:
 
 def run(
     arrivals: Arrivals,
-    line: Line,
+    line: SendQueue,
     policy: Policy,
     eviction: str = "likely",
     *,
@@ -232,6 +235,6 @@ def run(
     paced: bool = True,
     count: int = TICKS,
 ) -> Outcome:
-    """One group on an edge with a link of its own."""
+    """Runs a policy for one group, on a node with a link of its own."""
     flush = Flush(policy, eviction)
     return Edge([arrivals], Wire(line, believed), flush, paced=paced, count=count).run()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import PrivateAttr
 
-from catchment.durable.disk import Note
-from catchment.durable.log import Gap
+from catchment.durable.log import LostEntries
 from catchment.durable.volatile import VolatileFiles
 from catchment.errors import StateError
 from catchment.nodes.disk import FileDisk
@@ -24,7 +22,7 @@ class MemoryLog:
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
-        self._entries: dict[int, tuple[bytes, bytes]] = {}
+        self._entries: dict[int, bytes] = {}
         self._last: int | None = None
         self._bytes = 0
 
@@ -43,33 +41,32 @@ class MemoryLog:
         elif kind == "one" and numbers:
             gone = [dice.choice(numbers)]
         for number in gone:
-            self._bytes -= len(self._entries.pop(number)[1])
+            self._bytes -= len(self._entries.pop(number))
         self._last = max(self._entries, default=None if kind == "empty" else self._last)
 
-    def append(self, number: int, note: Note, body: bytes) -> None:
+    def append(self, number: int, body: bytes) -> None:
         self._disk.check()
-        self._entries[number] = (json.dumps(note).encode(), body)
+        self._entries[number] = body
         self._bytes += len(body)
         self._last = number
 
-    def entries(self) -> Iterator[tuple[int, Note, bytes]]:
-        return iter([(number, *self.read(number)) for number in self._entries])
+    def entries(self) -> Iterator[tuple[int, bytes]]:
+        return iter([*self._entries.items()])
 
-    def read(self, number: int) -> tuple[Note, bytes]:
-        note, body = self._entries[number]
-        return json.loads(note), body
+    def read(self, number: int) -> bytes:
+        return self._entries[number]
 
-    def gap(self, after: int) -> Gap | None:
+    def gap(self, after: int) -> LostEntries | None:
         return None
 
     def rewind(self, number: int) -> None:
         for new in [n for n in self._entries if n > number]:
-            self._bytes -= len(self._entries.pop(new)[1])
+            self._bytes -= len(self._entries.pop(new))
         self._last = number
 
     def trim(self, number: int) -> None:
         for old in [n for n in self._entries if n <= number]:
-            self._bytes -= len(self._entries.pop(old)[1])
+            self._bytes -= len(self._entries.pop(old))
 
     def clear(self) -> None:
         self._entries, self._last, self._bytes = {}, None, 0

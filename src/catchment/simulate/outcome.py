@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catchment.flush.evictions import Floats, Ints
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 from catchment.flush.optimal import eager_optimal
 from catchment.simulate.arrivals import Arrivals
 
@@ -44,7 +44,7 @@ def outcome(
     depart: Floats,
     keys: Ints,
     of: Ints,
-    line: Line | None,
+    line: SendQueue | None,
     arrive: Floats | None = None,
 ) -> Outcome:
     """Of updates that depart in this order over a link; or that are known to arrive so."""
@@ -76,12 +76,12 @@ def _sums(place: Ints, sizes: Floats, count: int) -> Floats:
     return np.bincount(place, sizes, count).astype(float)
 
 
-def streaming(arrivals: Arrivals, line: Line) -> Outcome:
+def streaming(arrivals: Arrivals, line: SendQueue) -> Outcome:
     """Every arrival is sent as it comes: exactly, without ticks."""
     return outcome(arrivals, arrivals.times, arrivals.keys, arrivals.of, line)
 
 
-def optimal(arrivals: Arrivals, line: Line) -> Outcome:
+def optimal(arrivals: Arrivals, line: SendQueue) -> Outcome:
     """The eager offline optimum of each window, one after the other over the link."""
     span = int(arrivals.keys.max(initial=0)) + 1
     _, index = np.unique((arrivals.of * span + arrivals.keys)[::-1], return_index=True)
@@ -92,7 +92,7 @@ def optimal(arrivals: Arrivals, line: Line) -> Outcome:
 
 
 def merged(outcomes: Sequence[Outcome]) -> Arrivals:
-    """What the edges sent, as it comes to the node above them."""
+    """What several nodes sent, as it comes to their parent."""
     given = [made.updates for made in outcomes]
     times = np.concatenate([part.times for part in given])
     order = np.argsort(times, kind="stable")
@@ -108,7 +108,8 @@ def merged(outcomes: Sequence[Outcome]) -> Arrivals:
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of several edges under one center: all traffic, and the staleness of whoever is last."""
+    """The outcome of several nodes under one parent: all traffic, and the staleness of the last
+    one."""
     stale = np.max([made.staleness for made in outcomes], axis=0)
     return Outcome(
         np.sum([made.traffic for made in outcomes], axis=0),

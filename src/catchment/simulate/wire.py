@@ -7,13 +7,13 @@ from collections import deque
 import numpy as np
 
 from catchment.flush.bandwidth import Estimate
-from catchment.flush.line import Line
+from catchment.flush.line import SendQueue
 
 
 class Wire:
-    """First in, first out; several edges may share one."""
+    """First in, first out; several nodes may share one."""
 
-    def __init__(self, line: Line, believed: float | Estimate = 1.0) -> None:
+    def __init__(self, line: SendQueue, believed: float | Estimate = 1.0) -> None:
         self.line = line
         self.believed = believed
         """Of the bandwidth: how much it is over-estimated; or what is learnt on the way."""

@@ -17,15 +17,15 @@ from catchment.simulate.arrivals import Arrivals
 LENGTH = 3600.0
 """Of a window, in seconds."""
 LOW, HIGH = 25_000, 200_000
-"""Arrivals of a window at an edge, on average: the high rate is eight times the low one."""
+"""Arrivals of a window at a node, on average: the high rate is eight times the low one."""
 _DAY = 24
 _SWING = 0.5
 """By how much the rate differs from its average by day and by night."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A query as an edge sees it."""
+class ArrivalStatistics:
+    """The arrivals that a node has for a query, as numbers."""
 
     name: str
     possible: int
@@ -39,21 +39,21 @@ class Shape:
     median: float
 
 
-SMALL = Shape("small", 100, 3.0, 1.2, 0.15, 9.0)
-MEDIUM = Shape("medium", 10_000, 2.5, 1.75, 0.29, 4.0)
-LARGE = Shape("large", 1_000_000, 3.1, 1.35, 0.56, 1.0)
+SMALL = ArrivalStatistics("small", 100, 3.0, 1.2, 0.15, 9.0)
+MEDIUM = ArrivalStatistics("medium", 10_000, 2.5, 1.75, 0.29, 4.0)
+LARGE = ArrivalStatistics("large", 1_000_000, 3.1, 1.35, 0.56, 1.0)
 SHAPES = {shape.name: shape for shape in (SMALL, MEDIUM, LARGE)}
 
 
 def arrivals(
-    shape: Shape,
+    shape: ArrivalStatistics,
     windows: int = 8,
     per_window: int = LOW,
     seed: int = 0,
     first: int = 6,
     length: float = LENGTH,
 ) -> Arrivals:
-    """One edge's arrivals; `first` is the hour of the day of the first window."""
+    """The arrivals at one node; `first` is the hour of the day of the first window."""
     dice = np.random.default_rng([seed, 1])
     weight = np.exp(
         shape.spread * np.random.default_rng([7, shape.possible]).normal(size=shape.possible)
@@ -86,7 +86,7 @@ def _bursts(
 
 @dataclass(frozen=True)
 class Look:
-    """What the arrivals of an edge look like, as figure 2 of the paper has it."""
+    """What the arrivals at a node look like, as figure 2 of the paper has it."""
 
     once: float
     """The share of a window's keys that come once."""

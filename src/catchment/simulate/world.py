@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,11 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import CatchmentError
+from catchment.planner.edges import LATEST
 from catchment.simulate.agenda import Agenda
 from catchment.simulate.memory import Events, MemoryDisk, VolatileDisk
 from catchment.sinks.base import Delivery
+from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
+from catchment.tree.root import Root
+from catchment.tree.words import Beat, Hello, Note, Reply, plain, read
 
 SECOND = 1_000_000
 _TICK = SECOND // 10
@@ -107,8 +111,11 @@ class World(Agenda):
         seed: int = 0,
         faults: Faults = NONE,
         until: float = 60.0,
+        source: Callable[[list[pa.Table]], Source] = Events.of,
     ) -> None:
         self.random = random.Random(seed)
+        self.source = source
+        """Makes the source of a node out of its batches; anew at each of its starts."""
         self.charter, self.faults = charter, faults
         super().__init__()
         self.calm = int(until * SECOND)
@@ -157,7 +164,7 @@ class World(Agenda):
         root = self.sites[self.charter.root].member
         if root is None or root.machine is None:
             return False
-        return bool(getattr(root.machine, "last", {}).get("sure", 0) >= 2**62)
+        return isinstance(root.machine, Root) and root.machine.complete_until >= LATEST
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class World(Agenda):
                 site.disk,
                 self._clock(site),
                 parent=site.parent,
-                source=None if batches is None else lambda: Events.of(batches),
+                source=None if batches is None else lambda: self.source(batches),
                 deliver=self._deliver if root else None,
                 charter=self.charter if root else None,
             )
@@ -373,14 +380,14 @@ class World(Agenda):
             if self.now - site.greeted > _BEAT:
                 site.greeted = self.now
                 site.attempt += 1
-                self._send(site, "hello", member.hello())
+                self._send(site, "hello", plain(member.hello()))
             return
         for body in member.outgoing(self._clock(site)):
             self.bytes[site.id] = self.bytes.get(site.id, 0) + len(body)
             self._send(site, "message", self._garbled(body))
         if self.now - site.beaten > _BEAT:
             site.beaten = self.now
-            self._send(site, "beat", member.beat())
+            self._send(site, "beat", plain(member.beat()))
             if self.random.random() < 0.2:
                 member.lost()  # a timer: what was not acknowledged by now goes out again
 
@@ -439,18 +446,18 @@ class World(Agenda):
         now = self._clock(parent)
         try:
             if kind == "hello":
-                reply = parent.member.on_hello(what, now)
+                reply = parent.member.on_hello(read(Hello, what), now)
                 self._take_seat(site)
             elif kind == "message":
                 reply = parent.member.on_message(site.id, what, now)
             else:
-                reply = parent.member.on_beat(site.id, what, now)
+                reply = parent.member.on_beat(site.id, read(Beat, what), now)
         except CatchmentError as error:
             refusal = error
             self.after(self._delay(), lambda: self._refuse(site, sender, kind, attempt, refusal))
             return
         for _ in range(self._copies()):
-            answer = partial(self._answer, site, sender, parent, kind, attempt, reply)
+            answer = partial(self._answer, site, sender, parent, kind, attempt, plain(reply))
             self.after(self._delay(), answer)
 
     def _take_seat(self, site: Site) -> None:
@@ -490,7 +497,7 @@ class World(Agenda):
         parent: Site,
         kind: str,
         attempt: int,
-        reply: dict[str, Any],
+        reply: Note,
     ) -> None:
         if site.member is None or site.member is not sender or self.now < site.cut_until:
             return
@@ -504,7 +511,7 @@ class World(Agenda):
             site.linked = True
         moved = site.member.moved
         try:
-            site.member.heard(reply, self._clock(site))
+            site.member.heard(read(Reply, reply), self._clock(site))
         except CatchmentError:
             self._reload(site)
             self._unlink(site)

@@ -15,7 +15,7 @@ from catchment.sinks.rows import bounds, filled, grouped
 from catchment.sinks.text import PLAIN, lists, objects, texts, whole
 
 if TYPE_CHECKING:
-    from catchment.sinks.kafka_transactions import Target
+    from catchment.sinks.kafka_transactions import TopicTarget
 
 
 @register_sink
@@ -72,23 +72,23 @@ class KafkaSink(Sink):
 
         kafka_transactions.close(self._target())
 
-    def _target(self) -> Target:
-        from catchment.sinks.kafka_transactions import Target
+    def _target(self) -> TopicTarget:
+        from catchment.sinks.kafka_transactions import TopicTarget
 
         # The topic whose offsets count deliveries is there whatever the queries are.
         marker = topic_name(self.topic, "catchment")
         options = tuple(sorted(self.options.items()))
-        return Target(self.servers, marker, self.topic, options, seconds(self.timeout))
+        return TopicTarget(self.servers, marker, self.topic, options, seconds(self.timeout))
 
 
-class Message(NamedTuple):
+class KafkaMessage(NamedTuple):
     query: str
     revision: int
     key: str
     value: str
 
 
-def _json(delivery: Delivery) -> Iterator[Message]:
+def _json(delivery: Delivery) -> Iterator[KafkaMessage]:
     for group in grouped(delivery):
         table, rows, names = group.table, group.table.num_rows, group.table.column_names
         text = dict(zip(names, texts([whole(column) for column in table.columns]), strict=True))
@@ -100,13 +100,13 @@ def _json(delivery: Delivery) -> Iterator[Message]:
         if "revision" in names:
             revision = table["revision"].to_pylist()
         queries: list[Any] = group.named(group.queries).to_pylist()
-        yield from map(Message, queries, revision, key.to_pylist(), value.to_pylist())
+        yield from map(KafkaMessage, queries, revision, key.to_pylist(), value.to_pylist())
 
 
-_FORMATS: dict[str, Callable[[Delivery], Iterator[Message]]] = {"json": _json}
+_FORMATS: dict[str, Callable[[Delivery], Iterator[KafkaMessage]]] = {"json": _json}
 
 
 def _addressed(
-    messages: Iterator[Message], topics: Mapping[str, str]
-) -> Iterator[tuple[str, Message]]:
+    messages: Iterator[KafkaMessage], topics: Mapping[str, str]
+) -> Iterator[tuple[str, KafkaMessage]]:
     return ((topics[message.query], message) for message in messages)

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from catchment.errors import SinkError
-from catchment.sinks.kafka import Message
+from catchment.sinks.kafka import KafkaMessage
 from catchment.sinks.naming import digest
 
 
@@ -53,7 +53,7 @@ _PASSING = (
 producer may do."""
 
 
-class Target(NamedTuple):
+class TopicTarget(NamedTuple):
     """Where to write, and for how many seconds to try."""
 
     servers: str
@@ -65,7 +65,7 @@ class Target(NamedTuple):
 
 
 @dataclass
-class Link:
+class TransactionalProducer:
     """A producer of one part of a job."""
 
     producer: Producer
@@ -76,13 +76,13 @@ class Link:
     trouble: list[KafkaError] = field(default_factory=list)
 
 
-_links: dict[tuple[int, Target, str], Link] = {}
+_links: dict[tuple[int, TopicTarget, str], TransactionalProducer] = {}
 """By process, target, and name: the newest last. One in use is not in it."""
 _topics: set[tuple[str, str]] = set()
 """Servers and topics that were seen to be there."""
 
 
-def check(target: Target) -> None:
+def check(target: TopicTarget) -> None:
     """Fails when no server answers, an option is wrong or the topic cannot be had."""
     trouble: list[KafkaError] = []
     with _explained(target, trouble):
@@ -93,12 +93,12 @@ def check(target: Target) -> None:
 
 
 def write(
-    target: Target,
+    target: TopicTarget,
     job: str,
     part: int,
     batch: int,
     topics: Iterable[str],
-    messages: Callable[[], Iterator[tuple[str, Message]]],
+    messages: Callable[[], Iterator[tuple[str, KafkaMessage]]],
 ) -> None:
     """Commits the messages of a batch, unless they are committed."""
     end = time.monotonic() + target.timeout
@@ -116,7 +116,7 @@ def write(
                 time.sleep(0.1)
 
 
-def close(target: Target) -> None:
+def close(target: TopicTarget) -> None:
     for key in [key for key in _links if key[:2] == (os.getpid(), target)]:
         del _links[key]
 
@@ -127,11 +127,11 @@ def _close_all() -> None:
 
 
 def _once(
-    target: Target,
+    target: TopicTarget,
     name: str,
     batch: int,
     topics: Iterable[str],
-    messages: Callable[[], Iterator[tuple[str, Message]]],
+    messages: Callable[[], Iterator[tuple[str, KafkaMessage]]],
     end: float,
     trouble: list[KafkaError],
 ) -> None:
@@ -152,7 +152,9 @@ def _once(
         del _links[next(iter(_links))]
 
 
-def _link(target: Target, name: str, end: float, trouble: list[KafkaError]) -> Link:
+def _link(
+    target: TopicTarget, name: str, end: float, trouble: list[KafkaError]
+) -> TransactionalProducer:
     """A new producer; from here on all earlier ones of the part are shut out."""
     settings = _settings(target, trouble) | {
         "transactional.id": name,
@@ -173,13 +175,19 @@ def _link(target: Target, name: str, end: float, trouble: list[KafkaError]) -> L
         found = consumer.committed([TopicPartition(target.marker, 0)], timeout=_left(end))[0]
         if found.error is not None:
             raise KafkaException(found.error)
-        return Link(producer, consumer.consumer_group_metadata(), max(0, found.offset))
+        return TransactionalProducer(
+            producer, consumer.consumer_group_metadata(), max(0, found.offset)
+        )
     finally:
         consumer.close()
 
 
 def _commit(
-    link: Link, marker: str, batch: int, messages: Iterator[tuple[str, Message]], end: float
+    link: TransactionalProducer,
+    marker: str,
+    batch: int,
+    messages: Iterator[tuple[str, KafkaMessage]],
+    end: float,
 ) -> None:
     producer, failed = link.producer, []
 
@@ -225,7 +233,9 @@ def _abort(producer: Producer) -> None:
         producer.abort_transaction(_ABORT)
 
 
-def _have(target: Target, topics: Iterable[str], end: float, trouble: list[KafkaError]) -> None:
+def _have(
+    target: TopicTarget, topics: Iterable[str], end: float, trouble: list[KafkaError]
+) -> None:
     """Makes the topics that are missing, with the partitions that the servers think right."""
     if all((target.servers, topic) in _topics for topic in topics):
         return
@@ -247,7 +257,7 @@ def _have(target: Target, topics: Iterable[str], end: float, trouble: list[Kafka
     _topics.update((target.servers, topic) for topic in topics)
 
 
-def _settings(target: Target, trouble: list[KafkaError]) -> dict[str, Any]:
+def _settings(target: TopicTarget, trouble: list[KafkaError]) -> dict[str, Any]:
     shared = {name: value for name, value in target.options if name.startswith(_SHARED)}
     return {
         "bootstrap.servers": target.servers,
@@ -263,14 +273,14 @@ def _left(end: float) -> float:
 
 
 @contextlib.contextmanager
-def _explained(target: Target, trouble: list[KafkaError]) -> Iterator[None]:
+def _explained(target: TopicTarget, trouble: list[KafkaError]) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
         raise _refused(error.args[0], target, trouble) from error
 
 
-def _refused(error: KafkaError, target: Target, trouble: list[KafkaError]) -> SinkError:
+def _refused(error: KafkaError, target: TopicTarget, trouble: list[KafkaError]) -> SinkError:
     code, given = error.code(), target.servers
     if code == KafkaError._INVALID_ARG:
         return SinkError("an option of Kafka is wrong", given=given, hint=error.str())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
@@ -98,10 +98,6 @@ class Memory(Sink):
                 self._rows -= rows
                 self._dropped += rows
             self._gone = oldest
-
-    def __getstate__(self) -> dict[Any, Any]:
-        # Whoever is sent the options has no use for the results.
-        return super().__getstate__() | {"__pydantic_private__": type(self)().__pydantic_private__}
 
 
 def _place(item: tuple[tuple[int, int], _Kept]) -> tuple[int, int]:

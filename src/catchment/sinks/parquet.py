@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -12,13 +10,23 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as of
+from msgspec import Struct
 from pydantic import Field
 
-from catchment.errors import SinkError
+from catchment.errors import SinkError, StateError
+from catchment.model import records
 from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.naming import folder_name
-from catchment.sinks.place import Place
-from catchment.sinks.rows import Group, Layout, aggregates, filled, grouped, is_long, latest
+from catchment.sinks.place import FilePlace
+from catchment.sinks.rows import (
+    Layout,
+    StackedResults,
+    aggregates,
+    filled,
+    grouped,
+    is_long,
+    latest,
+)
 from catchment.sinks.text import Array, decoded, objects, pc, texts, whole
 
 _MARKER = "_catchment.json"
@@ -29,6 +37,12 @@ _TIME = pa.timestamp("us", "UTC")
 
 _owned: set[tuple[str, str]] = set()
 """Folders, and the jobs that were seen to own them, so that each process looks once."""
+
+
+class Owner(Struct, frozen=True):
+    """Whose folder it is."""
+
+    job: str
 
 
 @register_sink
@@ -50,7 +64,7 @@ class ParquetSink(Sink):
 
     def check(self) -> None:
         """Writes a small file and removes it."""
-        place = Place(self.path)
+        place = FilePlace(self.path)
         place.probe()
         place.tidy()
 
@@ -58,7 +72,7 @@ class ParquetSink(Sink):
         tables = filled(delivery)
         if not tables:
             return
-        place = Place(self.path)
+        place = FilePlace(self.path)
         self._own(place, delivery.job)
         name = f"{delivery.batch:09d}-{delivery.part}.parquet"
         if is_long(self.layout, delivery):
@@ -76,7 +90,7 @@ class ParquetSink(Sink):
 
         Without files the table has no columns.
         """
-        place = Place(self.path)
+        place = FilePlace(self.path)
         files, folders = place.names()
         if query is not None:
             # Percent signs, in folders of older versions, quoted what now others do.
@@ -96,12 +110,12 @@ class ParquetSink(Sink):
         """
         return latest(table, keys)
 
-    def _own(self, place: Place, job: str) -> None:
+    def _own(self, place: FilePlace, job: str) -> None:
         if (self.path, job) in _owned:
             return
         owner = _owner(place)
         if owner is None:
-            place.write(_MARKER, json.dumps({"job": job}).encode())
+            place.write(_MARKER, records.encode(Owner(job)))
             owner = _owner(place)
         if owner != job:
             raise SinkError(
@@ -120,7 +134,7 @@ class ParquetSink(Sink):
         return stream.getvalue()
 
 
-def long_table(groups: Sequence[Group]) -> pa.Table:
+def long_table(groups: Sequence[StackedResults]) -> pa.Table:
     """A row per query, key, window and aggregate.
 
     `value` is the number, `text` the JSON of what is no number or does not fit a double.
@@ -128,7 +142,7 @@ def long_table(groups: Sequence[Group]) -> pa.Table:
     return pa.concat_tables([_long(group) for group in groups]).unify_dictionaries()
 
 
-def _long(group: Group) -> pa.Table:
+def _long(group: StackedResults) -> pa.Table:
     table, rows = group.table, group.table.num_rows
     labels = aggregates(table, group.keys)
     numbers = [_number(decoded(whole(table[label]))) for label in labels]
@@ -182,24 +196,26 @@ def _labels(labels: Sequence[str], rows: int) -> Array:
     return pa.DictionaryArray.from_arrays(places, pa.array(labels, pa.string()))
 
 
-def _owner(place: Place) -> str | None:
+def _owner(place: FilePlace) -> str | None:
     data = place.read(_MARKER)
     if data is None:
         return None
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        return str(json.loads(data)["job"])
-    raise SinkError(
-        "the folder is marked, but not by a job",
-        given=f"{place.uri}/{_MARKER}",
-        hint="choose another folder, or remove this file",
-    )
+    marker = f"{place.uri}/{_MARKER}"
+    try:
+        return records.decode(Owner, data, marker).job
+    except StateError as error:
+        raise SinkError(
+            "the folder is marked, but not by a job",
+            given=marker,
+            hint="choose another folder, or remove this file",
+        ) from error
 
 
 def _parquet(names: Sequence[str]) -> list[str]:
     return [name for name in names if name.endswith(".parquet")]
 
 
-def _table(place: Place, name: str) -> pa.Table:
+def _table(place: FilePlace, name: str) -> pa.Table:
     data = place.read(name)
     if data is None:
         raise SinkError("a result file has gone while it was read", given=f"{place.uri}/{name}")
@@ -209,7 +225,7 @@ def _table(place: Place, name: str) -> pa.Table:
         return pq.read_table(pa.BufferReader(data))
 
 
-def _read_long(place: Place, name: str, query: str | None) -> pa.Table:
+def _read_long(place: FilePlace, name: str, query: str | None) -> pa.Table:
     table = _table(place, name)
     for column in ("query", "aggregate"):
         text = table[column].cast(pa.string())
@@ -217,7 +233,7 @@ def _read_long(place: Place, name: str, query: str | None) -> pa.Table:
     return table if query is None else table.filter(pc.equal(table["query"], query))
 
 
-def _read_one(place: Place, name: str, wanted: str | None) -> list[pa.Table]:
+def _read_one(place: FilePlace, name: str, wanted: str | None) -> list[pa.Table]:
     """The rows of a file, unless they are of another query than the one wanted."""
     table = _table(place, name)
     query = (table.schema.metadata or {}).get(_QUERY, b"").decode()

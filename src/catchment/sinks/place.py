@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catchment.durable.store import Store
+from catchment.durable.store import FileStore
 from catchment.errors import SinkError
 
 _STALE = 3600.0
 """Seconds after which an unfinished file has surely been given up."""
 
 
-class Place:
+class FilePlace:
     """Files under one address: a local path, or a URI such as s3://bucket/path.
 
     Results are for others to read: files get the mode that the process gives to new ones.
@@ -28,7 +28,7 @@ class Place:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         with _explained("the folder cannot be reached", uri):
-            self._store = Store(uri, private=False)
+            self._store = FileStore(uri, private=False)
 
     def read(self, name: str) -> bytes | None:
         """What a file holds; None when there is none."""

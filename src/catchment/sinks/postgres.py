@@ -15,8 +15,8 @@ from catchment.sinks.options import Timeout, need, seconds
 from catchment.sinks.rows import (
     BOUNDS,
     UPDATES,
-    Group,
     Layout,
+    StackedResults,
     aggregates,
     bounds,
     grouped,
@@ -25,7 +25,7 @@ from catchment.sinks.rows import (
 from catchment.sinks.text import Array, Style, objects, pc, texts, whole
 
 if TYPE_CHECKING:
-    from catchment.sinks.postgres_tables import Target
+    from catchment.sinks.postgres_tables import TableTarget
 
 STYLE = Style(bytes="hex", nul="\u2400")
 """PostgreSQL's texts hold no NUL; the sign for it stands in."""
@@ -79,12 +79,12 @@ class PostgresSink(Sink):
 
         postgres_tables.close(self._target())
 
-    def _target(self) -> Target:
-        from catchment.sinks.postgres_tables import Target
+    def _target(self) -> TableTarget:
+        from catchment.sinks.postgres_tables import TableTarget
 
-        return Target(self.dsn, self.namespace, seconds(self.timeout))
+        return TableTarget(self.dsn, self.namespace, seconds(self.timeout))
 
-    def _long(self, groups: Sequence[Group]) -> Rows:
+    def _long(self, groups: Sequence[StackedResults]) -> TableRows:
         """All results as rows of one table, with keys and values as JSON."""
         rows: list[Array] = []
         for group in groups:
@@ -99,9 +99,9 @@ class PostgresSink(Sink):
             parts |= {name: column[name] for name in _ADDED if name in column}
             rows.append(objects(parts, list(parts.values()), count))
         name = table_of_all(self.prefix)
-        return Rows(name, _LONG, _LONG_IDENTITY, list(_chunks(pa.concat_arrays(rows))))
+        return TableRows(name, _LONG, _LONG_IDENTITY, list(_chunks(pa.concat_arrays(rows))))
 
-    def _each(self, group: Group) -> Iterator[Rows]:
+    def _each(self, group: StackedResults) -> Iterator[TableRows]:
         """The results of each query as rows of its own table."""
         table, keys = group.table, group.keys
         # A column of which nothing is known yet is made when its type is.
@@ -116,14 +116,14 @@ class PostgresSink(Sink):
         rows = objects(names, _texts(table), table.num_rows)  # names of columns, as they are
         for query, start, count in group.spans():
             name, chunks = table_name(self.prefix, query), _chunks(rows.slice(start, count))
-            yield Rows(name, columns, identity, list(chunks), tuple(map(column_name, empty)))
+            yield TableRows(name, columns, identity, list(chunks), tuple(map(column_name, empty)))
 
 
 def _texts(table: pa.Table) -> list[Array]:
     return texts([whole(column) for column in table.columns], STYLE)
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """Rows for one table: JSON lists of objects whose names are those of columns."""
 
     table: str

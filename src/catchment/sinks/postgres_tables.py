@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from catchment.errors import SinkError
 from catchment.sinks.naming import index_name
-from catchment.sinks.postgres import Rows
+from catchment.sinks.postgres import TableRows
 
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
@@ -48,7 +48,7 @@ _HINTS = {
 }
 
 
-class Target(NamedTuple):
+class TableTarget(NamedTuple):
     """Where to write, and for how many seconds to try."""
 
     dsn: str
@@ -82,12 +82,12 @@ _known: dict[Seen, frozenset[str]] = {}
 """Tables that were seen to fit, and their columns."""
 
 
-def check(target: Target) -> None:
+def check(target: TableTarget) -> None:
     """Fails when the server is not there or too old, or the schema takes no tables."""
     _tried(target._replace(timeout=0), lambda connection: _check(connection, target))
 
 
-def write(target: Target, rows: Sequence[Rows]) -> None:
+def write(target: TableTarget, rows: Sequence[TableRows]) -> None:
     """Puts rows in their tables, all or none."""
 
     def work(connection: Connection) -> None:
@@ -102,7 +102,7 @@ def write(target: Target, rows: Sequence[Rows]) -> None:
     _tried(target, work)
 
 
-def close(target: Target) -> None:
+def close(target: TableTarget) -> None:
     for connection in _idle.pop((os.getpid(), target.dsn), []):
         connection.close()
 
@@ -111,10 +111,10 @@ def close(target: Target) -> None:
 def _close_all() -> None:
     for pid, dsn in list(_idle):
         if pid == os.getpid():
-            close(Target(dsn, "", 0))
+            close(TableTarget(dsn, "", 0))
 
 
-def _tried(target: Target, work: Callable[[Connection], T]) -> T:
+def _tried(target: TableTarget, work: Callable[[Connection], T]) -> T:
     """Does the work on a connection; again, for a while, when what failed may pass."""
     end, pause = time.monotonic() + target.timeout, _PAUSES[0]
     while True:
@@ -133,7 +133,7 @@ def _tried(target: Target, work: Callable[[Connection], T]) -> T:
             pause = min(2 * pause, _PAUSES[1])
 
 
-def _once(target: Target, work: Callable[[Connection], T]) -> T:
+def _once(target: TableTarget, work: Callable[[Connection], T]) -> T:
     idle = _idle.setdefault((os.getpid(), target.dsn), [])
     try:
         connection = idle.pop()
@@ -148,7 +148,7 @@ def _once(target: Target, work: Callable[[Connection], T]) -> T:
     return made
 
 
-def _connect(target: Target) -> Connection:
+def _connect(target: TableTarget) -> Connection:
     given = conninfo_to_dict(target.dsn)
     patience = max(1, round(target.timeout or _CONNECT))
     wanted: dict[str, Any] = {
@@ -172,7 +172,7 @@ def _passes(error: psycopg.Error) -> bool:
     return error.sqlstate.startswith(_PASSING)
 
 
-def _explained(error: psycopg.Error, target: Target) -> SinkError:
+def _explained(error: psycopg.Error, target: TableTarget) -> SinkError:
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
         # Its text may quote the password.
         return SinkError(
@@ -187,7 +187,7 @@ def _explained(error: psycopg.Error, target: Target) -> SinkError:
     return SinkError(what, given=target.shown, hint=f"{hint}: {text}" if hint else text)
 
 
-def _check(connection: Connection, target: Target) -> None:
+def _check(connection: Connection, target: TableTarget) -> None:
     version = connection.info.server_version // 10_000
     if version < _OLDEST:
         raise SinkError(
@@ -211,7 +211,7 @@ def _check(connection: Connection, target: Target) -> None:
         )
 
 
-def _prepare(connection: Connection, target: Target, rows: Sequence[Rows]) -> None:
+def _prepare(connection: Connection, target: TableTarget, rows: Sequence[TableRows]) -> None:
     """Makes tables and columns that are missing; refuses those that do not fit."""
     wanted = {_seen(target, some): some for some in rows}
     new = [some for seen, some in wanted.items() if seen not in _known]
@@ -230,7 +230,7 @@ def _prepare(connection: Connection, target: Target, rows: Sequence[Rows]) -> No
             _known[_seen(target, each)] = frozenset(there)
 
 
-def _seen(target: Target, rows: Rows) -> Seen:
+def _seen(target: TableTarget, rows: TableRows) -> Seen:
     columns = tuple(rows.columns.items())
     return Seen(target.dsn, target.namespace, rows.table, columns, rows.identity)
 
@@ -252,12 +252,12 @@ def _columns(
     return found
 
 
-def _index(rows: Rows) -> str:
+def _index(rows: TableRows) -> str:
     """The name of the index that knows which rows are the same."""
     return index_name(rows.table, rows.identity)
 
 
-def _changes(namespace: str, rows: Rows, there: dict[str, dict[str, str]]) -> list[str]:
+def _changes(namespace: str, rows: TableRows, there: dict[str, dict[str, str]]) -> list[str]:
     """What makes a table fit."""
     found = there.get(rows.table)
     table = f"{_quoted(namespace)}.{_quoted(rows.table)}"
@@ -279,7 +279,7 @@ def _changes(namespace: str, rows: Rows, there: dict[str, dict[str, str]]) -> li
     return made
 
 
-def _refuse_older(namespace: str, rows: Rows, found: dict[str, str]) -> None:
+def _refuse_older(namespace: str, rows: TableRows, found: dict[str, str]) -> None:
     """Fails at a table of a version that did not tell windows of equal bounds apart.
 
     Its unique index over key and bounds would refuse the second of them.
@@ -294,7 +294,7 @@ def _refuse_older(namespace: str, rows: Rows, found: dict[str, str]) -> None:
         )
 
 
-def _fits(rows: Rows, name: str, kind: str, found: str | None) -> None:
+def _fits(rows: TableRows, name: str, kind: str, found: str | None) -> None:
     if found == kind or found in _FITS.get(kind, ()):
         return
     if found is None and name not in rows.identity:
@@ -306,7 +306,7 @@ def _fits(rows: Rows, name: str, kind: str, found: str | None) -> None:
     )
 
 
-def _upsert(namespace: str, rows: Rows, there: frozenset[str]) -> str:
+def _upsert(namespace: str, rows: TableRows, there: frozenset[str]) -> str:
     columns = ", ".join(map(_quoted, rows.columns))
     typed = ", ".join(f"{_quoted(name)} {kind}" for name, kind in rows.columns.items())
     identity = ", ".join(map(_quoted, rows.identity))

@@ -25,7 +25,7 @@ def filled(delivery: Delivery) -> list[tuple[str, pa.Table]]:
     return sorted(pairs, key=itemgetter(0))
 
 
-class Group(NamedTuple):
+class StackedResults(NamedTuple):
     """Results of queries whose tables look the same, one below the other."""
 
     table: pa.Table
@@ -45,7 +45,7 @@ class Group(NamedTuple):
         return zip(self.queries, starts, self.counts, strict=False)
 
 
-def grouped(delivery: Delivery) -> list[Group]:
+def grouped(delivery: Delivery) -> list[StackedResults]:
     """The rows of a delivery, in as few tables as possible: small ones take most of their time."""
     alike: dict[Hashable, list[tuple[str, pa.Table]]] = {}
     for query, table in filled(delivery):
@@ -54,10 +54,10 @@ def grouped(delivery: Delivery) -> list[Group]:
     return [_group(delivery, pairs) for pairs in alike.values()]
 
 
-def _group(delivery: Delivery, pairs: list[tuple[str, pa.Table]]) -> Group:
+def _group(delivery: Delivery, pairs: list[tuple[str, pa.Table]]) -> StackedResults:
     queries = [query for query, _ in pairs]
     table = pa.concat_tables([_bare(table) for _, table in pairs]).combine_chunks()
-    return Group(table, delivery.keys[queries[0]], queries, [t.num_rows for _, t in pairs])
+    return StackedResults(table, delivery.keys[queries[0]], queries, [t.num_rows for _, t in pairs])
 
 
 def _bare(table: pa.Table) -> pa.Table:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from catchment.sources.aside import Aside, aside, reason_of
 from catchment.sources.base import Piece, register_source
-from catchment.sources.files import UNREADABLE, Examined, Files, refuse_passing
-from catchment.sources.listing import Found
+from catchment.sources.files import UNREADABLE, ExaminedFile, FileSource, refuse_passing
+from catchment.sources.listing import ListedFile
 from catchment.sources.sharing import Part
 from catchment.sources.types import fit, plain
 
@@ -18,7 +18,7 @@ _MAGIC = b"ARROW1"
 
 
 @register_source
-class ArrowFile(Files):
+class ArrowFile(FileSource):
     """Files in Arrow's IPC format (also called Feather 2), or in its streaming format.
 
     A file counts once its footer is there. A stream has none: it has to stay unchanged for a while.
@@ -28,26 +28,26 @@ class ArrowFile(Files):
 
     type: Literal["arrow"] = "arrow"
 
-    def examine(self, found: Found) -> Examined:
+    def examine(self, found: ListedFile) -> ExaminedFile:
         if not _is_file(found.path):
             with _stream(found.path, None) as stream:
                 columns = _lightest(stream.schema)
                 schema = stream.schema
             with _stream(found.path, columns) as stream:
-                return Examined(schema, [sum(batch.num_rows for batch in stream)])
+                return ExaminedFile(schema, [sum(batch.num_rows for batch in stream)])
         with _file(found.path, None) as file:
             schema = file.schema
         # The footer does not say how many rows there are: one column does, at little cost.
         with _file(found.path, _lightest(schema)) as file:
             batches = range(file.num_record_batches)
-            return Examined(schema, [file.get_batch(i).num_rows for i in batches])
+            return ExaminedFile(schema, [file.get_batch(i).num_rows for i in batches])
 
-    def infer(self, found: Found) -> pa.Schema:
+    def infer(self, found: ListedFile) -> pa.Schema:
         opened = _file if _is_file(found.path) else _stream
         with opened(found.path, None) as file:
             return pa.schema([plain(field) for field in file.schema])
 
-    def may_grow(self, found: Found) -> bool:
+    def may_grow(self, found: ListedFile) -> bool:
         try:
             return not _is_file(found.path)
         except OSError:

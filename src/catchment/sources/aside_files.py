@@ -12,14 +12,17 @@ grow for ever. What was removed is counted.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
 
 from catchment.durable.folder import Folder
+from catchment.engine.set_aside import joined
 from catchment.errors import StateError
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.sources.aside import reason_of
 
@@ -51,6 +54,16 @@ class Kept(NamedTuple):
     @property
     def joined(self) -> bool:
         return _TO in self.name
+
+
+class AsideIndex(Struct, frozen=True):
+    """Which files count."""
+
+    files: list[Kept] = []
+    removed: int = 0
+    """Rows of files that were removed to make room."""
+    gone: list[Kept] = []
+    """Files that were about to be deleted."""
 
 
 def encoded(rows: pa.Table) -> bytes:
@@ -123,6 +136,14 @@ class AsideFiles:
         data = encoded(rows)
         self.home.sub(kind).write(name, data)
         self.adopt(Kept(kind, name, rows.num_rows, len(data)))
+
+    def keep(self, number: int, rows: Mapping[str, list[pa.Table]], spilled: list[Kept]) -> None:
+        """All that a batch set aside: rows by kind, and files that its tasks have written."""
+        for kind, tables in rows.items():
+            self.write(number, 0, kind, joined(tables))
+        for kept in spilled:
+            self.adopt(kept)
+        self.end(number)
 
     def adopt(self, kept: Kept) -> None:
         """Counts a file that was written elsewhere."""
@@ -203,19 +224,18 @@ class AsideFiles:
     # -- what is there ----------------------------------------------------------------------------
 
     def _save(self, gone: list[Kept]) -> None:
-        files = [list(kept) for _, kept in sorted(self._files.items())]
-        state = {"files": files, "removed": self.removed, "gone": [list(kept) for kept in gone]}
-        self.home.write(_INDEX, json.dumps(state).encode())
+        files = [kept for _, kept in sorted(self._files.items())]
+        self.home.write(_INDEX, records.encode(AsideIndex(files, self.removed, gone)))
 
     def _open(self) -> None:
         if self._opened:
             return
         self._opened = True
-        held: dict[str, Any] = json.loads(self.home.read(_INDEX) or b"{}")
-        self.removed = held.get("removed", 0)
-        known = [Kept(*kept) for kept in held.get("files", [])]
-        self._files = {(kept.kind, kept.name): kept for kept in known}
-        self._delete([Kept(*kept) for kept in held.get("gone", [])])
+        data = self.home.read(_INDEX) or b"{}"
+        held = records.decode(AsideIndex, data, f"{self.home.uri}/{_INDEX}")
+        self.removed = held.removed
+        self._files = {(kept.kind, kept.name): kept for kept in held.files}
+        self._delete(held.gone)
         for kind in KINDS:
             folder = self.home.sub(kind)
             for name in folder.names():

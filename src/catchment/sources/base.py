@@ -13,8 +13,9 @@ from catchment.durable.folder import Folder
 from catchment.model.capacity import Capacity
 from catchment.model.section import SectionByType, registry_of_types, type_of
 
-Position = dict[str, Any]
-"""How far a source has been read: plain JSON, kept in the checkpoint as the offset."""
+Position = dict[str, int]
+"""How far a source has been read, kept in the checkpoint as the offset: a place for each name, such
+as the next message of each partition."""
 
 _BAD: list[pa.Field[Any]] = [
     pa.field("origin", pa.string()),
@@ -31,13 +32,14 @@ class Split:
     """A share of the source that one task reads. The same split always gives the same events."""
 
     partition: str
-    """The stream it belongs to. Frontiers are kept by partition."""
+    """The partition it belongs to. Frontiers are kept by partition."""
     arrival: int
     """The place of its first event in the partition's order; the next events take the next places.
     Rows where they can be counted, bytes or offsets otherwise: it only has to grow, by at least
     one an event."""
-    body: dict[str, Any]
-    """What the source needs to find it again. Can be pickled."""
+    body: Any
+    """What the source needs to find it again: a record of its own, which only its `read` looks at.
+    It can be pickled."""
     weight: int = 1
     """Roughly how much there is to read, in rows or bytes, to share splits out evenly."""
 

@@ -58,14 +58,14 @@ class Decoder(ABC):
         """The events of the payloads. None is a message without payload."""
 
 
-class Json(Decoder):
+class JsonPayload(Decoder):
     """One JSON object a payload. Fields that are not in the schema are passed over.
 
     A field that is not there is null. One of another type makes the payload bad: 1.5 is no whole
     number, "1" is no number, 1 is no text. Times are ISO 8601 texts, UTC unless they say otherwise.
 
     >>> schema = pa.schema([pa.field("n", pa.int64())])
-    >>> made = Json(schema).decode([b'{"n": 1}', b'{"n": "x"}', None, b"{}"])
+    >>> made = JsonPayload(schema).decode([b'{"n": 1}', b'{"n": "x"}', None, b"{}"])
     >>> made.events["n"].to_pylist(), made.bad
     ([1, None], [(1, 'n is "x", not int64'), (2, 'the message has no payload')])
     """

@@ -8,28 +8,28 @@ replaces it, is not read either, and `never_read` names that too.
 
 from __future__ import annotations
 
-import base64
 import errno
-import json
 import time
 import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
+from msgspec import Struct
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
 from catchment.sources.base import NeverRead, Piece, Position, Source, Split, told
-from catchment.sources.journal import Journal, Stamp, Taken
-from catchment.sources.listing import Found, check_paths, find
-from catchment.sources.sharing import Part, shares
+from catchment.sources.journal import Journal, Stamp, TakenFile
+from catchment.sources.listing import ListedFile, check_paths, find
+from catchment.sources.sharing import FileShare, Part, shares
 from catchment.sources.types import misfit, schema_of
 
 _SCHEMA = "schema.json"
@@ -54,7 +54,7 @@ def refuse_passing(error: BaseException) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedFile:
     """What a look at a file tells: its columns, and the rows of its parts where it says."""
 
     schema: pa.Schema | None
@@ -71,7 +71,16 @@ class _Waiting:
     rows: int | None = None
 
 
-class Files(Source):
+class KeptSchema(Struct, frozen=True):
+    """The columns of the events, kept beside the journal."""
+
+    given: dict[str, str] | None
+    """As the job file said; others begin anew."""
+    schema: bytes
+    """As Arrow writes it."""
+
+
+class FileSource(Source):
     """Files of one format: those there are, and those that come."""
 
     model_config = ConfigDict(populate_by_name=True)
@@ -109,17 +118,6 @@ class Files(Source):
         schema_of(value or {})
         return value or None
 
-    def __getstate__(self) -> dict[Any, Any]:
-        # Executors get the options; what the driver has learned stays with it.
-        return super().__getstate__() | {"__pydantic_private__": type(self)._fresh()}
-
-    @classmethod
-    def _fresh(cls) -> dict[str, Any]:
-        return {
-            name: attr.get_default(call_default_factory=True)
-            for name, attr in cls.__private_attributes__.items()
-        }
-
     def table(self) -> str | None:
         """The name of the one file or folder, without its ending: `rides` for data/rides.csv.gz."""
         paths = (self.path,) if isinstance(self.path, str) else self.path
@@ -129,22 +127,22 @@ class Files(Source):
     # What a format adds.
 
     @abstractmethod
-    def examine(self, found: Found) -> Examined:
+    def examine(self, found: ListedFile) -> ExaminedFile:
         """A cheap look at a file; raises one of UNREADABLE when it is not whole."""
 
     @abstractmethod
-    def infer(self, found: Found) -> pa.Schema:
+    def infer(self, found: ListedFile) -> pa.Schema:
         """The columns of a file, where none were given; raises one of UNREADABLE."""
 
     @abstractmethod
     def pieces(self, part: Part, schema: pa.Schema, where: str | None) -> Iterator[Piece]:
         """The events of a part of a file in these columns, and what of it could not be read."""
 
-    def span(self, found: Found) -> int:
+    def span(self, found: ListedFile) -> int:
         """More places than a file has events, where its rows are not known."""
         return found.size
 
-    def may_grow(self, found: Found) -> bool:
+    def may_grow(self, found: ListedFile) -> bool:
         """Whether a half-written file of this kind looks like a whole one."""
         return False
 
@@ -153,12 +151,12 @@ class Files(Source):
         if start:
             return None
         try:
-            groups = self.examine(Found(path, "", 0, 0)).groups
+            groups = self.examine(ListedFile(path, "", 0, 0)).groups
         except UNREADABLE:
             return None
         return None if groups is None else sum(groups)
 
-    def refine(self, schema: pa.Schema, found: Found) -> pa.Schema:
+    def refine(self, schema: pa.Schema, found: ListedFile) -> pa.Schema:
         """The schema with the types that are fastest to read."""
         return schema
 
@@ -181,7 +179,7 @@ class Files(Source):
             self._schema = schema if found is None else self.refine(schema, found)
         return self._schema
 
-    def _first_readable(self) -> tuple[pa.Schema, Found | None]:
+    def _first_readable(self) -> tuple[pa.Schema, ListedFile | None]:
         """The schema as given, or as the first file that can be read has it; and that file."""
         files = self._list()
         for found in files:
@@ -196,7 +194,7 @@ class Files(Source):
         check_paths(self._paths)
         raise self._none_readable(files[0]) if files else self._nothing_yet()
 
-    def _none_readable(self, first: Found) -> SourceError:
+    def _none_readable(self, first: ListedFile) -> SourceError:
         try:
             self.examine(first)
             self.infer(first)
@@ -216,25 +214,25 @@ class Files(Source):
         """Keeps the schema with the journal: the first file may be gone after a restart."""
         if self._home is None or self._remembered:
             return
-        kept = base64.b64encode(self.event_schema().serialize().to_pybytes()).decode()
-        self._home.write(_SCHEMA, json.dumps({"given": self.types, "schema": kept}).encode())
+        columns = KeptSchema(self.types, self.event_schema().serialize().to_pybytes())
+        self._home.write(_SCHEMA, records.encode(columns))
         self._remembered = True
 
     # Planning, on the driver.
 
     def open(self, home: Folder) -> None:
         self._home, self._journal = home, Journal(home)
-        known = json.loads(home.read(_SCHEMA) or b"{}")
-        self._remembered = bool(known) and known["given"] == self.types
-        if self._remembered:
-            kept = pa.py_buffer(base64.b64decode(known["schema"]))
-            self._schema = pa.ipc.read_schema(kept)
+        held = home.read(_SCHEMA)
+        known = None if held is None else records.decode(KeptSchema, held, f"{home.uri}/{_SCHEMA}")
+        self._remembered = known is not None and known.given == self.types
+        if known is not None and self._remembered:
+            self._schema = pa.ipc.read_schema(pa.py_buffer(known.schema))
 
     def start(self) -> Position:
         return {"n": 0}
 
     def latest(self, position: Position, bound: Position | None = None) -> Position:
-        n = int(position["n"])
+        n = position["n"]
         if n > self._opened.last:
             raise SourceError(
                 "the journal of files is behind the checkpoint",
@@ -255,17 +253,17 @@ class Files(Source):
         fresh = self._fresh_files(None)
         for first in range(0, len(fresh), self.max_files_per_batch):
             self._add(fresh[first : first + self.max_files_per_batch])
-        return {"n": max(self._opened.last, int(position["n"]))}
+        return {"n": max(self._opened.last, position["n"])}
 
     def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
         taken = [file for n in range(start["n"] + 1, end["n"] + 1) for file in self._opened[n]]
         return shares(taken, parallel, self.event_schema()) if taken else []
 
     def commit(self, position: Position) -> None:
-        self._opened.commit(int(position["n"]))
+        self._opened.commit(position["n"])
 
     def partitions(self, position: Position) -> list[str]:
-        return self._opened.partitions(int(position["n"]))
+        return self._opened.partitions(position["n"])
 
     def waiting(self) -> dict[str, str]:
         """Files that are not taken yet, and why."""
@@ -282,11 +280,11 @@ class Files(Source):
         self._grown = {
             path: self._changed(files[path], taken)
             for path, taken in seen.items()
-            if taken is not None and path in files and files[path][2:] != taken
+            if path in files and files[path][2:] != taken
         }
         return told([*found, *(grown for _, grown in self._grown.values())])
 
-    def _changed(self, found: Found, taken: Stamp) -> tuple[Stamp, NeverRead]:
+    def _changed(self, found: ListedFile, taken: Stamp) -> tuple[Stamp, NeverRead]:
         """What came into a file after it was taken."""
         now = found.size, found.mtime_ns
         known = self._grown.get(found.path)
@@ -309,10 +307,11 @@ class Files(Source):
     # Reading, in executors.
 
     def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        schema: pa.Schema = split.body["schema"]
+        share: FileShare = split.body
+        schema = share.schema
         if columns:
             schema = pa.schema([schema.field(name) for name in columns])
-        for part in split.body["parts"]:
+        for part in share.parts:
             yield from self.pieces(part, schema, where)
 
     # Discovery.
@@ -327,15 +326,15 @@ class Files(Source):
     def _paths(self) -> tuple[str, ...]:
         return (self.path,) if isinstance(self.path, str) else self.path
 
-    def _list(self) -> list[Found]:
+    def _list(self) -> list[ListedFile]:
         return find(self._paths, self.endings)
 
-    def _fresh_files(self, most: int | None) -> list[tuple[Found, Examined]]:
+    def _fresh_files(self, most: int | None) -> list[tuple[ListedFile, ExaminedFile]]:
         """Files not taken yet, by their times, that can be read now."""
         seen = self._opened.seen
         files = [found for found in self._list() if found.path not in seen]
         self._forget_gone({found.path for found in files})
-        fresh: list[tuple[Found, Examined]] = []
+        fresh: list[tuple[ListedFile, ExaminedFile]] = []
         for found in sorted(files, key=lambda f: (f.mtime_ns, f.path)):
             if len(fresh) == most:
                 break
@@ -344,13 +343,13 @@ class Files(Source):
                 fresh.append((found, examined))
         return fresh
 
-    def _examined(self, found: Found) -> Examined | None:
+    def _examined(self, found: ListedFile) -> ExaminedFile | None:
         """A look at a file, unless it is not ready; then it waits."""
         before = self._waiting.get(found.path)
         same = before is not None and (before.size, before.mtime_ns) == found[2:]
         if before is not None and same and not before.again:
             return None
-        examined: Examined | None = None
+        examined: ExaminedFile | None = None
         try:
             if self.may_grow(found) and not self._settled(found):
                 return None
@@ -367,11 +366,11 @@ class Files(Source):
         self._met.pop(found.path, None)
         return examined
 
-    def _rows(self, found: Found, examined: Examined) -> int | None:
+    def _rows(self, found: ListedFile, examined: ExaminedFile) -> int | None:
         """How many rows a file has, where it or its lines say so."""
         return self.rows_after(found.path, 0) if examined.groups is None else sum(examined.groups)
 
-    def _settled(self, found: Found) -> bool:
+    def _settled(self, found: ListedFile) -> bool:
         """Unchanged for long enough, by its own time or, where clocks differ, by ours."""
         least = not_negative(self.settle, "settle time") / 1e6
         size, mtime, since = self._met.get(found.path, (-1, -1, 0.0))
@@ -393,17 +392,17 @@ class Files(Source):
             for path in [path for path in memory if path not in there]:
                 del memory[path]
 
-    def _add(self, files: list[tuple[Found, Examined]]) -> int:
+    def _add(self, files: list[tuple[ListedFile, ExaminedFile]]) -> int:
         journal = self._opened
         self._make_room(len(files))
         self._remember_schema()
-        taken: list[Taken] = []
+        taken: list[TakenFile] = []
         ends: dict[str, int] = {}
         for found, examined in files:
             rows = None if examined.groups is None else sum(examined.groups)
             base = ends.get(found.partition, journal.base(found.partition))
             span = self.span(found) if rows is None else rows
-            taken.append(Taken(*found, rows, examined.groups, base, span))
+            taken.append(TakenFile(*found, rows, examined.groups, base, span))
             ends[found.partition] = base + span
         return journal.add(taken)
 

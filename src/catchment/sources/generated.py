@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,14 @@ from catchment.sources.base import Piece, Position, Source, Split, register_sour
 
 _ROWS = 1 << 18
 """Events of a piece."""
+
+
+class GeneratedShare(NamedTuple):
+    """Some events of a partition, from the place where the split begins."""
+
+    number: int
+    """Of the partition."""
+    rows: int
 
 
 @register_source
@@ -78,10 +86,10 @@ class Generated(Source):
         return {"n": 0}
 
     def latest(self, position: Position, bound: Position | None = None) -> Position:
-        n = int(position["n"])
+        n = position["n"]
         ends = [n + self._step]
         if bound is not None:
-            ends.append(int(bound["n"]))
+            ends.append(bound["n"])
         if self._last is not None:
             ends.append(self._last)
         if self.pace is not None:
@@ -90,7 +98,7 @@ class Generated(Source):
 
     def bound(self, position: Position) -> Position:
         # Of an endless stream, what there is now is a batch.
-        n = int(position["n"])
+        n = position["n"]
         return {"n": n + self._step if self._last is None else max(self._last, n)}
 
     def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
@@ -99,14 +107,14 @@ class Generated(Source):
         for number in range(self.streams):
             first, last = (self._reach(number, p) for p in (start, end))
             for a, b in _cut(first, last, each):
-                body = {"number": number, "rows": b - a}
-                found.append(Split(str(number), a, body, b - a))
+                found.append(Split(str(number), a, GeneratedShare(number, b - a), b - a))
         return found
 
     def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        generator = self.generator(split.body["number"])
+        share: GeneratedShare = split.body
+        generator = self.generator(share.number)
         arrival = split.arrival
-        for batch in generator.batches(_ROWS, split.body["rows"], split.arrival):
+        for batch in generator.batches(_ROWS, share.rows, split.arrival):
             table = pa.Table.from_batches([batch])
             yield Piece(table.select(columns) if columns else table, None, arrival)
             arrival += batch.num_rows
@@ -128,7 +136,7 @@ class Generated(Source):
 
     def _reach(self, number: int, position: Position) -> int:
         """How many events of a partition there are up to a position."""
-        n = int(position["n"])
+        n = position["n"]
         if self.events is None:
             return n
         return min(n, self.events // self.streams + (number < self.events % self.streams))

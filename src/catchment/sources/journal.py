@@ -6,13 +6,16 @@ file of all names taken so far, so that a job of many years opens as fast as a n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypeVar
+
+from msgspec import Struct
 
 from catchment.durable.folder import Folder
-from catchment.errors import SourceError
+from catchment.errors import SourceError, StateError
+from catchment.model import records
+
+_T = TypeVar("_T")
 
 FOLD = 256
 """Entries that are kept apart before they are folded."""
@@ -24,8 +27,7 @@ Stamp = tuple[int, int]
 """A file's size, and when it was last written (in nanoseconds)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class TakenFile(Struct, frozen=True):
     """A file of a batch. `base` is where its first event stands in its partition."""
 
     path: str
@@ -39,21 +41,38 @@ class Taken:
     """How many places it takes: its rows where they are known, else more than it can have."""
 
 
+class Entry(Struct, frozen=True):
+    """The files of a batch."""
+
+    files: list[TakenFile]
+
+
+class Folded(Struct, frozen=True):
+    """All that older entries said."""
+
+    seen: dict[str, Stamp]
+    """Every file that was taken, as it was then."""
+    ends: dict[str, int]
+    """By partition: where its next event stands."""
+    born: dict[str, int]
+    """By partition: the entry with its first file."""
+
+
 class Journal:
     """The entries of a source, in a folder of its own."""
 
     def __init__(self, home: Folder) -> None:
         self._home = home
         self.last = 0
-        self.seen: dict[str, Stamp | None] = {}
-        """Every file that was taken, as it was then (None: an older version did not note it)."""
-        self._entries: dict[int, list[Taken]] = {}
+        self.seen: dict[str, Stamp] = {}
+        """Every file that was taken, as it was then."""
+        self._entries: dict[int, list[TakenFile]] = {}
         self._ends: dict[str, int] = {}
         self._born: dict[str, int] = {}
         self._folded = 0
         self._load()
 
-    def __getitem__(self, n: int) -> list[Taken]:
+    def __getitem__(self, n: int) -> list[TakenFile]:
         if n not in self._entries:
             raise SourceError(
                 "the journal of files has no such entry",
@@ -70,11 +89,10 @@ class Journal:
         """Those that have appeared up to an entry."""
         return sorted(name for name, born in self._born.items() if born <= n)
 
-    def add(self, files: list[Taken]) -> int:
+    def add(self, files: list[TakenFile]) -> int:
         """Writes the next entry; it counts from the moment its file is in place."""
         n = self.last + 1
-        text = json.dumps({"files": [asdict(file) for file in files]}, separators=(",", ":"))
-        self._home.write(f"{n:09d}.json", text.encode())
+        self._home.write(f"{n:09d}.json", records.encode(Entry(files)))
         self._take(n, files)
         return n
 
@@ -89,8 +107,8 @@ class Journal:
                 seen.pop(file.path, None)
                 ends[file.partition] = min(ends[file.partition], file.base)
         born = {name: first for name, first in self._born.items() if first <= n}
-        state = {"seen": dict(sorted(seen.items())), "ends": ends, "born": born}
-        self._home.write(f"{n:09d}{_FOLDED}", json.dumps(state).encode())
+        state = Folded(dict(sorted(seen.items())), ends, born)
+        self._home.write(f"{n:09d}{_FOLDED}", records.encode(state))
         before, self._folded = self._folded, n
         for old in range(before + 1, n + 1):
             self._entries.pop(old, None)
@@ -102,7 +120,7 @@ class Journal:
         for path in paths:
             self.seen.pop(path, None)
 
-    def _take(self, n: int, files: list[Taken]) -> None:
+    def _take(self, n: int, files: list[TakenFile]) -> None:
         self.last = n
         self._entries[n] = files
         for file in files:
@@ -114,23 +132,21 @@ class Journal:
         names = self._home.names()
         folded = [name for name in names if name.endswith(_FOLDED)]
         if folded:
-            state = self._read(folded[-1])
+            state = self._read(folded[-1], Folded)
             self._folded = self.last = int(folded[-1].removesuffix(_FOLDED))
-            known = state["seen"]
-            old = known if isinstance(known, dict) else dict.fromkeys(known)
-            self.seen = {path: None if at is None else (at[0], at[1]) for path, at in old.items()}
-            self._ends, self._born = state["ends"], state["born"]
+            self.seen = state.seen
+            self._ends, self._born = state.ends, state.born
         entries = [name for name in names if name.removesuffix(".json").isdigit()]
         for name in entries:
             n = int(name.removesuffix(".json"))
             if n > self._folded:  # older ones were folded; a crash kept them from being removed
-                self._take(n, [Taken(**file) for file in self._read(name)["files"]])
+                self._take(n, self._read(name, Entry).files)
 
-    def _read(self, name: str) -> Any:
+    def _read(self, name: str, kind: type[_T]) -> _T:
         data = self._home.read(name)
         try:
-            return json.loads(data or b"")
-        except ValueError as error:
+            return records.decode(kind, data or b"", "the journal of files")
+        except StateError as error:
             raise SourceError(
                 "the journal of files cannot be read",
                 given=f"{self._home.uri}/{name}",

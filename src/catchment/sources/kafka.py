@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -14,15 +13,16 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
+from catchment.model import records
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import NeverRead, Piece, Position, Split, register_source, told
 from catchment.sources.decode import read_stream
-from catchment.sources.messages import Messages
+from catchment.sources.messages import MessageSource
 from catchment.sources.needs import module
 
 if TYPE_CHECKING:
-    from catchment.sources.kafka_client import Block, Planner
+    from catchment.sources.kafka_client import MessageBlock, TopicClient
 
 Ends = dict[str, tuple[int, int]]
 
@@ -35,8 +35,19 @@ _FEW = 100
 """Places of a partition that are remembered where messages were gone."""
 
 
+class OffsetShare(NamedTuple):
+    """The messages of a partition from one offset to before another."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    schema: bytes | None
+    """The columns as Arrow writes them, where the job file does not give them."""
+
+
 @register_source
-class Kafka(Messages):
+class Kafka(MessageSource):
     """Messages of one topic or several. A partition is "topic/number", a place is an offset.
 
     The position is {"topic/number": next offset}. Partitions that are added to a topic later are
@@ -69,7 +80,7 @@ class Kafka(Messages):
         return given
 
     def check(self) -> None:
-        planner = _client().Planner(self._told(), min(_CHECK, self._patience()))
+        planner = _client().TopicClient(self._told(), min(_CHECK, self._patience()))
         try:
             planner.check(self._topics())
         finally:
@@ -81,7 +92,9 @@ class Kafka(Messages):
         return topics[0] if len(topics) == 1 else None
 
     def open(self, home: Folder) -> None:
-        self._home, self._gone = home, json.loads(home.read(_LOST) or b"{}")
+        lost = home.read(_LOST) or b"{}"
+        self._gone = records.decode(dict[str, dict[str, int]], lost, f"{home.uri}/{_LOST}")
+        self._home = home
 
     def never_read(self) -> list[NeverRead]:
         reason = "messages were removed from the topic before they were read"
@@ -117,26 +130,24 @@ class Kafka(Messages):
     def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
         counts = {n: end[n] - start[n] for n in sorted(end) if end[n] > start.get(n, end[n])}
         size = max(_FINEST, math.ceil(sum(counts.values()) / max(1, parallel)))
-        extra: dict[str, Any] = {}
-        if counts and self._given_schema() is None:
-            extra["schema"] = self.event_schema().serialize().to_pybytes()
+        given = self._given_schema() is not None or not counts
+        schema = None if given else self.event_schema().serialize().to_pybytes()
         made = []
         for name, count in counts.items():
             topic, _, number = name.rpartition("/")
             pieces = max(1, round(count / size))
             cuts = [start[name] + count * i // pieces for i in range(pieces + 1)]
             for low, high in pairwise(cuts):
-                body = {"topic": topic, "partition": int(number), "start": low, "end": high}
-                made.append(Split(name, low * self._spread(), body | extra, high - low))
+                body = OffsetShare(topic, int(number), low, high, schema)
+                made.append(Split(name, low * self._spread(), body, high - low))
         return made
 
     def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        body = dict(split.body)
-        written = body.pop("schema", None)
+        topic, number, start, end, written = cast(OffsetShare, split.body)
         schema = pyarrow.ipc.read_schema(pa.py_buffer(written)) if written else self.event_schema()
         decoder = self._decoder(schema, columns)
         skip = self.on_lost == "skip"
-        wanted = _client().Range(**body)
+        wanted = _client().OffsetRange(topic, number, start, end)
         for block in _client().blocks(self._told(), wanted, self._patience(), skip):
             made = decoder.decode(block.payloads)
             bad = _gone(split.partition, block)
@@ -144,7 +155,7 @@ class Kafka(Messages):
                 payload = block.payloads[i] or b""
                 bad.append(Aside(split.partition, block.offsets[i], reason, payload))
             events = made.events if columns is None else made.events.select(columns)
-            first = block.offsets[0] if block.offsets else body["end"]
+            first = block.offsets[0] if block.offsets else end
             yield Piece(events, aside(bad), first * self._spread())
 
     def partitions(self, position: Position) -> list[str]:
@@ -165,10 +176,10 @@ class Kafka(Messages):
     def _topics(self) -> tuple[str, ...]:
         return (self.topic,) if isinstance(self.topic, str) else self.topic
 
-    def _asked(self) -> Planner:
+    def _asked(self) -> TopicClient:
         if self._planner is None:
-            self._planner = _client().Planner(self._told(), self._patience())
-        planner: Planner = self._planner
+            self._planner = _client().TopicClient(self._told(), self._patience())
+        planner: TopicClient = self._planner
         return planner
 
     def _names(self) -> dict[str, tuple[str, int]]:
@@ -205,7 +216,7 @@ class Kafka(Messages):
                 before = sorted(lost, key=int)[: len(lost) - _FEW]
                 lost["-1"] = sum(lost.pop(offset) for offset in before)
             if self._home is not None:
-                self._home.write(_LOST, json.dumps(self._gone).encode())
+                self._home.write(_LOST, records.encode(self._gone))
 
     def _found_schema(self) -> pa.Schema:
         if self._found is None:
@@ -215,7 +226,7 @@ class Kafka(Messages):
     def _first_schema(self) -> pa.Schema:
         for name, (low, high) in self._ends().items():
             topic, _, number = name.rpartition("/")
-            wanted = _client().Range(topic, int(number), low, min(high, low + _SAMPLE))
+            wanted = _client().OffsetRange(topic, int(number), low, min(high, low + _SAMPLE))
             for block in _client().blocks(self._told(), wanted, self._patience(), skip=True):
                 for payload in block.payloads:
                     try:
@@ -233,7 +244,7 @@ def _client() -> Any:
     return module("kafka_client", "kafka")
 
 
-def _gone(partition: str, block: Block) -> list[Aside]:
+def _gone(partition: str, block: MessageBlock) -> list[Aside]:
     if block.gone is None:
         return []
     at, count = block.gone

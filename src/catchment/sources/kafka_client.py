@@ -107,7 +107,7 @@ def failure(what: str, servers: str, error: KafkaError | None) -> SourceError:
     return UnreachableError(what, given=servers, hint=hint)
 
 
-class Planner:
+class TopicClient:
     """Asks for topics, partitions and offsets. Waits at most `patience` seconds for an answer."""
 
     def __init__(self, told: Settings, patience: float) -> None:
@@ -221,7 +221,7 @@ class Gone(NamedTuple):
 
 
 @dataclass(slots=True)
-class Block:
+class MessageBlock:
     """Some messages of a partition in order: their offsets and payloads."""
 
     offsets: list[int] = field(default_factory=list)
@@ -241,7 +241,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """The offsets from `start` up to `end` of a partition."""
 
     topic: str
@@ -254,29 +254,33 @@ class Range:
         return f"{self.topic}/{self.partition}"
 
 
-def blocks(told: Settings, wanted: Range, patience: float, skip: bool) -> Iterator[Block]:
+def blocks(
+    told: Settings, wanted: OffsetRange, patience: float, skip: bool
+) -> Iterator[MessageBlock]:
     """The messages of a range. Offsets that hold none (markers, compacted ones) are passed over.
 
     The blocks are the same each time. Offsets that retention has removed are an error, unless they
     are to be skipped. When for `patience` seconds nothing comes, that is an error too.
     """
     with _borrowed(told) as reader:
-        block = Block()
+        block = MessageBlock()
         for got in _fetch(reader, wanted, patience, skip):
             if isinstance(got, Gone):
                 if block.offsets:
                     yield block
-                block = Block(gone=got)
+                block = MessageBlock(gone=got)
                 continue
             block.add(got)
             if block.full():
                 yield block
-                block = Block()
+                block = MessageBlock()
         if block.offsets or block.gone:
             yield block
 
 
-def _fetch(reader: _Reader, wanted: Range, patience: float, skip: bool) -> Iterator[Message | Gone]:
+def _fetch(
+    reader: _Reader, wanted: OffsetRange, patience: float, skip: bool
+) -> Iterator[Message | Gone]:
     at = wanted.start
     reader.assign(wanted, at)
     deadline = time.monotonic() + patience
@@ -339,11 +343,11 @@ class _Reader:
     def _note(self, error: KafkaError) -> None:
         self.trouble = error
 
-    def assign(self, wanted: Range, at: int) -> None:
+    def assign(self, wanted: OffsetRange, at: int) -> None:
         self.trouble = None
         self.consumer.assign([TopicPartition(wanted.topic, wanted.partition, at)])
 
-    def first(self, wanted: Range, otherwise: int) -> int:
+    def first(self, wanted: OffsetRange, otherwise: int) -> int:
         """The first offset there is; `otherwise` when the server does not say or it is before."""
         part = TopicPartition(wanted.topic, wanted.partition)
         try:

@@ -14,7 +14,7 @@ _UNFINISHED = (".tmp", ".crc", ".inprogress")
 _LOCAL = "only local paths can be read: mount it, or copy the files"
 
 
-class Found(NamedTuple):
+class ListedFile(NamedTuple):
     """A file, and the stream it belongs to: all files of a folder are one."""
 
     path: str
@@ -23,9 +23,9 @@ class Found(NamedTuple):
     mtime_ns: int
 
 
-def find(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[Found]:
+def find(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[ListedFile]:
     """Every file there is, sorted by path; in folders only those with one of the endings."""
-    found: dict[str, Found] = {}
+    found: dict[str, ListedFile] = {}
     for path in paths:
         for name, root in _names(path, endings):
             folder = os.path.relpath(os.path.dirname(name), root)
@@ -35,7 +35,7 @@ def find(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[Found]:
                 status = os.stat(name)
             except OSError:
                 continue  # gone since it was listed, or a broken link
-            entry = Found(name, folder, status.st_size, status.st_mtime_ns)
+            entry = ListedFile(name, folder, status.st_size, status.st_mtime_ns)
             found.setdefault(name, entry)
     return [found[name] for name in sorted(found)]
 

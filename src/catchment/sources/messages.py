@@ -11,12 +11,12 @@ from pydantic import Field, field_validator, model_validator
 
 from catchment.errors import SourceError
 from catchment.sources.base import Source
-from catchment.sources.decode import Arrow, Decoder, Json, only
+from catchment.sources.decode import Arrow, Decoder, JsonPayload, only
 from catchment.sources.needs import module
 from catchment.sources.types import schema_of
 
 
-class Messages(Source):
+class MessageSource(Source):
     """A source whose events come as payloads of messages.
 
     - json: one object a message, read as `schema` says; what is not in `schema` is passed over.
@@ -40,7 +40,7 @@ class Messages(Source):
         return None if given is None else _avro().load_avro(given)
 
     @model_validator(mode="after")
-    def _fits(self) -> Messages:
+    def _fits(self) -> MessageSource:
         if self.format == "json" and not self.columns:
             raise SourceError(
                 "the format json needs a schema", hint="add schema: {ts: timestamp, v: double}"
@@ -57,13 +57,6 @@ class Messages(Source):
             )
         self._given_schema()
         return self
-
-    def __getstate__(self) -> dict[Any, Any]:
-        """Without connections: copies begin unopened."""
-        state = super().__getstate__()
-        private = self.__private_attributes__
-        state["__pydantic_private__"] = {n: p.get_default() for n, p in private.items()} or None
-        return state
 
     def event_schema(self) -> pa.Schema:
         given = self._given_schema()
@@ -89,7 +82,7 @@ class Messages(Source):
         if self.format == "avro":
             decoder: Decoder = _avro().Avro(wanted, self.avro, self.framed)
             return decoder
-        return Arrow(wanted) if self.format == "arrow" else Json(wanted)
+        return Arrow(wanted) if self.format == "arrow" else JsonPayload(wanted)
 
 
 def _avro() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 from uuid import uuid4
@@ -20,7 +20,7 @@ from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import NeverRead, Piece, Position, Split, register_source
 from catchment.sources.decode import Decoded
-from catchment.sources.messages import Messages
+from catchment.sources.messages import MessageSource
 from catchment.sources.needs import module
 from catchment.sources.spool import Spool, Spot, Stored, records
 
@@ -31,8 +31,16 @@ _BLOCK = 20_000
 _FOREVER = 0xFFFFFFFF
 
 
+class SpoolShare(NamedTuple):
+    """The messages between two places of the spool."""
+
+    folder: str
+    start: Spot
+    end: Spot
+
+
 @register_source
-class Mqtt(Messages):
+class Mqtt(MessageSource):
     """Messages of an MQTT broker, in the order they came. There is one partition, "mqtt".
 
     The driver receives. It acknowledges a message (quality 1) only when it is safe in the spool, a
@@ -130,16 +138,16 @@ class Mqtt(Messages):
     def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
         made = []
         for low, high in self._opened().ranges(_spot(start), _spot(end), parallel):
-            body = {"folder": str(self._folder), "start": tuple(low), "end": tuple(high)}
+            body = SpoolShare(str(self._folder), low, high)
             arrival = low.messages * self._spread()
             made.append(Split(_PARTITION, arrival, body, high.byte - low.byte))
         return made
 
     def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        start, end = Spot(*split.body["start"]), Spot(*split.body["end"])
+        folder, start, end = cast(SpoolShare, split.body)
         wanted = columns if columns is None else [c for c in columns if c != self.topic_column]
         decoder = self._decoder(super().event_schema(), wanted)
-        stored = records(Path(split.body["folder"]), start, end)
+        stored = records(Path(folder), start, end)
         place = start.messages
         while block := list(islice(stored, _BLOCK)):
             made = decoder.decode([message.payload for message in block])
@@ -180,7 +188,7 @@ class Mqtt(Messages):
         topics = (self.topic,) if isinstance(self.topic, str) else self.topic
         session = min(max(1, micros(self.session, "session") // 1_000_000), _FOREVER)
         secret = self.password.get_secret_value() if self.password is not None else None
-        return _client().Link(
+        return _client().BrokerConnection(
             self.host,
             self.port,
             topics,
@@ -198,7 +206,7 @@ def _position(spot: Spot) -> Position:
     return {"segment": spot.segment, "offset": spot.byte, "count": spot.messages}
 
 
-def _spot(position: dict[str, Any]) -> Spot:
+def _spot(position: Position) -> Spot:
     return Spot(position["segment"], position["offset"], position["count"])
 
 

@@ -35,7 +35,7 @@ _FAREWELL = 2.0
 
 
 @dataclass(frozen=True)
-class Link:
+class BrokerConnection:
     """How to reach the broker, and what to ask it for."""
 
     host: str
@@ -93,7 +93,7 @@ class Link:
         client.subscribe([(topic, once) for topic in self.topics])
 
 
-def check(link: Link) -> None:
+def check(link: BrokerConnection) -> None:
     """Raises SourceError when the broker does not answer or does not let us in."""
     client = link.client(f"catchment-check-{uuid4().hex[:12]}")
     said: list[Any] = []
@@ -117,7 +117,7 @@ def check(link: Link) -> None:
 class Receiver(threading.Thread):
     """Receives until it is told to stop. What it cannot go on after is in `failed`."""
 
-    def __init__(self, link: Link, name: str, spool: Spool, most: int) -> None:
+    def __init__(self, link: BrokerConnection, name: str, spool: Spool, most: int) -> None:
         super().__init__(name="catchment-mqtt", daemon=True)
         self._link = link
         self._client_name = name

@@ -10,8 +10,8 @@ import pyarrow.fs as pafs
 
 from catchment.sources.aside import Aside, aside, reason_of
 from catchment.sources.base import Piece, register_source
-from catchment.sources.files import UNREADABLE, Examined, Files, refuse_passing
-from catchment.sources.listing import Found
+from catchment.sources.files import UNREADABLE, ExaminedFile, FileSource, refuse_passing
+from catchment.sources.listing import ListedFile
 from catchment.sources.predicate import pushed
 from catchment.sources.sharing import Part
 from catchment.sources.types import CODES, fit, plain
@@ -28,7 +28,7 @@ _FEW_BYTES = 4
 
 
 @register_source
-class Parquet(Files):
+class Parquet(FileSource):
     """Parquet files. A file counts once its footer is there: before, it is still being written.
 
     Texts that are stored as codes stay codes (dictionary columns), which is twice as fast.
@@ -38,17 +38,17 @@ class Parquet(Files):
 
     type: Literal["parquet"] = "parquet"
 
-    def examine(self, found: Found) -> Examined:
+    def examine(self, found: ListedFile) -> ExaminedFile:
         with _open(found.path) as file:
             meta = file.metadata
             groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            return Examined(file.schema_arrow, groups)
+            return ExaminedFile(file.schema_arrow, groups)
 
-    def infer(self, found: Found) -> pa.Schema:
+    def infer(self, found: ListedFile) -> pa.Schema:
         with _open(found.path) as file:
             return pa.schema([plain(field) for field in file.schema_arrow])
 
-    def refine(self, schema: pa.Schema, found: Found) -> pa.Schema:
+    def refine(self, schema: pa.Schema, found: ListedFile) -> pa.Schema:
         with _open(found.path) as file:
             coded = set(_coded(file.metadata))
         return pa.schema(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from catchment.sources.base import Split
-from catchment.sources.journal import Taken
+from catchment.sources.journal import TakenFile
 
 
 class Part(NamedTuple):
@@ -26,14 +26,21 @@ class Part(NamedTuple):
     """How many groups the whole file has."""
 
 
+class FileShare(NamedTuple):
+    """Parts of files that one task reads, with these columns."""
+
+    schema: pa.Schema
+    parts: list[Part]
+
+
 class _Unit(NamedTuple):
-    file: Taken
+    file: TakenFile
     group: int
     base: int
     weight: int
 
 
-def shares(files: list[Taken], parallel: int, schema: pa.Schema) -> list[Split]:
+def shares(files: list[TakenFile], parallel: int, schema: pa.Schema) -> list[Split]:
     """Splits for about `parallel` tasks; every part is in one of them."""
     units = [unit for file in sorted(files, key=_place) for unit in _units(file)]
     total = max(sum(unit.weight for unit in units), 1)
@@ -46,17 +53,17 @@ def shares(files: list[Taken], parallel: int, schema: pa.Schema) -> list[Split]:
         before += unit.weight
     for (partition, _), group in groupby(numbered, key=lambda pair: pair[0]):
         chosen = [unit for _, unit in group]
-        body = {"schema": schema, "parts": list(_parts(chosen))}
+        body = FileShare(schema, list(_parts(chosen)))
         weight = sum(unit.weight for unit in chosen)
         splits.append(Split(partition, chosen[0].base, body, weight))
     return splits
 
 
-def _place(file: Taken) -> tuple[str, int]:
+def _place(file: TakenFile) -> tuple[str, int]:
     return file.partition, file.base
 
 
-def _units(file: Taken) -> Iterator[_Unit]:
+def _units(file: TakenFile) -> Iterator[_Unit]:
     if not file.groups:
         # A whole file, and also one without rows: it may have been replaced by another.
         yield _Unit(file, 0, file.base, file.size if file.groups is None else 0)

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from catchment.sources.aside import Aside, aside, reason_of
 from catchment.sources.base import Piece
-from catchment.sources.files import UNREADABLE, Examined, Files, refuse_passing
-from catchment.sources.listing import Found
+from catchment.sources.files import UNREADABLE, ExaminedFile, FileSource, refuse_passing
+from catchment.sources.listing import ListedFile
 from catchment.sources.sharing import Part
 from catchment.sources.text_values import look_like_times
 from catchment.sources.types import TIME, misfit
@@ -28,7 +28,7 @@ _MOST_GZIP = 1100
 """A byte of gzip stands for at most 1032."""
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Whole lines, where they begin in the file, and the number of the first."""
 
     data: bytes
@@ -43,7 +43,7 @@ class Parsed(NamedTuple):
     bad: list[tuple[int, str, bytes]]
 
 
-class TextFiles(Files):
+class TextFiles(FileSource):
     """Files of lines, maybe compressed with gzip (.gz). An event is a line."""
 
     @abstractmethod
@@ -80,17 +80,17 @@ class TextFiles(Files):
         """The names in the first line, and how many bytes of the file it takes."""
         return [], 0
 
-    def span(self, found: Found) -> int:
+    def span(self, found: ListedFile) -> int:
         return found.size * (_MOST_GZIP if _is_gzip(found.path) else 1)
 
-    def may_grow(self, found: Found) -> bool:
+    def may_grow(self, found: ListedFile) -> bool:
         return True
 
-    def examine(self, found: Found) -> Examined:
+    def examine(self, found: ListedFile) -> ExaminedFile:
         if found.size == 0:
             raise OSError("the file is empty")
         names, _ = self.header(_first_line(found.path))
-        return Examined(_nulls(names) if names else None)
+        return ExaminedFile(_nulls(names) if names else None)
 
     def rows_after(self, path: str, start: int) -> int | None:
         if _is_gzip(path):
@@ -106,8 +106,8 @@ class TextFiles(Files):
             return None
         return lines + (last != b"\n")
 
-    def infer(self, found: Found) -> pa.Schema:
-        reader = _Reader(found.path, found.size)
+    def infer(self, found: ListedFile) -> pa.Schema:
+        reader = _BlockReader(found.path, found.size)
         block = next(reader.blocks(_SAMPLE), None)
         if block is None:
             raise OSError("the file is empty")
@@ -119,7 +119,7 @@ class TextFiles(Files):
         )
 
     def pieces(self, part: Part, schema: pa.Schema, where: str | None) -> Iterator[Piece]:
-        reader = _Reader(part.path, part.size)
+        reader = _BlockReader(part.path, part.size)
         names: list[str] = []
         for number, block in enumerate(reader.blocks(BLOCK)):
             data, skipped = block.data, 0
@@ -151,7 +151,7 @@ def _nulls(names: list[str]) -> pa.Schema:
     return pa.schema([pa.field(name, pa.null()) for name in names])
 
 
-class _Reader:
+class _BlockReader:
     """A file as far as it reached when it was taken, in blocks; `trouble` is what went wrong."""
 
     def __init__(self, path: str, size: int) -> None:
@@ -161,7 +161,7 @@ class _Reader:
         self.trouble = ""
         self.rest = b""
 
-    def blocks(self, size: int) -> Iterator[Block]:
+    def blocks(self, size: int) -> Iterator[LineBlock]:
         line, length = 1, 0
         held: list[bytes] = []
         for chunk in self._chunks():
@@ -173,7 +173,7 @@ class _Reader:
             data = b"".join([*held, chunk[:cut]])
             held = [chunk[cut:]]
             length = len(held[0])
-            yield Block(data, self.offset, line)
+            yield LineBlock(data, self.offset, line)
             line += _ends(data)
             self.offset += len(data)
         data = b"".join(held)
@@ -182,7 +182,7 @@ class _Reader:
             cut = data.rfind(b"\n") + 1
             data, self.rest = data[:cut], data[cut:]
         if data:
-            yield Block(data, self.offset, line)
+            yield LineBlock(data, self.offset, line)
             self.offset += len(data)
 
     def _chunks(self) -> Iterator[bytes]:

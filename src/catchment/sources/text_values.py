@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ _SHAPES: tuple[tuple[Any, str], ...] = (
 )
 
 
+@cache
+def _no_text() -> pa.Scalar[Any]:
+    """Made when it is needed: Arrow imports pandas, if it is there, to make its first scalar."""
+    return pa.scalar(None, pa.string())
+
+
 def converted(texts: Any, to: pa.DataType) -> tuple[Any, Mask]:
     """The values, and where a text is not one (there the value is null).
 
@@ -39,9 +46,7 @@ def converted(texts: Any, to: pa.DataType) -> tuple[Any, Mask]:
         return _cast(texts, to), bad
     except pa.ArrowInvalid:
         coded = texts.dictionary_encode()
-        likely = pc.if_else(
-            _shaped(coded.dictionary, to), coded.dictionary, pa.scalar(None, pa.string())
-        )
+        likely = pc.if_else(_shaped(coded.dictionary, to), coded.dictionary, _no_text())
         parts: list[Any] = []
         _halve(likely, to, parts)
         values = pa.concat_arrays(parts)
@@ -88,10 +93,8 @@ def _moments(texts: Any, to: pa.TimestampType[Any, Any]) -> Any:
         pc.match_substring_regex(texts, pattern=_ZONE),
         pc.match_substring_regex(texts, pattern=_DATE),
     )
-    with_zone = pc.if_else(zoned, texts, pa.scalar(None, pa.string())).cast(
-        pa.timestamp(to.unit, "UTC")
-    )
-    without = pc.if_else(zoned, pa.scalar(None, pa.string()), texts).cast(pa.timestamp(to.unit))
+    with_zone = pc.if_else(zoned, texts, _no_text()).cast(pa.timestamp(to.unit, "UTC"))
+    without = pc.if_else(zoned, _no_text(), texts).cast(pa.timestamp(to.unit))
     return pc.coalesce(with_zone, without.cast(with_zone.type)).cast(to)
 
 

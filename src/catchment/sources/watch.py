@@ -6,11 +6,12 @@ source's folder: which rows were never read and why, and how full the source's b
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
 
 from catchment.durable.folder import Folder
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.sources.base import NeverRead, Source
 
@@ -19,8 +20,7 @@ _LOOK = 2.0
 """Seconds between looks at what the source has never read."""
 
 
-@dataclass(frozen=True)
-class SourceNote:
+class SourceNote(Struct, frozen=True):
     """What the planner says of the source to those who ask for the job's status."""
 
     never_read: tuple[NeverRead, ...] = ()
@@ -28,17 +28,13 @@ class SourceNote:
 
     @classmethod
     def load(cls, folder: Folder) -> SourceNote:
-        held = json.loads(folder.read(_NOTE) or b"{}")
-        return cls(
-            tuple(NeverRead(**one) for one in held.get("never_read", [])),
-            tuple(Capacity(**one) for one in held.get("limits", [])),
-        )
+        return records.decode(cls, folder.read(_NOTE) or b"{}", f"{folder.uri}/{_NOTE}")
 
     def save(self, folder: Folder) -> None:
-        folder.write(_NOTE, json.dumps(asdict(self)).encode())
+        folder.write(_NOTE, records.encode(self))
 
 
-class Watch:
+class SourceWatch:
     """Looks now and then at what the source has never read, and writes down what is new."""
 
     def __init__(self, folder: Folder, source: Source) -> None:

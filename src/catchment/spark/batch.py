@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from catchment.counting.distributed import found_by_asking
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.durable.folder import Folder
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import unpack_results
@@ -32,10 +32,11 @@ from catchment.sources import source_of
 from catchment.sources.aside_files import AsidePlace, Kept
 from catchment.sources.base import Source
 from catchment.spark import frames
-from catchment.spark.batch_counts import CutApart, Meeting, Sample, doubts_of
+from catchment.spark.batch_counts import CutApart, Meeting, SampleRanks, doubts_of
+from catchment.spark.records import SplitRead, UnreadRow
 from catchment.spark.results import RunResults
 from catchment.spark.rows import PARCEL
-from catchment.spark.session import cores_of, is_local, session, ship
+from catchment.spark.session import cores_of, frame_of, is_local, session, ship
 from catchment.spark.tasks import Assemble, ReadAndSlice, Work
 
 _SPLITS_A_CORE = 2
@@ -76,12 +77,12 @@ def computed(
     key_bytes: int | None,
     aside: AsidePlace | None = None,
 ) -> RunResults:
-    """The same, for a job that has a place for rows set aside."""
+    """As `run`, for a job that has a place for rows set aside."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
     named = {
         query.name: bound(query, QueryRules(rules.time, tables=_tables(events))) for query in given
     }
-    planned = NOTHING.next(0, named, DEFAULT_RATE, apart=True)
+    planned = NOTHING.next(0, named, DEFAULT_RATE)
     made = planned.plan
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
     ship(spark)
@@ -173,14 +174,14 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
         placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
         rows = placed.mapInArrow(assemble, PARCEL).toArrow()
     parts, counts = list[Results](), dict.fromkeys(COUNTS, 0)
-    unread: list[dict[str, Any]] = []
+    unread: list[UnreadRow] = []
     spilled: list[Kept] = []
     for body in rows.column("body").to_pylist():
-        results, note = unpack_results(bytes(body or b""), bound)
+        results, note = unpack_results(bytes(body or b""), bound, SplitRead)
         parts.append(results)
-        unread += note["unread"]
-        spilled += [Kept(*one) for one in note["spilled"]]
-        for name, count in note["counts"].items():
+        unread += note.unread
+        spilled += note.spilled
+        for name, count in note.counts.items():
             counts[name] += count
     counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
     counts["aside_dropped"] = counts["bad"] - sum(kept.rows for kept in spilled)
@@ -192,8 +193,8 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
 
 def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFrame:
     """With the events of count windows cut where no edge is near."""
-    samples = parcels.mapInArrow(Sample(work, groups), PARCEL).toArrow().column("body")
-    edges = {id: Edges(counts_of(work.plan.groups[id])) for id in groups}
+    samples = parcels.mapInArrow(SampleRanks(work, groups), PARCEL).toArrow().column("body")
+    edges = {id: RankEdges(counts_of(work.plan.groups[id])) for id in groups}
     doubts = doubts_of((bytes(body or b"") for body in samples.to_pylist()), edges)
     return parcels.mapInArrow(CutApart(work, groups, doubts), PARCEL)
 
@@ -215,7 +216,7 @@ def _run_table(
 ) -> RunResults:
     """Executors on this machine map the table from a file; others get it through Spark."""
     if not is_local(spark):
-        frame = spark.createDataFrame(table)
+        frame = frame_of(spark, table)
         time = made(table.schema).rules.time
         return _assembled(*frames.sliced(frame, planned.plan, time, made), spark, planned)
     with tempfile.TemporaryDirectory(prefix="catchment-") as folder:

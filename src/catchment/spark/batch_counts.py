@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting import wire
-from catchment.counting.edges import Edges
+from catchment.counting.edges import RankEdges
 from catchment.counting.leaf_by_key import key_of, segments
 from catchment.counting.orders import Key
 from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
@@ -29,6 +29,7 @@ from catchment.engine.shapes.counted import events_not_full
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.group import counts_of
+from catchment.spark.records import SplitRead
 from catchment.spark.tasks import Work, bodies, parcel
 
 _SAMPLES = 256
@@ -51,7 +52,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleRanks:
     """In a task: where events of lanes are."""
 
     work: Work
@@ -61,7 +62,7 @@ class Sample:
         groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
             found = []
-            for id, table in unpack_partials(body)[0].items():
+            for id, table in unpack_partials(body, SplitRead)[0].groups.items():
                 if id in self.groups:
                     found += self._of(groups[id], id, table)
             yield parcel([(bucket, wire.dump(found))])
@@ -69,7 +70,7 @@ class Sample:
     def _of(self, held: GroupMerger, id: int, table: pa.Table) -> list[Any]:
         events = events_of(held, table)
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
-        step = max(1, Edges(counts_of(held.bound.group)).longest // _SAMPLES)
+        step = max(1, RankEdges(counts_of(held.bound.group)).longest // _SAMPLES)
         found = []
         for code, rows in segments(keys):
             mine = np.sort(times[rows])
@@ -77,7 +78,7 @@ class Sample:
         return found
 
 
-def doubts_of(samples: Iterator[bytes], windows: Mapping[int, Edges]) -> Doubts:
+def doubts_of(samples: Iterator[bytes], windows: Mapping[int, RankEdges]) -> Doubts:
     """On the driver: where edges may be, by what all tasks have sampled."""
     lanes: dict[Lane, list[Sampled]] = {}
     for body in samples:
@@ -86,13 +87,13 @@ def doubts_of(samples: Iterator[bytes], windows: Mapping[int, Edges]) -> Doubts:
     return {lane: spans(found, windows[lane[0]]) for lane, found in lanes.items()}
 
 
-def spans(samples: list[Sampled], edges: Edges) -> Ints:
+def spans(samples: list[Sampled], edges: RankEdges) -> Ints:
     """Where the edges of a lane are: every event before a span is before its edges, every event
     from its end on is after them.
 
     >>> from catchment.windows.count import count_tumbling
     >>> some = Sampled(10, 2, np.array([0, 20, 40, 60, 80]))  # an event each 10
-    >>> spans([some], Edges([count_tumbling(5)])).tolist()
+    >>> spans([some], RankEdges([count_tumbling(5)])).tolist()
     [40, 60, 80, 4611686018427387904]
     """
     times = np.unique(np.concatenate([part.times for part in samples]))
@@ -126,13 +127,14 @@ class CutApart:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
-            partials, note = unpack_partials(body)
-            for id in self.groups & partials.keys():
-                events = settled.ordered([events_of(groups[id], partials.pop(id))])
-                partials |= self._cut(groups[id], id, events)
+            partials, note = unpack_partials(body, SplitRead)
+            found = partials.groups
+            for id in self.groups & found.keys():
+                events = settled.ordered([events_of(groups[id], found.pop(id))])
+                found |= self._cut(groups[id], id, events)
             yield parcel([(bucket, pack_partials(partials, note))])
 
-    def _cut(self, held: GroupMerger, id: int, events: settled.Ordered) -> Partials:
+    def _cut(self, held: GroupMerger, id: int, events: settled.Ordered) -> dict[int, pa.Table]:
         """Regions and spans of doubt alternate; regions are even."""
         place = np.zeros(len(events), np.int64)
         for begin, end in zip(events.heads, [*events.heads[1:], len(events)], strict=True):
@@ -177,21 +179,21 @@ class Meeting:
 
     def take(self, partials: Partials) -> Partials:
         """Takes what is its own; the rest."""
-        count, rest = len(self.plan.groups), dict(partials)
+        count, rest = len(self.plan.groups), dict(partials.groups)
         for id in self.groups:
             for held, place in ((self._events, id), (self._regions, count + id)):
                 if place in rest:
                     held.setdefault(id, []).append(rest.pop(place))
-        return rest
+        return Partials(rest, partials.events)
 
     def full(self) -> Iterator[Partials]:
         """The windows that are full, as partials."""
         for id in sorted(self._events.keys() | self._regions.keys()):
-            yield from ({id: table} for table in self._of(id))
+            yield from (Partials({id: table}) for table in self._of(id))
 
     def _of(self, id: int) -> Iterator[pa.Table]:
         held = self._held[id]
-        edges = Edges(counts_of(held.bound.group))
+        edges = RankEdges(counts_of(held.bound.group))
         rows, ranks = self._rows(id, held, edges)
         for code, mine in segments(rows.key):
             self._count(edges, int(ranks[mine].max()))
@@ -207,12 +209,12 @@ class Meeting:
             if windows:
                 yield full_of(lift, key_of(held.keys, code), windows)
 
-    def _count(self, edges: Edges, total: int) -> None:
+    def _count(self, edges: RankEdges, total: int) -> None:
         for window in edges.windows:
             found = events_not_full(window, np.array([total], np.int64))
             self.not_full = (self.not_full[0] + found[0], self.not_full[1] + found[1])
 
-    def _rows(self, id: int, held: GroupMerger, edges: Edges) -> tuple[Rows, Ints]:
+    def _rows(self, id: int, held: GroupMerger, edges: RankEdges) -> tuple[Rows, Ints]:
         """Rows that no edge divides, and the rank of the last event of each."""
         events = [_placed(held, table) for table in self._events.get(id, [])]
         none = held.bound.waiting_schema.empty_table().append_column(
@@ -259,8 +261,8 @@ def _ranked(keys: Ints, places: Ints, counts: Ints) -> Ints:
     return ranks
 
 
-def _upto(edges: Edges, total: int) -> list[int]:
-    """All edges up to a rank."""
+def _upto(edges: RankEdges, total: int) -> list[int]:
+    """The ranks of all edges up to a rank."""
     found, rank = [], edges.after(0)
     while rank <= total:
         found.append(rank)
@@ -268,6 +270,6 @@ def _upto(edges: Edges, total: int) -> list[int]:
     return found
 
 
-def _slices(ranks: Ints, edges: Edges) -> Ints:
+def _slices(ranks: Ints, edges: RankEdges) -> Ints:
     """Which slice each row is in, by the rank of its last event."""
     return np.searchsorted(_upto(edges, int(ranks.max(initial=0))), ranks)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from catchment.durable.folder import Folder
 from catchment.durable.lock import Lock
 from catchment.engine import codec
 from catchment.errors import JobError
-from catchment.job.model import Job
-from catchment.model.definition import Definition, next_definitions, output_name
+from catchment.job.model import JobModel
+from catchment.model import records
+from catchment.model.definition import Definition, next_definitions, output_name, versions_told
 from catchment.model.rules import EventRules
 from catchment.sinks.base import Delivery, Sink
 from catchment.sources.aside_files import AsideFiles, AsidePlace
 from catchment.sources.base import NeverRead
 from catchment.spark.batch import computed
-from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
 from catchment.spark.job_folder import DONE, ended_batch, home_of
+from catchment.spark.records import JobCounts
 from catchment.spark.session import cores_of
 from catchment.spark.stream import held, job_identity
 
@@ -37,7 +38,16 @@ Tell = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much is done."""
 
 
-def run_bounded(job: Job, spark: SparkSession, tell: Tell, lock: Lock | None = None) -> Status:
+class ComputedRecord(msgspec.Struct, frozen=True):
+    """What is written down with the results of a batch job before any sink sees them."""
+
+    counts: JobCounts
+    keys: dict[str, tuple[str, ...]]
+    """The columns that identify a row, by the name under which results are delivered."""
+    never_read: tuple[NeverRead, ...]
+
+
+def run_bounded(job: JobModel, spark: SparkSession, tell: Tell, lock: Lock | None = None) -> Status:
     """Runs the job as a batch. Run once more, it delivers once more, as the next batch.
 
     Results are written down before any sink sees them. If delivering breaks off, the next run
@@ -50,7 +60,7 @@ def run_bounded(job: Job, spark: SparkSession, tell: Tell, lock: Lock | None = N
         return _run(job, spark, tell, home, mine)
 
 
-def _run(job: Job, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) -> Status:
+def _run(job: JobModel, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) -> Status:
     identity = job_identity(home, job, spark)
     before = ended_batch(home)
     batch = 0 if before is None else before.batch + 1
@@ -60,32 +70,25 @@ def _run(job: Job, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) ->
         body = _computed(job, spark, outputs_of(home, job), tell, home.sub("aside"), batch)
         kept.write(f"{batch:09d}", body)
     lock.check()
-    status = _delivered(job, identity["job"], batch, body, tell)
+    status = _delivered(job, identity.job, batch, body, tell)
     _settle(home, status)
     kept.remove(f"{batch:09d}")
     return status
 
 
-def outputs_of(home: Folder, job: Job) -> dict[str, str]:
+def outputs_of(home: Folder, job: JobModel) -> dict[str, str]:
     """Under which name each query's results are delivered, by what the folder knows of it."""
-    held = json.loads(home.read(DEFINITIONS) or b"{}")
-    known = {name: Definition(*definition) for name, definition in held.items()}
+    held = home.read(DEFINITIONS) or b"{}"
+    known = records.decode(dict[str, Definition], held, f"{home.uri}/{DEFINITIONS}")
     found = next_definitions(known, {query.name: query for query in job.build()})
-    for name, definition in found.items():
-        if name in known and known[name].version < definition.version:
-            output = output_name(name, definition.version)
-            log.warning(
-                "query %s has another definition: version %d, whose results are %s",
-                name,
-                definition.version,
-                output,
-            )
-    home.write(DEFINITIONS, json.dumps(found).encode())
+    for text in versions_told(known, found):
+        log.warning("%s", text)
+    home.write(DEFINITIONS, records.encode(found))
     return {name: output_name(name, found[name].version) for name in found}
 
 
 def _computed(
-    job: Job,
+    job: JobModel,
     spark: SparkSession,
     outputs: dict[str, str],
     tell: Tell,
@@ -107,40 +110,29 @@ def _computed(
             job.key_bytes,
             place,
         )
-    files = AsideFiles(aside, job.aside_disk_bytes)
-    for kept in results.aside:
-        files.adopt(kept)
-    files.end(batch)
+    AsideFiles(aside, job.aside_disk_bytes).keep(batch, {}, results.aside)
     tell("collecting results", 0, 0)
-    names = (*COUNTS, *ENDINGS)
-    counts = {name: results.counts.get(name, 0) for name in names} | {"results": results.rows()}
-    never_read = [asdict(one) for one in results.never_read]
+    made = results.counts | {"results": results.rows()}
+    counts = records.convert(JobCounts, made, "what the batch counted")
     keys = {outputs[query.name]: query.keys for query in job.build()}
-    meta = {"counts": counts, "keys": keys, "never_read": never_read}
-    return codec.pack(meta, {outputs[name]: table for name, table in results.items()})
+    record = ComputedRecord(counts, keys, tuple(results.never_read))
+    return codec.pack(record, {outputs[name]: table for name, table in results.items()})
 
 
-def _delivered(job: Job, name: str, batch: int, body: bytes, tell: Tell) -> Status:
-    meta, tables = codec.unpack(body)
-    keys = {query: tuple(names) for query, names in meta["keys"].items()}
-    delivery = Delivery(name, batch, 0, tables, keys)
+def _delivered(job: JobModel, name: str, batch: int, body: bytes, tell: Tell) -> Status:
+    record, tables = codec.unpack(body, ComputedRecord)
+    delivery = Delivery(name, batch, 0, tables, record.keys)
     sinks: tuple[Sink, ...] = job.sinks
     for number, sink in enumerate(sinks):
         tell("writing results", number, len(sinks))
         sink.write(delivery)
         sink.close()
-    return Status(
-        "ended",
-        name,
-        batch,
-        **meta["counts"],
-        queries=len(tables),
-        never_read=tuple(NeverRead(**one) for one in meta["never_read"]),
-    )
+    ended = Status.counted("ended", name, batch, record.counts)
+    return replace(ended, queries=len(tables), never_read=record.never_read)
 
 
 def _settle(home: Folder, status: Status) -> None:
-    home.write(DONE, json.dumps(asdict(status)).encode())
+    home.write(DONE, records.encode(status))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 
-class Store(NamedTuple):
+class BucketStates(NamedTuple):
     """The states of a bucket in Spark's state store."""
 
     head: Any
@@ -23,7 +23,7 @@ class Store(NamedTuple):
     """The snapshot before the log, in chunks."""
 
     @classmethod
-    def of(cls, handle: StatefulProcessorHandle) -> Store:
+    def of(cls, handle: StatefulProcessorHandle) -> BucketStates:
         return cls(
             handle.getValueState("head", "note string"),
             handle.getMapState("entries", "n bigint", "tag string, body binary"),
@@ -38,7 +38,7 @@ class Bucket(StatefulProcessor):
         self._spec = spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.store = Store.of(handle)
+        self.store = BucketStates.of(handle)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         from catchment.spark.spec import Spec

@@ -21,7 +21,7 @@ from catchment.engine import codec
 from catchment.engine.binding import Types, group_types, key_type
 from catchment.engine.bound_group import operators_of
 from catchment.engine.parcels import pack_partials, share_out
-from catchment.engine.partials import stamped
+from catchment.engine.partials import Partials, stamped
 from catchment.expression.decimals import digits_of
 from catchment.expression.nodes import Column
 from catchment.expression.parsing import parse
@@ -42,7 +42,8 @@ from catchment.spark.catalyst_columns import (
     translate,
 )
 from catchment.spark.catalyst_edges import Cuts, cuts_of, micros_of, reach_of
-from catchment.spark.tasks import Work, parcel
+from catchment.spark.records import SplitRead
+from catchment.spark.tasks import Work, parcel, pieces
 
 BAD, UNUSED = -2, -1
 """Selections that are none: of rows without a usable time, and of events that no query wants."""
@@ -217,29 +218,21 @@ class ToPartials:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch)
-            if sum(len(one) for one in held) >= _PIECE:
-                yield self._parcel(held, number)
-                held = []
-        if held:
-            yield self._parcel(held, number)
+        for piece in pieces(batches, _PIECE):
+            yield self._parcel(piece, number)
 
-    def _parcel(self, batches: list[pa.RecordBatch], number: int) -> pa.RecordBatch:
-        table = pa.Table.from_batches(batches)
+    def _parcel(self, table: pa.Table, number: int) -> pa.RecordBatch:
         chosen = codec.ints(table, "s")
-        note: dict[str, Any] = {"number": number}
         counts = self._counts(chosen, codec.ints(table, "n")) if self.counting else {}
         table = table.filter(pa.array(chosen >= 0))
         plan = self.work.plan
-        partials = {self.group: self._partials(table, plan.groups[self.group], number)}
+        partials = Partials({self.group: self._partials(table, plan.groups[self.group], number)})
         shares = share_out(partials, plan, self.work.buckets)
         if counts:
-            shares.setdefault(0, {})
+            shares.setdefault(0, Partials())
         return parcel(
             [
-                (bucket, pack_partials(share, note | ({} if bucket else {"counts": counts})))
+                (bucket, pack_partials(share, SplitRead(number, {} if bucket else counts)))
                 for bucket, share in shares.items()
             ]
         )

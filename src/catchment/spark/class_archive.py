@@ -75,8 +75,8 @@ def _use(made: Path) -> None:
     from catchment.windows import tumbling
 
     option = "spark.driver.extraJavaOptions"
-    java = f'{settings()[option]} -XX:ArchiveClassesAtExit="{made}" {_QUIET}'
-    spark = session(cores=1, **{option: java})
+    archiving = f'{settings()[option]} -XX:ArchiveClassesAtExit="{made}" {_QUIET}'
+    spark = session(cores=1, **{option: archiving})
     query = Query("n", count(), by="player", window=tumbling("1s"))
     source = Generated(events=1_000, per_batch=500)
     state = str(made.parent / "state")

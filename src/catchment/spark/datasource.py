@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from catchment.sources.base import Split
-    from catchment.spark.planning import Offset, Planner, StepPlanner
+    from catchment.spark.planning import BatchPlanner, StepPlanner
+    from catchment.spark.records import Control, Offset
 
 NAME = "catchment"
+
+PlainOffset = dict[str, Any]
+"""An offset as Spark keeps it: objects of JSON."""
 
 
 class PartialsSource(DataSource):
@@ -41,7 +45,7 @@ class PartialsSource(DataSource):
 class Share(InputPartition):
     """A split and what its batch is told."""
 
-    def __init__(self, number: int, node: int, split: Split | None, control: dict[str, Any]):
+    def __init__(self, number: int, node: int, split: Split | None, control: Control):
         super().__init__((number, node, split, control))
 
 
@@ -50,10 +54,10 @@ class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
-        self._planner: Planner | StepPlanner | None = None
+        self._planner: BatchPlanner | StepPlanner | None = None
 
     @property
-    def planner(self) -> Planner | StepPlanner:
+    def planner(self) -> BatchPlanner | StepPlanner:
         if self._planner is None:
             from catchment.spark.planning import planner_of
             from catchment.spark.spec import Spec
@@ -64,22 +68,25 @@ class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"spec": self.spec, "_planner": None}
 
-    def initialOffset(self) -> Offset:  # noqa: N802
-        return self.planner.first()
+    def initialOffset(self) -> PlainOffset:  # noqa: N802
+        return _plain(self.planner.first())
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        return self.planner.next(start)
+    def latestOffset(self, start: PlainOffset, limit: ReadLimit) -> PlainOffset:  # noqa: N802
+        before = _offset(start)
+        found = self.planner.next(before)
+        # Spark compares texts: while there is nothing to do, it gets the very one that it gave.
+        return start if found == before else _plain(found)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.planner.until_now = True
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        control = {name: value for name, value in end.items() if name != "at"}
-        shares = self.planner.splits(start, end)
+    def partitions(self, start: PlainOffset, end: PlainOffset) -> list[InputPartition]:
+        control = _offset(end).control
+        shares = self.planner.splits(_offset(start), _offset(end))
         return [Share(n, node, split, control) for n, (node, split) in enumerate(shares)]
 
-    def commit(self, end: Offset) -> None:
-        self.planner.commit(end)
+    def commit(self, end: PlainOffset) -> None:
+        self.planner.commit(_offset(end))
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -87,9 +94,23 @@ class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from catchment.spark.reader import Reading
-        from catchment.spark.spec import Control, Spec
+        from catchment.spark.spec import Spec
         from catchment.spark.tasks import parcel
 
         number, node, split, control = partition.value
-        reading = Reading(Spec.from_text(self.spec), Control.from_dict(control), number, node)
+        reading = Reading(Spec.from_text(self.spec), control, number, node)
         yield parcel(reading.rows(split))
+
+
+def _offset(given: PlainOffset) -> Offset:
+    from catchment.model import records
+    from catchment.spark.records import Offset
+
+    return records.convert(Offset, given, "an offset of the job's checkpoint")
+
+
+def _plain(offset: Offset) -> PlainOffset:
+    from catchment.model import records
+
+    made: PlainOffset = records.plain(offset)
+    return made

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
 from catchment.engine.parcels import pack_results, unpack_results
 from catchment.engine.results import Results
-from catchment.engine.set_aside import joined
 from catchment.engine.times import now
+from catchment.model import records
 from catchment.model.capacity import Capacity, largest
-from catchment.model.frontier import Frontier
 from catchment.sinks.base import Delivery
-from catchment.sources.aside_files import AsideFiles, Kept
+from catchment.sources.aside_files import AsideFiles
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
 from catchment.spark.queries import Queries, QueryFolder
+from catchment.spark.records import BucketReport, Control, JobCounts, Parcel
 from catchment.spark.rows import row_of
-from catchment.spark.spec import Control, Spec
+from catchment.spark.spec import Spec
 from catchment.tree.completeness import lacking_in, marked
 
-COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
-"""What every job counts."""
-ENDINGS = ("open_windows", "open_events", "aside_dropped")
-"""What is counted besides; a job of an older version did not."""
+Heard = Callable[[Progress, Control, list[Capacity]], None]
+"""Told after each batch: the progress, what the batch was told, and what grows and how large."""
 
 
 def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iterator[Any]:
@@ -50,7 +47,7 @@ def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> 
     planned = spec.plan(control.plan)
     tables = dict(results.items())
     if control.sure is not None:
-        short = partial(lacking_in, control.behind, planned, control.uncounted)
+        short = partial(lacking_in, control.lagging, planned, control.uncounted)
         tables = marked(tables, control.sure, list(control.missing), short)
     return Delivery(spec.job, control.batch, bucket, *planned.delivered(tables))
 
@@ -62,9 +59,7 @@ class BatchCommitter:
     where it is there, all the rest is.
     """
 
-    def __init__(
-        self, spec: Spec, heard: Callable[[Progress, dict[str, Any]], None], framed: bool = False
-    ) -> None:
+    def __init__(self, spec: Spec, heard: Heard, framed: bool = False) -> None:
         self.spec = spec
         self.queries = Queries(spec) if framed else None
         """Where no offset of ours says the plan of the next batch, the progress does."""
@@ -73,32 +68,31 @@ class BatchCommitter:
         self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
 
     def __call__(self, rows: DataFrame, _: int) -> None:
-        reports: list[dict[str, Any]] = []
+        reports: list[BucketReport] = []
         results: list[tuple[int, bytes]] = []
         aside: dict[str, list[pa.Table]] = {}
         for row in rows.collect():
             body = bytes(row.body)
             if row.kind == "report":
-                reports.append(json.loads(body))
+                reports.append(records.decode(BucketReport, body, "the report of a bucket"))
             elif row.kind == "results":
                 results.append((row.bucket, body))
             else:
-                meta, tables = codec.unpack(body)
-                aside.setdefault(meta["kind"], []).append(tables["rows"])
+                parcel, tables = codec.unpack(body, Parcel)
+                aside.setdefault(parcel.aside or "", []).append(tables["rows"])
         if not reports:
             return
-        control = Control.from_dict(reports[0]["control"])
-        kept = [Kept(*one) for report in reports for one in report["spilled"]]
-        self._keep_aside(control, aside, kept)
+        control = reports[0].control
+        spilled = [kept for report in reports for kept in report.spilled]
+        self.files.keep(control.batch, aside, spilled)
         self._deliver(control, results)
-        gone = set.intersection(*(set(report["drained"]) for report in reports))
+        gone = set.intersection(*(set(report.drained) for report in reports))
         progress = replace(self._progress(control, reports), drained=tuple(sorted(gone)))
         if gone and not self.spec.tree:
             QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)
-        limits = [Capacity(**one) for report in reports for one in report["limits"]]
-        note = {"planned": control.now, "plan": control.plan}
-        self.heard(progress, note | {"limits": largest(limits) + self._limits(progress)})
+        limits = largest(one for report in reports for one in report.limits)
+        self.heard(progress, control, limits + self._limits(progress))
 
     def _limits(self, progress: Progress) -> list[Capacity]:
         """What the driver keeps in the job's folder."""
@@ -113,15 +107,6 @@ class BatchCommitter:
             Capacity("versions of the plan", plans, PLANS_KEPT, "files", then),
         ]
 
-    def _keep_aside(
-        self, control: Control, aside: dict[str, list[pa.Table]], spilled: list[Kept]
-    ) -> None:
-        for kind, tables in aside.items():
-            self.files.write(control.batch, 0, kind, joined(tables))
-        for kept in spilled:
-            self.files.adopt(kept)
-        self.files.end(control.batch)
-
     def _deliver(self, control: Control, parcels: list[tuple[int, bytes]]) -> None:
         for bucket, body in sorted(parcels):
             results, _ = unpack_results(body, self._bound(control.plan))
@@ -135,22 +120,30 @@ class BatchCommitter:
             self._bounds = {plan: self.spec.bound(plan)}
         return self._bounds[plan]
 
-    def _progress(self, control: Control, reports: list[dict[str, Any]]) -> Progress:
-        counts = dict.fromkeys((*COUNTS, *ENDINGS), 0)
-        if control.batch > 0:
-            counts |= Progress.load(self.spec, control.batch - 1).counts
-        counts["open_windows"] = sum(report["open"][0] for report in reports)
-        counts["open_events"] = sum(report["open"][1] for report in reports)
-        for report in reports:
-            for held in report["counts"]:
-                for name in ("events", "late", "bad", "updates", "aside_dropped"):
-                    counts[name] += held.get(name, 0)
-            counts["duplicates"] += report["duplicates"]
-            counts["missed"] = counts.get("missed", 0) + report["missed"]
-            counts["results"] += report["results"]
-        counts["accepted"] = (
-            counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
+    def _progress(self, control: Control, reports: list[BucketReport]) -> Progress:
+        """What is known after a batch, from what was known before and what buckets report."""
+        first = control.batch <= 0
+        before = JobCounts() if first else Progress.load(self.spec, control.batch - 1).counts
+        read = [counts for report in reports for counts in report.counts]
+
+        def more(name: str) -> int:
+            return sum(counts.get(name, 0) for counts in read)
+
+        events, late = before.events + more("events"), before.late + more("late")
+        bad = before.bad + more("bad")
+        duplicates = before.duplicates + sum(report.duplicates for report in reports)
+        counts = JobCounts(
+            events=events,
+            accepted=events - late - bad - duplicates,
+            late=late,
+            bad=bad,
+            duplicates=duplicates,
+            updates=before.updates + more("updates"),
+            results=before.results + sum(report.results for report in reports),
+            open_windows=sum(report.open_windows for report in reports),
+            open_events=sum(report.open_events for report in reports),
+            aside_dropped=before.aside_dropped + more("aside_dropped"),
+            missed=before.missed + sum(report.missed for report in reports),
         )
-        frontier = Frontier.from_dict(reports[0]["frontier"])
         plan = control.plan if self.queries is None else self.queries.changed(control.plan)
-        return Progress(control.batch, frontier, counts, control.ended, plan, now())
+        return Progress(control.batch, reports[0].frontier, counts, control.ended, plan, now())

@@ -28,8 +28,9 @@ from catchment.planner import explain
 from catchment.planner import plan as make_plan
 from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
 from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
+from catchment.spark.records import SplitRead
 from catchment.spark.rows import PARCEL
-from catchment.spark.tasks import Work, by_bucket, parcel
+from catchment.spark.tasks import Work, by_bucket, parcel, pieces
 
 _PIECE = 1 << 18
 """Rows sliced at once: Spark's own batches are too small to be worth the calls."""
@@ -182,20 +183,9 @@ class SliceRows:
         merger = bound.merger(number)
         slicer = bound.slicer(encoder=merger.encoder)
         arrival = 0
-        for piece in _pieces(batches):
+        for piece in pieces(batches, _PIECE):
             events = piece.rename_columns(list(self.names))
             for sliced in slicer.slice(events, arrival=rank(number, arrival)):
                 merger.add(sliced)
             arrival += piece.num_rows
-        yield parcel(by_bucket(work, slicer, merger, number, {}))
-
-
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(len(one) for one in held) >= _PIECE:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+        yield parcel(by_bucket(work, merger, SplitRead(number, slicer.counts)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,19 +16,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
 from catchment.errors import QueryError
-from catchment.job.model import Job as JobModel
+from catchment.job.model import JobModel as JobModel
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import EARLIEST
 from catchment.model.query import Query
 from catchment.sinks.memory import Memory
 from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
-from catchment.spark.deliver import COUNTS, ENDINGS, BatchCommitter
+from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import Progress
-from catchment.spark.queries import REJECTED, QueryFolder, newest_plan, rules_of
+from catchment.spark.queries import QueryFolder, newest_plan, read_rejected, rules_of
+from catchment.spark.records import Control, JobCounts
 from catchment.spark.session import SparkError
 from catchment.spark.spec import Spec
-from catchment.spark.streaming_frame import Framed
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,33 @@ class Status:
         return sum(one.rows or 0 for one in self.never_read)
 
     @classmethod
+    def counted(cls, state: str, job: str, batch: int, counts: JobCounts) -> Status:
+        """How a job stands that has counted so much."""
+        return cls(
+            state,
+            job,
+            batch,
+            counts.events,
+            counts.accepted,
+            counts.late,
+            counts.bad,
+            counts.duplicates,
+            counts.updates,
+            counts.results,
+            counts.open_windows,
+            counts.open_events,
+            counts.aside_dropped,
+        )
+
+    @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Status:
-        never = tuple(NeverRead(**one) for one in data.get("never_read", ()))
-        limits = tuple(Capacity(**one) for one in data.get("limits", ()))
-        return cls(**(data | {"never_read": never, "limits": limits}))
+        """The inverse of `to_dict`."""
+        return records.convert(cls, data, "the status of a job")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As objects of JSON."""
+        made: dict[str, Any] = records.plain(self)
+        return made
 
 
 class Handle:
@@ -95,7 +115,7 @@ class Handle:
         self.spec = spec
         self.job = job
         self._lock = lock
-        self.committer = BatchCommitter(spec, self._heard, framed=isinstance(spec.source, Framed))
+        self.committer = BatchCommitter(spec, self._heard, framed=spec.source is None)
         self._spark = spark
         self._query: StreamingQuery | None = None
         self._progress: Progress | None = None
@@ -126,29 +146,29 @@ class Handle:
     def status(self) -> Status:
         """How the job stands now."""
         progress = self._progress
-        base: dict[str, Any] = {"state": self._state(), "job": self.spec.job}
-        base["error"] = self._error()
-        base["rejected"] = json.loads(self.spec.home.read(REJECTED) or b"{}")
+        batch, counts = (-1, JobCounts()) if progress is None else (progress.batch, progress.counts)
         source = SourceNote.load(self.spec.home.sub("source"))
-        base["waiting"] = {one.origin: one.reason for one in source.never_read if one.waiting}
-        base["never_read"] = source.never_read
-        base["limits"] = (*self._limits, *source.limits)
-        base["queries"] = len(self.queries())
+        found = replace(
+            Status.counted(self._state(), self.spec.job, batch, counts),
+            error=self._error(),
+            rejected=read_rejected(self.spec.home),
+            waiting={one.origin: one.reason for one in source.never_read if one.waiting},
+            never_read=source.never_read,
+            limits=(*self._limits, *source.limits),
+            queries=len(self.queries()),
+        )
         if progress is None:
-            return Status(**base)
+            return found
         frontier = progress.frontier
         known = frontier.value > EARLIEST
-        newest = {name: t for name, (t, _) in frontier.partitions.items()}
-        base |= {name: progress.counts.get(name, 0) for name in (*COUNTS, *ENDINGS)}
-        base["aside_dropped"] += self.committer.files.removed
-        return Status(
-            **base,
-            batch=progress.batch,
+        return replace(
+            found,
+            aside_dropped=counts.aside_dropped + self.committer.files.removed,
             planned=self._planned,
             frontier=frontier.value if known else None,
             lag=(frontier.newest - frontier.value) / 1e6 if known else None,
             rate=self._rate(),
-            partitions=newest,
+            partitions={name: t for name, (t, _) in frontier.partitions.items()},
         )
 
     def _state(self) -> str:
@@ -186,11 +206,11 @@ class Handle:
         names = self.queries()
         return _InMemory(memory, {n: n if planned is None else planned.output(n) for n in names})
 
-    def _heard(self, progress: Progress, note: dict[str, Any]) -> None:
+    def _heard(self, progress: Progress, control: Control, limits: list[Capacity]) -> None:
         with self._moved:
-            self._progress, self._planned = progress, note["planned"]
-            self._limits = tuple(note["limits"])
-            self._marks = [*self._marks[-9:], (time.monotonic(), progress.counts["events"])]
+            self._progress, self._planned = progress, control.now
+            self._limits = tuple(limits)
+            self._marks = [*self._marks[-9:], (time.monotonic(), progress.counts.events)]
             self._moved.notify_all()
         for listener in self._listeners:
             listener(self.status)

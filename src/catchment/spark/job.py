@@ -16,14 +16,14 @@ from catchment.spark.handle import Handle
 from catchment.spark.stream import start
 
 
-class Job(model.Job):
+class Job(model.JobModel):
     """What to compute, from where to where: `ct.Job(queries=[...], source=...).start()`."""
 
     def __init__(self, **sections: Any) -> None:
         try:
             super().__init__(**sections)
         except ValidationError as error:
-            raise explained(error, model.Job, sections) from error
+            raise explained(error, model.JobModel, sections) from error
 
     @classmethod
     def load(cls, source: str | Path | Mapping[str, Any]) -> Job:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
+from dataclasses import replace
 
 from catchment.durable.folder import Folder
 from catchment.errors import StateError
+from catchment.model import records
 from catchment.sources.watch import SourceNote
-from catchment.spark.deliver import COUNTS, ENDINGS
 from catchment.spark.handle import Status
+from catchment.spark.planning import Progress
+from catchment.spark.queries import read_identity
 
 DONE = "done.json"
 """There when a batch job has delivered its results."""
+GIVEN = "given.json"
+"""The queries of a stream's job file when it was last started, as `Query.to_dict` gives them."""
 SCHEMA = "schema.arrow"
 """The columns of the events, for those who add queries."""
 
 
+def absolute(checkpoint: str) -> str:
+    """A checkpoint's address, which does not depend on where a process runs."""
+    there = "://" in checkpoint or checkpoint.startswith("file:")
+    return checkpoint if there else os.path.abspath(checkpoint)
+
+
 def home_of(checkpoint: str) -> Folder:
     """The folder of a job's own files in its checkpoint."""
-    there = "://" in checkpoint or checkpoint.startswith("file:")
-    return Folder(checkpoint if there else os.path.abspath(checkpoint)).sub("catchment")
+    return Folder(absolute(checkpoint)).sub("catchment")
 
 
 def writable(home: Folder) -> None:
@@ -33,34 +42,29 @@ def writable(home: Folder) -> None:
 
 def name_of(home: Folder) -> str | None:
     """The job whose folder it is; None when it is nobody's yet."""
-    held = home.read("job.json")
-    return None if held is None else str(json.loads(held)["job"])
+    held = read_identity(home)
+    return None if held is None else held.job
 
 
 def ended_stream(home: Folder) -> Status | None:
     """How a stream ended that has nothing left to read; None when it goes on, or is new."""
     progress = home.sub("progress")
     names = progress.names()
-    held = json.loads(progress.read(names[-1]) or b"{}") if names else {}
-    if not held.get("ended"):
+    data = progress.read(names[-1]) if names else None
+    if data is None:
         return None
-    counts = {name: held["counts"].get(name, 0) for name in (*COUNTS, *ENDINGS)}
+    held = records.decode(Progress, data, "the progress of the last batch")
+    if not held.ended:
+        return None
     never_read = SourceNote.load(home.sub("source")).never_read
-    frontier = held["frontier"]["value"]
-    return Status(
-        "ended",
-        name_of(home) or "",
-        held["batch"],
-        **counts,
-        frontier=frontier,
-        never_read=never_read,
-    )
+    ended = Status.counted("ended", name_of(home) or "", held.batch, held.counts)
+    return replace(ended, frontier=held.frontier.value, never_read=never_read)
 
 
 def ended_batch(home: Folder) -> Status | None:
     """What a batch job delivered; None when it has not."""
     held = home.read(DONE)
-    return None if held is None else Status.from_dict(json.loads(held))
+    return None if held is None else records.decode(Status, held, f"{home.uri}/{DONE}")
 
 
 def only(kind: str, home: Folder) -> None:
@@ -69,7 +73,7 @@ def only(kind: str, home: Folder) -> None:
     Both number their deliveries from 0: sinks would take those of one for those of the other.
     """
     was_batch = home.read(DONE) is not None or bool(home.sub("bounded").names())
-    was_stream = home.read("given.json") is not None
+    was_stream = home.read(GIVEN) is not None
     if was_stream if kind == "batch" else was_batch:
         other = "a stream" if kind == "batch" else "a batch job"
         raise StateError(

@@ -6,22 +6,20 @@ batch that runs again after a crash does the same, whatever has changed since.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from msgspec import Struct
 
 from catchment.engine.times import now
 from catchment.errors import StateError
+from catchment.model import records
 from catchment.model.frontier import Frontier
 from catchment.model.query import Query
 from catchment.planner.planned import NOTHING
-from catchment.sources.base import Split
-from catchment.sources.watch import Watch
+from catchment.sources.base import Position, Split
+from catchment.sources.watch import SourceWatch
 from catchment.spark.queries import PlansFromRoot, Queries
-from catchment.spark.spec import Control, Spec
+from catchment.spark.records import Control, JobCounts, Offset
+from catchment.spark.spec import Spec
 from catchment.spark.stepping import Steps, control_of, read_step
-
-Offset = dict[str, Any]
 
 _TICK = 1_000_000
 """How often windows by the wall clock are looked after while no events come, in microseconds."""
@@ -36,26 +34,26 @@ class StepPlanner:
 
     def first(self) -> Offset:
         control = Control(-1, 0, now(), ended=False, frontier=Frontier())
-        return {"at": self.source.start(), **control.to_dict()}
+        return Offset.of(self.source.start(), control)
 
     def next(self, start: Offset) -> Offset:
         """The offset of the next step; the same as before while none is decided."""
-        at = self.source.latest(start["at"])
-        if at == start["at"]:
+        at = self.source.latest(start.at)
+        if at == start.at:
             return start
-        note, _ = read_step(self.source.folder(), at["step"])
-        return {"at": at, **control_of(note).to_dict()}
+        step = read_step(self.source.folder(), at["step"]).step
+        return Offset.of(at, control_of(step))
 
     def splits(self, start: Offset, end: Offset) -> list[tuple[int, Split | None]]:
-        found = self.source.splits(start["at"], end["at"], self.spec.parallel)
+        found = self.source.splits(start.at, end.at, self.spec.parallel)
         return [(self.spec.node, split) for split in found] or [(self.spec.node, None)]
 
     def commit(self, end: Offset) -> None:
-        self.source.commit(end["at"])
+        self.source.commit(end.at)
 
 
-def planner_of(spec: Spec) -> Planner | StepPlanner:
-    return StepPlanner(spec) if isinstance(spec.source, Steps) else Planner(spec)
+def planner_of(spec: Spec) -> BatchPlanner | StepPlanner:
+    return StepPlanner(spec) if isinstance(spec.source, Steps) else BatchPlanner(spec)
 
 
 PLANS_BEHIND = 64
@@ -64,45 +62,44 @@ PLANS_KEPT = 4 * PLANS_BEHIND
 """Versions of the plan that are kept: more than a batch that runs again may ask for."""
 
 
-class Planner:
+class BatchPlanner:
     """Plans batches. The offset is the source's position and the control of the batch."""
 
     def __init__(self, spec: Spec) -> None:
+        assert spec.source is not None  # a streaming DataFrame plans its batches itself
         self.spec = spec
         self.source = spec.source
         self.source.open(spec.home.sub("source"))
         self.queries = PlansFromRoot(spec) if spec.tree else Queries(spec)
         self.until_now = False
-        self._bound: dict[str, Any] | None = None
-        self._watch = Watch(spec.home.sub("source"), self.source)
+        self._bound: Position | None = None
+        self._watch = SourceWatch(spec.home.sub("source"), self.source)
 
     def first(self) -> Offset:
         """Before the first batch. The plan of batch 0 was made when the job was."""
         known = Frontier().knowing(self.source.partitions(self.source.start()), now())
         control = Control(-1, self.queries.first(), now(), ended=False, frontier=known)
-        return {"at": self.source.start(), **control.to_dict()}
+        return Offset.of(self.source.start(), control)
 
     def next(self, start: Offset) -> Offset:
         """The offset of the next batch; the same as before when there is nothing to do."""
-        before = Control.from_dict(start)
-        if before.ended:
+        if start.ended:
             return start
         if self.until_now and self._bound is None:
-            self._bound = self.source.bound(start["at"])
-        at = self.source.latest(start["at"], self._bound)
-        self._watch.look(at == start["at"] and self._bound is not None)
-        frontier = self._after(before)
-        plan = self.queries.changed(before.plan)
-        ended = at == start["at"] and self.source.ended(at)
-        clock = max(now(), before.now)
-        moved = at != start["at"] or plan != before.plan or ended
-        if not moved and not self._due(before, frontier, clock):
+            self._bound = self.source.bound(start.at)
+        at = self.source.latest(start.at, self._bound)
+        self._watch.look(at == start.at and self._bound is not None)
+        frontier = self._after(start)
+        plan = self.queries.changed(start.plan)
+        ended = at == start.at and self.source.ended(at)
+        clock = max(now(), start.now)
+        moved = at != start.at or plan != start.plan or ended
+        if not moved and not self._due(start, frontier, clock):
             return start
         names = [*self.source.partitions(at)]
-        names += [s.partition for s in self.source.splits(start["at"], at, self.spec.parallel)]
-        frontier = frontier.knowing(names, clock)
-        control = Control(before.batch + 1, plan, clock, ended, frontier)
-        return {"at": at, **control.to_dict()}
+        names += [s.partition for s in self.source.splits(start.at, at, self.spec.parallel)]
+        control = Control(start.batch + 1, plan, clock, ended, frontier.knowing(names, clock))
+        return Offset.of(at, control)
 
     def _after(self, before: Control) -> Frontier:
         """The frontier that the driver wrote down after the batch before, before it committed."""
@@ -120,22 +117,21 @@ class Planner:
 
     def splits(self, start: Offset, end: Offset) -> list[tuple[int, Split | None]]:
         """What the batch reads, each with the number of its partition; at least one, if empty."""
-        frontier = Control.from_dict(end).frontier
-        found = self.source.splits(start["at"], end["at"], self.spec.parallel)
+        frontier = end.frontier
+        found = self.source.splits(start.at, end.at, self.spec.parallel)
         first = self.spec.node
         return [(first + frontier.number(s.partition), s) for s in found] or [(first, None)]
 
     def commit(self, end: Offset) -> None:
-        self.source.commit(end["at"])
+        self.source.commit(end.at)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What is known after a batch, kept in the job's home."""
 
     batch: int
     frontier: Frontier
-    counts: dict[str, int]
+    counts: JobCounts
     ended: bool
     plan: int
     """Of the next batch, where the offset does not say it."""
@@ -152,14 +148,11 @@ class Progress:
                 given=f"{spec.home.uri}/progress/{batch:09d}",
                 hint="the job's folder was changed by hand, or is of another job",
             )
-        held = json.loads(data)
-        held["drained"] = tuple(held.get("drained", ()))
-        return cls(**(held | {"frontier": Frontier.from_dict(held["frontier"])}))
+        return records.decode(cls, data, f"the progress of batch {batch}")
 
     def save(self, spec: Spec) -> None:
-        held = vars(self) | {"frontier": self.frontier.to_dict()}
         folder = spec.home.sub("progress")
-        folder.write(f"{self.batch:09d}.json", json.dumps(held).encode())
+        folder.write(f"{self.batch:09d}.json", records.encode(self))
         folder.remove(f"{self.batch - KEPT:09d}.json")
         if self.plan >= PLANS_KEPT:
             spec.home.sub("plans").remove(f"{self.plan - PLANS_KEPT:09d}")
@@ -171,5 +164,5 @@ KEPT = 200
 
 def first_plan(spec: Spec, queries: list[Query]) -> None:
     """Writes the plan of the first batch."""
-    planned = NOTHING.next(0, {query.name: query for query in queries}, spec.rate, True)
+    planned = NOTHING.next(0, {query.name: query for query in queries}, spec.rate)
     spec.home.sub("plans").write(f"{0:09d}", planned.to_bytes())

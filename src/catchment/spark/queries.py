@@ -15,14 +15,19 @@ from catchment.engine.binding import admitted
 from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
 from catchment.job import QuerySection
 from catchment.job.reading import explained
-from catchment.model.definition import change_told
+from catchment.model import records
+from catchment.model.definition import change_told, versions_told
 from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import each_its_name
 from catchment.planner.planned import Planned
+from catchment.spark.records import FolderFormat, JobIdentity
 from catchment.spark.spec import Spec, forget_plans
 
+IDENTITY = "job.json"
+FORMAT = 2
+"""Of the job's folder. Any other one is refused."""
 REJECTED = "rejected.json"
 LEAVING = "leaving.json"
 """The names of queries that leave, each once its open windows have ended."""
@@ -37,9 +42,29 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def rules_of(home: Folder) -> QueryRules:
     """What a job demands of its queries, as its folder says."""
-    held = json.loads(home.read("job.json") or b"{}")
-    tables = held.get("tables", [held["name"]] if "name" in held else [])
-    return QueryRules(held.get("time", "ts"), held.get("late", "drop"), tuple(tables))
+    held = read_identity(home)
+    if held is None:
+        return QueryRules("ts")
+    return QueryRules(held.time, held.late, held.tables)
+
+
+def read_identity(home: Folder) -> JobIdentity | None:
+    """Whose folder it is; None: nobody's yet."""
+    held, what = home.read(IDENTITY), f"{home.uri}/{IDENTITY}"
+    if held is None:
+        return None
+    found = records.decode(FolderFormat, held, what).format
+    older = (
+        "use another checkpoint and read the events again, or finish with the version that wrote it"
+    )
+    records.check_format("the checkpoint", found, FORMAT, older)
+    return records.decode(JobIdentity, held, what)
+
+
+def read_rejected(home: Folder) -> dict[str, str]:
+    """The query files that a running job cannot use, and why."""
+    held = home.read(REJECTED) or b"{}"
+    return records.decode(dict[str, str], held, f"{home.uri}/{REJECTED}")
 
 
 class QueryFolder:
@@ -97,8 +122,8 @@ class QueryFolder:
 
     def leaving(self) -> list[str]:
         """The queries that leave once their open windows have ended."""
-        held: list[str] = json.loads(self.home.read(LEAVING) or b"[]")
-        return held
+        held = self.home.read(LEAVING) or b"[]"
+        return records.decode(list[str], held, f"{self.home.uri}/{LEAVING}")
 
     def drain(self, name: str) -> None:
         """Has a query leave: its open windows end, and no new ones begin."""
@@ -114,7 +139,7 @@ class QueryFolder:
 
     def _set_leaving(self, names: set[str]) -> None:
         if sorted(names) != self.leaving():
-            self.home.write(LEAVING, json.dumps(sorted(names)).encode())
+            self.home.write(LEAVING, records.encode(sorted(names)))
 
     def remove(self, name: str) -> None:
         """Takes a query out of the file that holds it."""
@@ -209,15 +234,8 @@ class Queries:
         self._made = {}
         if planned is None:
             return version
-        for name, known in planned.definitions.items():
-            before = held.definitions.get(name)
-            if before is not None and before.version < known.version:
-                log.warning(
-                    "query %s has another definition: version %d, whose results are %s",
-                    name,
-                    known.version,
-                    planned.output(name),
-                )
+        for text in versions_told(held.definitions, planned.definitions):
+            log.warning("%s", text)
         self.spec.home.sub("plans").write(f"{version + 1:09d}", planned.to_bytes())
         forget_plans()  # one of this number may have been written before, and never used
         self._made[version] = version + 1
@@ -237,7 +255,7 @@ class Queries:
         gone = sorted(name for name in leaving if name in fitting and name in held.queries)
         if fitting == held.queries and tuple(gone) == held.leaving:
             return None
-        return held.next(number, fitting, self.spec.rate, True, gone)
+        return held.next(number, fitting, self.spec.rate, gone)
 
     def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
         try:
@@ -249,7 +267,7 @@ class Queries:
 
     def _note(self, rejected: dict[str, str]) -> None:
         if rejected != self._rejected:
-            self.spec.home.write(REJECTED, json.dumps(rejected).encode())
+            self.spec.home.write(REJECTED, records.encode(rejected))
             self._rejected = rejected
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
@@ -16,8 +16,9 @@ from catchment.engine.partials import Partials
 from catchment.engine.slicer import rank
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
-from catchment.spark.spec import Control, Spec
-from catchment.spark.stepping import Messages, Steps
+from catchment.spark.records import Control, Parcel, SplitNote
+from catchment.spark.spec import Spec
+from catchment.spark.stepping import StepMessages, Steps
 
 _BOUND: dict[tuple[str, int], BoundPlan] = {}
 """The plan in use; binding a plan to columns takes longer than a small batch."""
@@ -34,41 +35,43 @@ class Reading:
 
     def rows(self, split: Split | None) -> list[tuple[int, bytes]]:
         """A split's partials by bucket, and what was set aside."""
-        if isinstance(self.spec.source, Steps):
+        source = self.spec.source
+        if isinstance(source, Steps):
             return self._merged(split)
-        if split is None:
+        if split is None or source is None:
             return self.sliced([], None, 0)
-        pieces = self.spec.source.read(split, self.columns(), None)
+        pieces = source.read(split, self.columns(), None)
         return self.sliced(pieces, split.partition, split.arrival)
 
     def _merged(self, split: Split | None) -> list[tuple[int, bytes]]:
         """The partials of messages from below, merged."""
         merger = self._bound().merger(self.node)
-        full: Partials = {}
-        note: dict[str, Any] = {"newest": None, "ends": [], "counts": {}}
+        full = Partials()
+        note = SplitNote(self.number, self.control, counts={})
         if split is not None:
-            messages = Messages(self.spec, split)
+            messages = StepMessages(self.spec, split)
             for partials in messages:
                 merger.absorb(partials)
             full = messages.full
             late = messages.counts.get("late", 0) + messages.late
-            note = {"newest": messages.newest, "ends": messages.ends}
-            note["counts"] = messages.counts | {"late": late}
-        return self._parcels(merger, note | {"partition": None}, full)
+            counts = messages.counts | {"late": late}
+            note = replace(note, newest=messages.newest, ends=messages.ends, counts=counts)
+        return self._parcels(merger, note, full)
 
     def _parcels(
-        self, merger: Merger, note: dict[str, Any], full: Partials | None = None
+        self, merger: Merger, note: SplitNote, full: Partials | None = None
     ) -> list[tuple[int, bytes]]:
         """What a merger holds, by bucket. Every bucket hears of every split: so each knows the
         frontier without asking; one gets the counts."""
         plan = self.spec.plan(self.control.plan).plan
-        found = merger.take(self.number) | (full or {})
+        found = merger.take(self.number)
+        if full is not None:
+            found = Partials(found.groups | full.groups, found.events)
         shares = share_out(found, plan, self.spec.buckets)
-        counted = note | {"control": self.control.to_dict(), "number": self.number}
-        once = ("counts", "spilled")
-        others = {name: value for name, value in counted.items() if name not in once}
+        counted = Parcel(note)
+        others = Parcel(replace(note, counts=None, spilled=[]))
         return [
-            (label, pack_partials(shares.get(bucket, {}), others if bucket else counted))
+            (label, pack_partials(shares.get(bucket, Partials()), others if bucket else counted))
             for bucket, label in enumerate(self.spec.labels)
         ]
 
@@ -101,8 +104,8 @@ class Reading:
         counts = slicer.counts | {"aside_dropped": slicer.aside.dropped}
         counts["events"] += unread
         counts["bad"] += unread
-        note = {"partition": partition, "newest": newest, "counts": counts}
-        made = self._parcels(merger, note | {"spilled": [list(kept) for kept in spill.written]})
+        note = SplitNote(self.number, self.control, partition, newest, counts, spill.written)
+        made = self._parcels(merger, note)
         held = slicer.aside.drained()
         return made + [(self.spec.labels[0], _parcel(*one)) for one in held.items()]
 
@@ -115,4 +118,4 @@ class Reading:
 
 
 def _parcel(kind: str, table: pa.Table) -> bytes:
-    return codec.pack({"kind": kind}, {"rows": table})
+    return codec.pack(Parcel(aside=kind), {"rows": table})

@@ -14,6 +14,8 @@ from catchment.engine.results import Results
 from catchment.errors import QueryError, did_you_mean
 from catchment.sources.aside_files import Kept
 from catchment.sources.base import NeverRead
+from catchment.spark.records import UnreadRow
+from catchment.spark.session import frame_of
 
 
 class RunResults(Mapping[str, pa.Table]):
@@ -24,7 +26,7 @@ class RunResults(Mapping[str, pa.Table]):
         parts: list[Results],
         names: list[str],
         counts: dict[str, int],
-        unread: list[dict[str, Any]],
+        unread: list[UnreadRow],
         spark: SparkSession,
     ) -> None:
         self._parts = parts
@@ -70,4 +72,4 @@ class RunResults(Mapping[str, pa.Table]):
 
     def spark(self, name: str) -> DataFrame:
         """A query's results as a Spark DataFrame."""
-        return self._spark.createDataFrame(self[name])
+        return frame_of(self._spark, self[name])

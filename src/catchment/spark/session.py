@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from catchment import errors
 from catchment.errors import CatchmentError
@@ -37,14 +38,14 @@ def log_file() -> Path:
 def settings(cores: int | None = None) -> dict[str, str]:
     """What a session of ours is started with."""
     log4j = Path(__file__).with_name("log4j2.properties")
-    java = f"-Dlog4j2.configurationFile=file:{log4j} -Dcatchment.log={log_file()} {java_options()}"
+    logging = f"-Dlog4j2.configurationFile=file:{log4j} -Dcatchment.log={log_file()}"
     return {
         "spark.master": f"local[{cores or '*'},{_TRIES}]",
         "spark.app.name": "catchment",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraJavaOptions": f"{logging} {java_options()}",
         "spark.python.daemon.module": "catchment.spark.daemon",
         # Over TCP each task waits 40 ms for an acknowledgement that the kernel holds back.
         "spark.python.unix.domain.socket.enabled": "true",
@@ -79,30 +80,38 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
             hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless) "
             "or set JAVA_HOME",
         )
-    # Workers must run what we run, or they would unpickle with another Python.
-    # (Executors on other machines do not have our environment, which the script needs.)
-    here = (settings(cores) | options)["spark.master"].startswith("local")
-    os.environ.setdefault("PYSPARK_PYTHON", worker_python() if here else sys.executable)
+    chosen = settings(cores) | options
+    use_worker_python(local=chosen["spark.master"].startswith("local"))
     builder: Any = SparkSession.builder
-    for key, value in (settings(cores) | options).items():
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     with _errors_to(log_file()):
         made: SparkSession = builder.getOrCreate()
     return made
 
 
-def worker_python() -> str:
-    """The Python of workers: ours, which imports PySpark from the folder where it is installed.
+_SCRIPT = Path(__file__).with_name("worker-python")
+"""The Python of workers on this machine: ours, with PySpark from the folder where it is installed.
 
-    Spark puts a zip archive of PySpark in front of everything. Python keeps no compiled code of
-    what it imports from an archive, so every worker would compile PySpark again, for a second.
+Spark puts a zip archive of PySpark in front of everything. Python keeps no compiled code of what it
+imports from an archive, so every worker would compile PySpark again, for a second.
+"""
+
+
+def use_worker_python(local: bool) -> None:
+    """Workers must run what we run, or they would unpickle with another Python.
+
+    What the user has chosen stays. Executors on other machines do not have our environment, which
+    the script needs.
     """
-    script = Path(__file__).with_name("worker-python")
-    if not os.access(script, os.X_OK):  # unpacked by a tool that forgets such permissions
-        return sys.executable
+    if os.environ.get("PYSPARK_PYTHON", str(_SCRIPT)) not in (str(_SCRIPT), sys.executable):
+        return
+    if not local or not os.access(_SCRIPT, os.X_OK):  # some tools forget such permissions
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        return
+    os.environ["PYSPARK_PYTHON"] = str(_SCRIPT)
     os.environ["CATCHMENT_PYTHON"] = sys.executable
     os.environ["CATCHMENT_PYSPARK"] = str(Path(pyspark.__file__).parent.parent)
-    return str(script)
 
 
 @contextlib.contextmanager
@@ -131,6 +140,14 @@ def is_local(spark: SparkSession) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def ready(spark: SparkSession) -> SparkSession:
+    """A session that streaming jobs can use, whoever started it."""
+    ship(spark)
+    for key, value in streaming().items():
+        spark.conf.set(key, value)
+    return spark
+
+
 def ship(spark: SparkSession) -> None:
     """Brings this package to executors on other machines, where nobody installed it."""
     context = spark.sparkContext
@@ -146,3 +163,12 @@ def ship(spark: SparkSession) -> None:
             if path.is_file() and "__pycache__" not in path.parts:
                 made.write(path, Path("catchment") / path.relative_to(root))
     context.addPyFile(str(archive))
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a DataFrame, with all of its rows.
+
+    Spark passes over everything that follows an empty chunk of a table.
+    """
+    frame: DataFrame = spark.createDataFrame(table.combine_chunks())
+    return frame

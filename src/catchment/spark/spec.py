@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,7 +15,6 @@ from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
 from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
-from catchment.model.frontier import Frontier
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, Late
 from catchment.operators.user import Monoid
@@ -33,7 +31,8 @@ class Spec:
     job: str
     """A name and some random letters, the same over restarts."""
     home: Folder
-    source: Source
+    source: Source | None
+    """None: the events are a user's own streaming DataFrame."""
     sinks: tuple[Sink, ...]
     schema: pa.Schema
     time: str
@@ -119,53 +118,3 @@ def _planned(home: str, version: int) -> Planned:
 def forget_plans() -> None:
     """Reads plans anew when they are asked for again."""
     _planned.cache_clear()
-
-
-@dataclass(frozen=True)
-class Control:
-    """What a batch is told, as the offset says: the same at every attempt."""
-
-    batch: int
-    plan: int
-    now: int
-    ended: bool
-    frontier: Frontier
-    sure: int | None = None
-    """At the root of a tree: nothing is missing before it. None: this is no tree."""
-    missing: tuple[str, ...] = ()
-    live: tuple[str, ...] | None = None
-    """At the root of a tree: the nodes that may still bring events, where windows are theirs."""
-    behind: Mapping[str, Any] = field(default_factory=dict)
-    """At the root of a tree: nodes whose events lack in windows of newer queries."""
-    uncounted: tuple[Any, ...] = ()
-    """At the root of a tree: count windows that lack events of nodes that were given up."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "batch": self.batch,
-            "plan": self.plan,
-            "now": self.now,
-            "ended": self.ended,
-            "frontier": self.frontier.to_dict(),
-            "sure": self.sure,
-            "missing": list(self.missing),
-            "live": None if self.live is None else list(self.live),
-            "behind": self.behind,
-            "uncounted": list(self.uncounted),
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Control:
-        frontier, live = Frontier.from_dict(data["frontier"]), data.get("live")
-        return cls(
-            data["batch"],
-            data["plan"],
-            data["now"],
-            data["ended"],
-            frontier,
-            data.get("sure"),
-            tuple(data.get("missing", ())),
-            None if live is None else tuple(live),
-            data.get("behind", {}),
-            tuple(data.get("uncounted", ())),
-        )

@@ -8,28 +8,29 @@ is.
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import pyarrow as pa
+from msgspec.structs import replace
 
 from catchment.engine import codec
 from catchment.engine.assembler import Assembler
-from catchment.engine.parcels import pack_partials, unpack_partials
-from catchment.engine.partials import Partials
+from catchment.engine.parcels import pack_partials, partials_of, unpack_partials
+from catchment.engine.partials import Partials, joined_partials
 from catchment.engine.results import Results
 from catchment.errors import StateError
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.spark.bucket import Store
+from catchment.spark.bucket import BucketStates
 from catchment.spark.deliver import deliver
 from catchment.spark.planning import PLANS_BEHIND
+from catchment.spark.records import BucketReport, Control, LogHead, Parcel, SplitNote, StepNote
 from catchment.spark.rows import row_of
-from catchment.spark.spec import Control, Spec
+from catchment.spark.spec import Spec
 
 _CHUNK = 4 << 20
 """A snapshot is kept in values of this many bytes."""
@@ -38,7 +39,7 @@ _SHORTEST = 4 << 20
 
 
 @dataclass
-class Held:
+class HeldAssembler:
     """An assembler and the log entry it has come to."""
 
     tag: str
@@ -46,47 +47,36 @@ class Held:
     assembler: Assembler
 
 
-_HELD: dict[tuple[str, int], Held] = {}
+_HELD: dict[tuple[str, int], HeldAssembler] = {}
 """Engines in this worker's memory, by job and bucket."""
 ENGINES = 64
 """Engines that a worker keeps: the one not used for longest is forgotten, and read again."""
 
 
-_NOTED = ("plan", "frontier", "newest", "now", "ended", "sure", "live")
-
-
-@dataclass(frozen=True)
-class Step:
+class BatchStep(NamedTuple):
     """What one batch does to a bucket: all that its results depend on."""
 
     partials: Partials
-    plan: int
-    frontier: int
-    newest: int
-    now: int
-    ended: bool
-    sure: int | None = None
-    live: Sequence[str] | None = None
+    note: StepNote
 
     def to_bytes(self) -> bytes:
-        note = {name: getattr(self, name) for name in _NOTED}
-        return pack_partials(self.partials, note)
+        return pack_partials(self.partials, self.note)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Step:
-        partials, note = unpack_partials(data)
-        return cls(partials, **{n: note[n] for n in _NOTED if n in note})
+    def from_bytes(cls, data: bytes) -> BatchStep:
+        return cls(*unpack_partials(data, StepNote))
 
 
-class Log:
+class BucketLog:
     """The state store's side: numbered entries behind a snapshot, and where it ends."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: BucketStates) -> None:
         self.head, self.entries, self.base = store
 
-    def read_head(self) -> dict[str, Any] | None:
+    def read_head(self) -> LogHead | None:
         note = self.head.get() if self.head.exists() else None
-        return None if note is None else dict(json.loads(note[0]))
+        what = "where the log of a bucket's state stands"
+        return None if note is None else records.decode(LogHead, note[0].encode(), what)
 
     def entry(self, n: int) -> tuple[str, bytes]:
         tag, body = _there(self.entries.getValue((n,)))
@@ -104,12 +94,13 @@ def _there(value: tuple[Any, ...] | None) -> tuple[Any, ...]:
     return value
 
 
-def step(spec: Spec, held: Held, move: Step) -> Results:
+def step(spec: Spec, held: HeldAssembler, taken: BatchStep) -> Results:
     """Takes a batch into a bucket's assembler: the windows now complete."""
+    partials, move = taken
     if (
         held.plan < move.plan and move.sure is not None
     ):  # in a tree, what the others had seen when they went over
-        held.assembler.absorb({}, move.newest)
+        held.assembler.absorb(Partials(), move.newest)
     while held.plan < move.plan:
         held.plan += 1
         planned = spec.plan(held.plan)
@@ -117,7 +108,7 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
         held.assembler.follow(spec.bound(held.plan), planned.lineage, planned.leaving)
     held.assembler.clock = lambda: move.now
     held.assembler.live = move.live
-    held.assembler.absorb(move.partials, move.newest)
+    held.assembler.absorb(partials, move.newest)
     if move.ended:
         return held.assembler.close()
     return held.assembler.advance(min(move.frontier, LATEST - 1), move.sure)
@@ -126,98 +117,92 @@ def step(spec: Spec, held: Held, move: Step) -> Results:
 class Keeper:
     """Brings a bucket's assembler to where the state store is, and the store to where it goes."""
 
-    def __init__(self, spec: Spec, bucket: int, log: Log) -> None:
+    def __init__(self, spec: Spec, bucket: int, log: BucketLog) -> None:
         self.spec = spec
         self.key = (spec.job, bucket)
         self.log = log
         self.head = log.read_head()
 
-    def load(self, plan: int) -> Held:
+    def load(self, plan: int) -> HeldAssembler:
         """The assembler as it was after the last batch that was committed."""
         held = _HELD.pop(self.key, None)
         if self.head is None:
-            return Held("", plan, self.spec.bound(plan).assembler())
-        if held is not None and held.tag == self.head["tag"]:
+            return HeldAssembler("", plan, self.spec.bound(plan).assembler())
+        if held is not None and held.tag == self.head.tag:
             return held
-        entries = [self.log.entry(n) for n in range(self.head["first"], self.head["next"])]
+        entries = [self.log.entry(n) for n in range(self.head.first, self.head.next)]
         tags = [tag for tag, _ in entries]
         if held is not None and held.tag in tags:
             entries = entries[tags.index(held.tag) + 1 :]
         else:
             held = self._restored()
         for tag, body in entries:
-            step(self.spec, held, Step.from_bytes(body))
+            step(self.spec, held, BatchStep.from_bytes(body))
             held.tag = tag
         return held
 
-    def _restored(self) -> Held:
+    def _restored(self) -> HeldAssembler:
         assert self.head is not None
-        plan = self.head["plan"]
-        if not self.head["chunks"]:
-            return Held("", plan, self.spec.bound(plan).assembler())
-        blob = self.log.snapshot(self.head["chunks"])
-        return Held(self.head["base"], plan, self.spec.bound(plan).assembler(blob))
+        plan = self.head.plan
+        if not self.head.chunks:
+            return HeldAssembler("", plan, self.spec.bound(plan).assembler())
+        blob = self.log.snapshot(self.head.chunks)
+        return HeldAssembler(self.head.base, plan, self.spec.bound(plan).assembler(blob))
 
-    def save(self, held: Held, move: Step, began: int) -> None:
+    def save(self, held: HeldAssembler, move: BatchStep, began: int) -> None:
         """Writes the batch down, or the whole state when the log has grown longer than that."""
         held.tag = uuid.uuid4().hex
         body = move.to_bytes()
-        head = self.head or {
-            "first": 0,
-            "next": 0,
-            "bytes": 0,
-            "chunks": 0,
-            "size": 0,
-            "plan": began,
-            "base": "",
-        }
-        older = held.plan - head["plan"] > PLANS_BEHIND
-        if older or head["bytes"] + len(body) > max(_SHORTEST, head["size"]):
+        head = self.head or LogHead(began)
+        older = held.plan - head.plan > PLANS_BEHIND
+        if older or head.bytes + len(body) > max(_SHORTEST, head.size):
             head = self._compact(held, head)
         else:
-            self.log.entries.updateValue((head["next"],), (held.tag, body))
-            head = head | {"next": head["next"] + 1, "bytes": head["bytes"] + len(body)}
-        self.log.head.update((json.dumps(head | {"tag": held.tag}),))
+            self.log.entries.updateValue((head.next,), (held.tag, body))
+            head = replace(head, next=head.next + 1, bytes=head.bytes + len(body), tag=held.tag)
+        self.log.head.update((records.encode(head).decode(),))
         self.head = head
         _HELD[self.key] = held
         while len(_HELD) > ENGINES:
             del _HELD[next(iter(_HELD))]
 
     def capacity(self) -> Capacity:
-        head = self.head or {"bytes": 0, "size": 0}
-        most, then = max(_SHORTEST, head["size"]), "a snapshot takes the place of the log"
-        return Capacity("log of a bucket's state", head["bytes"], most, "bytes", then)
+        head = self.head or LogHead(0)
+        most, then = max(_SHORTEST, head.size), "a snapshot takes the place of the log"
+        return Capacity("log of a bucket's state", head.bytes, most, "bytes", then)
 
-    def _compact(self, held: Held, head: dict[str, Any]) -> dict[str, Any]:
+    def _compact(self, held: HeldAssembler, head: LogHead) -> LogHead:
         blob = held.assembler.save()
         chunks = [blob[at : at + _CHUNK] for at in range(0, len(blob), _CHUNK)]
         for n, chunk in enumerate(chunks):
             self.log.base.updateValue((n,), (chunk,))
-        for n in range(len(chunks), head["chunks"]):
+        for n in range(len(chunks), head.chunks):
             self.log.base.removeKey((n,))
-        for n in range(head["first"], head["next"]):
+        for n in range(head.first, head.next):
             self.log.entries.removeKey((n,))
-        return head | {
-            "first": head["next"],
-            "bytes": 0,
-            "chunks": len(chunks),
-            "size": len(blob),
-            "plan": held.plan,
-            "base": held.tag,
-        }
+        return replace(
+            head,
+            first=head.next,
+            bytes=0,
+            chunks=len(chunks),
+            size=len(blob),
+            plan=held.plan,
+            base=held.tag,
+            tag=held.tag,
+        )
 
 
 class BucketStep:
     """One batch of one bucket: heartbeats give the frontier, partials the windows."""
 
-    def __init__(self, spec: Spec, store: Store) -> None:
+    def __init__(self, spec: Spec, store: BucketStates) -> None:
         self.spec = spec
-        self.log = Log(store)
+        self.log = BucketLog(store)
 
     def rows(self, label: int, bodies: Iterator[bytes]) -> Iterator[Any]:
         """Takes the parcels of a batch; the rows for the driver."""
         bucket = self.spec.labels.index(label)
-        slices: list[tuple[Partials, dict[str, Any]]] = []
+        slices: list[tuple[Partials, SplitNote]] = []
         for body in bodies:
             partials, note = _read(body)
             if note is None:
@@ -225,11 +210,10 @@ class BucketStep:
             else:
                 slices.append((partials, note))
         # In the order of splits, so that sums of floats come out the same every time.
-        slices.sort(key=lambda part: part[1]["number"])
-        control = Control.from_dict(slices[0][1]["control"])
+        slices.sort(key=lambda part: part[1].number)
+        control = slices[0][1].control
         frontier, newest = self._frontier(control, [note for _, note in slices])
-        move = Step(
-            joined([partials for partials, _ in slices]),
+        moved = StepNote(
             control.plan,
             frontier.value,
             newest,
@@ -238,64 +222,52 @@ class BucketStep:
             control.sure,
             control.live,
         )
+        move = BatchStep(joined_partials([partials for partials, _ in slices]), moved)
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
         repeats, missed = held.assembler.counts["duplicates"], held.assembler.missed
         results = step(self.spec, held, move)
         yield from deliver(self.spec, control, bucket, results)
         keeper.save(held, move, control.plan)
-        report = {
-            "bucket": bucket,
-            "frontier": frontier.to_dict(),
-            "results": results.rows(),
-            "duplicates": held.assembler.counts["duplicates"] - repeats,
-            "missed": held.assembler.missed - missed,
-            "drained": held.assembler.drained(),
-            "counts": [note["counts"] for _, note in slices if "counts" in note],
-            "spilled": [kept for _, note in slices for kept in note.get("spilled", [])],
-            "open": [held.assembler.counts[name] for name in ("open_windows", "open_events")],
-            "limits": [c.to_dict() for c in (*held.assembler.capacities(), keeper.capacity())],
-            "control": control.to_dict(),
-        }
-        yield row_of(bucket, "report", json.dumps(report).encode())
+        counts = held.assembler.counts
+        report = BucketReport(
+            bucket=bucket,
+            control=control,
+            frontier=frontier,
+            results=results.rows(),
+            duplicates=counts["duplicates"] - repeats,
+            missed=held.assembler.missed - missed,
+            drained=list(held.assembler.drained()),
+            counts=[note.counts for _, note in slices if note.counts is not None],
+            spilled=[kept for _, note in slices for kept in note.spilled],
+            open_windows=counts["open_windows"],
+            open_events=counts["open_events"],
+            limits=[*held.assembler.capacities(), keeper.capacity()],
+        )
+        yield row_of(bucket, "report", records.encode(report))
 
-    def _frontier(self, control: Control, notes: list[dict[str, Any]]) -> tuple[Frontier, int]:
+    def _frontier(self, control: Control, notes: list[SplitNote]) -> tuple[Frontier, int]:
         """The frontier after the batch, and the newest event time."""
         if control.sure is not None:  # at the root of a tree the step says it
-            newest = [note["newest"] for note in notes if note["newest"] is not None]
+            newest = [note.newest for note in notes if note.newest is not None]
             return control.frontier, max(newest, default=EARLIEST)
         heard = heartbeats(notes)
         frontier = control.frontier.after(heard, control.now, self.spec.lateness, self.spec.idle)
         return frontier, frontier.newest
 
 
-def _read(body: bytes) -> tuple[Partials, dict[str, Any] | None]:
+def _read(body: bytes) -> tuple[Partials, SplitNote | None]:
     """Partials and their note, or no note for rows set aside."""
-    meta, tables = codec.unpack(body)
-    if "kind" in meta:
-        return {}, None
-    return {int(id): table for id, table in tables.items()}, meta
+    parcel, tables = codec.unpack(body, Parcel)
+    if parcel.split is None:
+        return Partials(), None
+    return partials_of(tables), parcel.split
 
 
-def heartbeats(notes: list[dict[str, Any]]) -> dict[str, int]:
+def heartbeats(notes: list[SplitNote]) -> dict[str, int]:
     """The newest time of each partition heard of."""
     heard: dict[str, int] = {}
     for note in notes:
-        if note["partition"] is not None and note["newest"] is not None:
-            heard[note["partition"]] = max(
-                heard.get(note["partition"], note["newest"]), note["newest"]
-            )
+        if note.partition is not None and note.newest is not None:
+            heard[note.partition] = max(heard.get(note.partition, note.newest), note.newest)
     return heard
-
-
-def joined(parts: list[Partials]) -> Partials:
-    found: dict[int, list[pa.Table]] = {}
-    for partials in parts:
-        for id, table in partials.items():
-            found.setdefault(id, []).append(table)
-    return {
-        id: tables[0]
-        if len(tables) == 1
-        else pa.concat_tables(tables, promote_options="permissive")
-        for id, tables in found.items()
-    }

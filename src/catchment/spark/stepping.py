@@ -6,27 +6,36 @@ comes out the same however often it runs.
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
+from catchment.durable import records
 from catchment.durable.folder import Folder
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Position, Source, Split
-from catchment.spark.spec import Control, Spec
+from catchment.spark.records import Control
+from catchment.spark.spec import Spec
 from catchment.tree.charter import Charter
 from catchment.tree.decode import taken
+from catchment.tree.records import RelayStep, RootStep, StepFile
 
-_SIZE = struct.Struct(">Q")
 CHARTERS = 256
 """Versions of the charter that are kept: more than a step that is done again may ask for."""
+
+
+class StepShare(NamedTuple):
+    """Some messages of a step."""
+
+    step: int
+    messages: list[int]
+    """Their places among the step's messages."""
 
 
 class Steps(Source):
@@ -51,7 +60,7 @@ class Steps(Source):
 
     def latest(self, position: Position, bound: Position | None = None) -> Position:
         """The next step, as soon as it is decided: one at a time."""
-        after = 1 + int(position["step"])
+        after = 1 + position["step"]
         known = [int(name) for name in self.folder().names()]
         following = [number for number in known if number >= after]
         return {"step": min(following)} if following else position
@@ -60,10 +69,11 @@ class Steps(Source):
         return position
 
     def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
-        _, bodies = read_step(self.folder(), end["step"])
-        shares = [list(range(first, len(bodies), parallel)) for first in range(parallel)]
+        step = read_step(self.folder(), end["step"])
+        count = len(step.bodies) + (step.full is not None)
+        shares = [list(range(first, count, parallel)) for first in range(parallel)]
         return [
-            Split("steps", number, {"step": end["step"], "messages": share}, len(share))
+            Split("steps", number, StepShare(end["step"], share), len(share))
             for number, share in enumerate(shares)
             if share
         ]
@@ -80,44 +90,34 @@ class Steps(Source):
 
 
 def write_step(
-    folder: Folder, note: dict[str, Any], bodies: list[bytes], full: Partials | None = None
+    folder: Folder, step: RelayStep | RootStep, bodies: list[bytes], full: Partials
 ) -> None:
     """Writes a step down for executors: messages, and count windows that are full by now."""
-    if full:
-        note, bodies = note | {"full": len(bodies)}, [*bodies, pack_partials(full)]
-    head = json.dumps(note | {"sizes": [len(body) for body in bodies]}).encode()
-    folder.write(f"{note['step']:012d}", _SIZE.pack(len(head)) + head + b"".join(bodies))
+    made = StepFile(step, tuple(bodies), pack_partials(full) if full.rows else None)
+    folder.write(f"{step.step:012d}", msgspec.msgpack.encode(made))
 
 
-def read_step(folder: Folder, number: int) -> tuple[dict[str, Any], list[bytes]]:
+def read_step(folder: Folder, number: int) -> StepFile:
     """What was decided, and the messages."""
-    data = folder.read(f"{number:012d}") or b""
-    (size,) = _SIZE.unpack_from(data)
-    at = _SIZE.size + size
-    note = json.loads(data[_SIZE.size : at])
-    bodies = []
-    for length in note["sizes"]:
-        bodies.append(data[at : at + length])
-        at += length
-    return note, bodies
+    name = f"{number:012d}"
+    return records.decode(f"step {name}", folder.read(name) or b"", StepFile)
 
 
-def control_of(note: dict[str, Any]) -> Control:
+def control_of(step: RelayStep | RootStep) -> Control:
     """What the batch of a step is told; a node that only merges need not be told how far."""
-    if "reach" not in note:
-        return Control(note["step"] - 1, note["plan"], note["now"], False, Frontier())
-    live = note.get("live")
+    if isinstance(step, RelayStep):
+        return Control(step.step - 1, step.plan, step.now, False, Frontier())
     return Control(
-        note["step"] - 1,
-        note["plan"],
-        note["now"],
-        bool(note["closing"]),
-        Frontier(note["reach"]),
-        note["sure"],
-        tuple(note["missing"]),
-        None if live is None else tuple(live),
-        note["behind"],
-        tuple(note.get("uncounted", ())),
+        step.step - 1,
+        step.plan,
+        step.now,
+        step.closing,
+        Frontier(step.reach),
+        step.complete_until,
+        step.view.missing,
+        step.live,
+        step.lagging,
+        step.uncounted,
     )
 
 
@@ -140,28 +140,28 @@ def _charter(home: str, version: int) -> Charter:
     return Charter.from_bytes(Folder(home).sub("charters").read(f"{version:09d}") or b"")
 
 
-class Messages:
+class StepMessages:
     """The messages of a split, as they count: by the plan of the step, what is late counted."""
 
     def __init__(self, spec: Spec, split: Split) -> None:
         self.home = spec.home.uri
-        self.note, bodies = read_step(spec.home.sub("steps"), split.body["step"])
-        self.places = split.body["messages"]
-        self.bodies = [bodies[place] for place in self.places]
+        share: StepShare = split.body
+        file = read_step(spec.home.sub("steps"), share.step)
+        self.step, places = file.step, share.messages
+        self.bodies = [file.bodies[place] for place in places if place < len(file.bodies)]
         self.late = 0
         self.newest = EARLIEST
         self.ends: list[tuple[str, int, int]] = []
         self.counts: dict[str, int] = {}
-        self.full: Partials = {}
-        """Count windows that are full by now."""
+        self.full = Partials()
+        """Count windows that are full by now, where this split has them."""
+        if file.full is not None and len(file.bodies) in places:
+            self.full = unpack_partials(file.full)[0]
 
     def __iter__(self) -> Iterator[Partials]:
-        charter = _charter(self.home, self.note["charter"])
-        for place, body in zip(self.places, self.bodies, strict=True):
-            if place == self.note.get("full"):
-                self.full = unpack_partials(body)[0]
-                continue
-            found = taken(body, self.note["plan"], charter, self.note["too_late"])
+        charter = _charter(self.home, self.step.charter)
+        for body in self.bodies:
+            found = taken(body, self.step.plan, charter, self.step.too_late)
             head = found.head
             self.late += found.late
             self.newest = max(self.newest, head.newest)

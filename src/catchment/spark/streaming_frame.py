@@ -1,4 +1,4 @@
-"""A user's own streaming DataFrame as a source: sliced by a Python stage of the same query.
+"""A user's own streaming DataFrame instead of a source: sliced by a Python stage of the same query.
 
 Its offsets are its own source's, so what a batch depends on cannot be in them. It is in the
 progress of the batch before instead, which is written before that batch commits.
@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
-from pydantic import PrivateAttr
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from catchment.errors import SourceError, StateError
 from catchment.model.frontier import Frontier
-from catchment.sources.base import Piece, Position, Source, Split
+from catchment.sources.base import Piece
 from catchment.spark.planning import Progress
 from catchment.spark.reader import Reading
+from catchment.spark.records import Control
 from catchment.spark.rows import PARCEL
-from catchment.spark.spec import Control, Spec
+from catchment.spark.spec import Spec
 from catchment.spark.tasks import parcel
 
 PARTITION = "frame"
@@ -31,40 +30,11 @@ PARTITION = "frame"
 _BATCH = "streaming.sql.batchId"
 
 
-class Framed(Source):
-    """Stands where a source would; Spark plans and reads."""
-
-    type: Literal["frame"] = "frame"
-    _schema: pa.Schema = PrivateAttr()
-
-    @classmethod
-    def of(cls, frame: DataFrame) -> Framed:
-        if not frame.isStreaming:
-            raise SourceError("this DataFrame is no stream", hint="try ct.run(frame, queries)")
-        made = cls()
-        made._schema = to_arrow_schema(frame.schema, timezone="UTC")
-        return made
-
-    def check(self) -> None:
-        return
-
-    def event_schema(self) -> pa.Schema:
-        return self._schema
-
-    def start(self) -> Position:
-        raise NotImplementedError
-
-    def latest(self, position: Position, bound: Position | None = None) -> Position:
-        raise NotImplementedError
-
-    def bound(self, position: Position) -> Position:
-        raise NotImplementedError
-
-    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
-        raise NotImplementedError
-
-    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        raise NotImplementedError
+def columns_of(frame: DataFrame) -> pa.Schema:
+    """The columns of a streaming DataFrame; refuses one that is no stream."""
+    if not frame.isStreaming:
+        raise SourceError("this DataFrame is no stream", hint="try ct.run(frame, queries)")
+    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
@@ -13,14 +13,15 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, pack_results, share_out, unpack_partials
 from catchment.engine.partials import Partials
-from catchment.engine.slicer import Slicer, rank
+from catchment.engine.slicer import rank
 from catchment.functions.user import define_all, defined
 from catchment.model.capacity import MemoryLimits
 from catchment.model.plan import Plan
 from catchment.model.rules import EventRules
 from catchment.operators.user import Monoid
-from catchment.sources.aside_files import AsidePlace
+from catchment.sources.aside_files import AsidePlace, Kept
 from catchment.sources.base import Source, Split
+from catchment.spark.records import SplitRead, UnreadRow
 
 _KNOWN: dict[bytes, Plan] = {}
 
@@ -84,6 +85,22 @@ def bodies(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
         yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
 
+def pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Batches that Spark hands over, joined to tables of at least so many rows, but for the last.
+
+    >>> [len(piece) for piece in pieces(iter([parcel([(0, b"")])] * 5), 2)]
+    [2, 2, 1]
+    """
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(len(one) for one in held) >= rows:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
 @dataclass(frozen=True)
 class ReadAndSlice:
     """Reads the splits whose numbers it is given, and gives their partials by bucket."""
@@ -107,7 +124,7 @@ class ReadAndSlice:
         merger = bound.merger(node)
         slicer = bound.slicer(encoder=merger.encoder, spill=spill)
         arrival = split.arrival
-        unread: list[dict[str, Any]] = []
+        unread: list[UnreadRow] = []
         for piece in self.source.read(split, self.columns, self.where):
             arrival = arrival if piece.arrival is None else piece.arrival
             for sliced in slicer.slice(piece.events, arrival=rank(node, arrival)):
@@ -117,25 +134,22 @@ class ReadAndSlice:
                 slicer.counts["events"] += piece.bad.num_rows
                 slicer.counts["bad"] += piece.bad.num_rows
                 rows = piece.bad.slice(0, _TOLD - len(unread)).drop_columns(["body"])
-                unread += rows.to_pylist()
+                unread += cast(list[UnreadRow], rows.to_pylist())
                 slicer.aside.add("unread", piece.bad)
-        note: dict[str, Any] = {"unread": unread}
         if spill is not None:
             for kind, held in slicer.aside.drained().items():
                 spill(kind, held)
-            note["spilled"] = [list(kept) for kept in spill.written]
-        return by_bucket(self.work, slicer, merger, number, note)
+        spilled = [] if spill is None else spill.written
+        first = SplitRead(number, slicer.counts, unread, spilled)
+        return by_bucket(self.work, merger, first)
 
 
-def by_bucket(
-    work: Work, slicer: Slicer, merger: Merger, number: int, note: dict[str, Any]
-) -> list[tuple[int, bytes]]:
-    """What a merger holds, packed by bucket; one bucket gets the counts."""
-    shares = share_out(merger.take(number), work.plan, work.buckets)
-    first = note | {"number": number, "counts": slicer.counts}
-    note = {"number": number}
+def by_bucket(work: Work, merger: Merger, first: SplitRead) -> list[tuple[int, bytes]]:
+    """What a merger holds, packed by bucket; the first gets all that is said of the split."""
+    shares = share_out(merger.take(first.number), work.plan, work.buckets)
+    note = SplitRead(first.number)
     return [
-        (bucket, pack_partials(shares.get(bucket, {}), note if bucket else first))
+        (bucket, pack_partials(shares.get(bucket, Partials()), note if bucket else first))
         for bucket in range(work.buckets)
         if bucket == 0 or bucket in shares
     ]
@@ -161,14 +175,15 @@ class Assemble:
         assembler = bound.assembler()
         counts: Counter[str] = Counter()
         # In the order of splits, so that sums of floats come out the same every time.
-        unpacked = sorted((unpack_partials(body) for body in held), key=lambda p: p[1]["number"])
-        unread, spilled = [], []
+        unpacked = [unpack_partials(body, SplitRead) for body in held]
+        unpacked.sort(key=lambda part: part[1].number)
+        unread, spilled = list[UnreadRow](), list[Kept]()
         meeting = None if self.meeting is None else self.meeting(bound)
         for partials, note in unpacked:
-            unread += note.get("unread", [])
-            spilled += note.get("spilled", [])
+            unread += note.unread
+            spilled += note.spilled
             assembler.absorb(partials if meeting is None else meeting.take(partials))
-            counts.update(note.get("counts", {}))
+            counts.update(note.counts)
         for full in () if meeting is None else meeting.full():
             assembler.absorb(full)
         results = assembler.close()
@@ -176,5 +191,5 @@ class Assemble:
         if meeting is not None:
             windows, events = meeting.not_full
             counts.update({"open_windows": windows, "open_events": events})
-        note = {"counts": counts, "unread": unread, "spilled": spilled}
-        return pack_results(results, note)
+        made = SplitRead(counts=dict(counts), unread=unread, spilled=spilled)
+        return pack_results(results, made)

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import asdict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from catchment.durable.folder import Folder
 from catchment.engine import codec
-from catchment.engine.partials import Partials
-from catchment.engine.set_aside import joined as in_one
-from catchment.model.capacity import ASIDE_BYTES
+from catchment.engine.parcels import partials_of
+from catchment.engine.partials import Partials, joined_partials
+from catchment.model import records
 from catchment.sinks.base import Sink
-from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsideFiles, Kept
+from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
-from catchment.spark.bucket import Bucket
 from catchment.spark.bucket_keys import labels
-from catchment.spark.datasource import NAME, PartialsSource
 from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import Progress
-from catchment.spark.rows import OUTPUT
-from catchment.spark.session import cores_of, session, ship, streaming
-from catchment.spark.spec import Control, Spec
-from catchment.spark.state import heartbeats, joined
+from catchment.spark.records import JobCounts, Parcel, SplitNote
+from catchment.spark.session import cores_of, ready, session
+from catchment.spark.spec import Spec
+from catchment.spark.state import heartbeats
 from catchment.spark.stepping import Steps
+from catchment.spark.streaming_query import assemble_buckets, read_parcels
 from catchment.tree.charter import Charter
-from catchment.tree.local import PARTITIONS, Batch
+from catchment.tree.local import PARTITIONS, SlicedElsewhere
+
+_BUCKETS = "buckets.json"
+"""How many shares of keys the node began with; they are kept for good."""
 
 
 class SparkWork:
@@ -50,17 +51,17 @@ class SparkWork:
 
     def _session(self) -> SparkSession:
         if self.spark is None:
-            self.spark = session().newSession() if self._apart else session()
-            ship(self.spark)
-            for key, value in streaming().items():
-                self.spark.conf.set(key, value)
+            self.spark = ready(session().newSession() if self._apart else session())
         return self.spark
 
     def _spec(self, charter: Charter, source: Source, sinks: tuple[Sink, ...], keyed: bool) -> Spec:
         spark, settings = self._session(), charter.settings
-        held = self.home.read("buckets.json")
-        buckets = json.loads(held) if held else (cores_of(spark) if keyed else 1)
-        self.home.write("buckets.json", json.dumps(buckets).encode())
+        held = self.home.read(_BUCKETS)
+        if held is None:
+            buckets = cores_of(spark) if keyed else 1
+            self.home.write(_BUCKETS, records.encode(buckets))
+        else:
+            buckets = records.decode(int, held, f"{self.home.uri}/{_BUCKETS}")
         assert charter.schema is not None
         local = not isinstance(source, Steps)
         return Spec(
@@ -69,36 +70,31 @@ class SparkWork:
             source=source,
             sinks=sinks,
             schema=charter.schema,
-            time=settings["time"],
-            late=settings["late"],
-            keep=settings["keep"],
-            lateness=settings["lateness"] if local else 0,
-            idle=settings["idle"] if local else None,
-            ahead=settings["ahead"] if local else None,
+            time=settings.time,
+            late=settings.late,
+            keep=settings.keep,
+            lateness=settings.lateness if local else 0,
+            idle=settings.idle if local else None,
+            ahead=settings.ahead if local else None,
             buckets=buckets,
             labels=labels(buckets),
             parallel=cores_of(spark),
-            rate=settings["rate"],
+            rate=settings.rate,
             tree=True,
             node=charter.places[self.id].number * PARTITIONS,
-            incomplete=settings.get("incomplete", "count"),
-            aside_bytes=settings.get("aside_bytes", ASIDE_BYTES),
-            aside_disk_bytes=settings.get("aside_disk_bytes", ASIDE_DISK_BYTES),
-            state_bytes=settings.get("state_bytes"),
-            key_bytes=settings.get("key_bytes"),
+            incomplete=settings.incomplete,
+            aside_bytes=settings.aside_bytes,
+            aside_disk_bytes=settings.aside_disk_bytes,
+            state_bytes=settings.state_bytes,
+            key_bytes=settings.key_bytes,
         )
 
     def _start(self, each: Callable[[DataFrame, int], None], stateful: bool) -> None:
         spark, spec = self._session(), self.spec
         assert spec is not None
-        text = spec.to_text()
-        spark.dataSource.register(PartialsSource)
-        rows = spark.readStream.format(NAME).option("spec", text).load()
-        spark.conf.set("spark.sql.shuffle.partitions", str(spec.buckets))
+        rows = read_parcels(spark, spec)
         if stateful:
-            rows = rows.groupBy("bucket").transformWithState(
-                Bucket(text), OUTPUT, outputMode="Update", timeMode="None"
-            )
+            rows = assemble_buckets(spark, spec, rows)
         writer = rows.writeStream.foreachBatch(each).outputMode("update" if stateful else "append")
         writer = writer.option("checkpointLocation", f"{self.checkpoint}/checkpoint")
         self.query = writer.queryName(spec.job).trigger(processingTime="0 seconds").start()
@@ -107,7 +103,7 @@ class SparkWork:
         self,
         charter: Charter,
         source: Source,
-        took: Callable[[Batch, int], None],
+        took: Callable[[SlicedElsewhere, int], None],
         aside: AsideFiles,
     ) -> None:
         """Reads and slices a source, batch by batch."""
@@ -119,15 +115,16 @@ class SparkWork:
             partials, notes = _collected(rows, aside)
             if not notes:
                 return
-            control = Control.from_dict(notes[0]["control"])
+            control = notes[0].control
             heard = heartbeats(notes)
             frontier = control.frontier.after(heard, control.now, spec.lateness, spec.idle)
-            counts = _summed([note["counts"] for note in notes if "counts" in note])
-            batch = Batch(control.batch, control.plan, partials, frontier, counts, control.ended)
-            took(batch, control.now)
-            Progress(control.batch, frontier, {}, control.ended, control.plan, control.now).save(
-                spec
+            counts = _summed([note.counts for note in notes if note.counts is not None])
+            batch = SlicedElsewhere(
+                control.batch, control.plan, partials, frontier, counts, control.ended
             )
+            took(batch, control.now)
+            done = JobCounts(), control.ended, control.plan, control.now
+            Progress(control.batch, frontier, *done).save(spec)
 
         self._start(each, stateful=False)
 
@@ -140,8 +137,8 @@ class SparkWork:
         def each(rows: DataFrame, _: int) -> None:
             partials, notes = _collected(rows, None)
             if notes:
-                ends = {(id, seq): end for note in notes for id, seq, end in note["ends"]}
-                took(1 + notes[0]["control"]["batch"], partials, ends)
+                ends = {(id, seq): end for note in notes for id, seq, end in note.ends}
+                took(1 + notes[0].control.batch, partials, ends)
 
         self._start(each, stateful=False)
 
@@ -156,7 +153,9 @@ class SparkWork:
         self.spec = self._spec(charter, Steps(home=self.home.uri), sinks, keyed)
         committer = BatchCommitter(
             self.spec,
-            lambda progress, _: took(progress.batch + 1, progress.counts, progress.drained),
+            lambda progress, *_: took(
+                progress.batch + 1, asdict(progress.counts), progress.drained
+            ),
         )
         self._start(committer, stateful=True)
 
@@ -175,27 +174,22 @@ class SparkWork:
         self.query = self.spark = None
 
 
-def _collected(rows: DataFrame, aside: AsideFiles | None) -> tuple[Partials, list[dict[str, Any]]]:
+def _collected(rows: DataFrame, aside: AsideFiles | None) -> tuple[Partials, list[SplitNote]]:
     """The partials of a batch in the order of its splits, their notes, and rows set aside."""
-    found: list[tuple[Partials, dict[str, Any]]] = []
-    others: list[tuple[str, pa.Table]] = []
+    found: list[tuple[Partials, SplitNote]] = []
+    others: dict[str, list[pa.Table]] = {}
     for row in rows.collect():
-        meta, tables = codec.unpack(bytes(row.body))
-        if "kind" in meta:
-            others.append((meta["kind"], tables["rows"]))
+        parcel, tables = codec.unpack(bytes(row.body), Parcel)
+        if parcel.split is None:
+            others.setdefault(parcel.aside or "", []).append(tables["rows"])
         else:
-            found.append(({int(id): table for id, table in tables.items()}, meta))
-    found.sort(key=lambda part: part[1]["number"])
+            found.append((partials_of(tables), parcel.split))
+    found.sort(key=lambda part: part[1].number)
     notes = [note for _, note in found]
     if aside is not None and notes:
-        batch = int(notes[0]["control"]["batch"])
-        for kind in dict.fromkeys(kind for kind, _ in others):
-            same = [table for other, table in others if other == kind]
-            aside.write(batch, 0, kind, in_one(same))
-        for kept in (Kept(*one) for note in notes for one in note.get("spilled", [])):
-            aside.adopt(kept)
-        aside.end(batch)
-    return joined([partials for partials, _ in found]), notes
+        spilled = [kept for note in notes for kept in note.spilled]
+        aside.keep(notes[0].control.batch, others, spilled)
+    return joined_partials([partials for partials, _ in found]), notes
 
 
 def _summed(counts: list[dict[str, int]]) -> dict[str, int]:

@@ -3,13 +3,16 @@
 The window is one of Spark's (`window`, `session_window`), one of two that are named like them
 (`count_window`, `event_window`), or any that is registered, by its own name: `cut(at => v > 9)`. It
 then takes the arguments that Python and job files give it, by place or by name. Conditions stand as
-they are, all else as literals; a column in the first place is the time column, as in `window`.
+they are, all else as literals. The time column may come first, as in `window`: a column in the
+first place is the time where what follows it is all that the window needs. So `cut(door)` cuts
+where `door` holds, and so does `cut(ts, door)`.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from sqlglot import exp
 
@@ -110,29 +113,58 @@ def takes_time(call: exp.Anonymous) -> bool:
     name = call.name.lower()
     if name in _usages():
         return name in SQL_CALLS and SQL_CALLS[name].takes_time
-    return bool(call.expressions) and isinstance(call.expressions[0], exp.Column)
+    first, rest = call.expressions[:1], call.expressions[1:]
+    bare = bool(first) and isinstance(first[0], exp.Column) and not first[0].table
+    return bare and not _missing(name, rest)
+
+
+def _missing(name: str, args: list[exp.Expression]) -> list[str]:
+    """The parameters of a registered window that must be given and are not among arguments."""
+    by_place = sum(not isinstance(arg, exp.Kwarg) for arg in args)
+    named = {arg.this.name for arg in args if isinstance(arg, exp.Kwarg)}
+    return [
+        parameter.name
+        for place, parameter in enumerate(_parameters(name).values())
+        if place >= by_place and parameter.default is parameter.empty
+        if parameter.name not in named
+    ]
 
 
 def _registered(call: exp.Anonymous) -> Window:
     """A window that is called by its own name."""
     name = call.name.lower()
-    known = list(_parameters(name))
+    parameters = _parameters(name)
+    known = list(parameters)
+    args = call.expressions[1:] if takes_time(call) else call.expressions
+    if _missing(name, args):
+        raise _misused(call)
     given: dict[str, Any] = {}
-    for place, arg in enumerate(call.expressions[1:] if takes_time(call) else call.expressions):
+    for place, arg in enumerate(args):
         named = isinstance(arg, exp.Kwarg)
         if not named and place >= len(known):
             raise _misused(call)
         key, value = (arg.this.name, arg.expression) if named else (known[place], arg)
         if key not in known or key in given:
             raise _misused(call)
+        if isinstance(value, exp.Column) and not _may_be_condition(parameters[key]):
+            raise _misused(call)
         given[key] = value_of(value, call) if isinstance(value, _LITERALS) else text_of(value)
-    if any(p.default is p.empty and n not in given for n, p in _parameters(name).items()):
-        raise _misused(call)
     return BUILDERS[name](**given)
 
 
 def _parameters(name: str) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(BUILDERS[name]).parameters)
+    build = BUILDERS[name]
+    try:
+        return dict(inspect.signature(build, eval_str=True).parameters)
+    except NameError:  # an annotation of names that are imported for type checkers only
+        return dict(inspect.signature(build).parameters)
+
+
+def _may_be_condition(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter takes texts only, as conditions are, or does not say what it takes."""
+    told = parameter.annotation
+    unknown = told is parameter.empty or isinstance(told, str)
+    return unknown or set(get_args(told) or (told,)) - {NoneType} == {str}
 
 
 _LITERALS = (exp.Literal, exp.Neg, exp.Interval, exp.Boolean)

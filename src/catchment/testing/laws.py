@@ -7,12 +7,11 @@ import random
 import pyarrow as pa
 
 from catchment.engine import assemble, merge, slice
+from catchment.engine.partials import Partials
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.planner import plan
 from catchment.testing.compare import assert_same, rows_of
-
-Partials = dict[int, pa.Table]
 
 
 def check_laws(

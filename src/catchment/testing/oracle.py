@@ -1,7 +1,8 @@
 """The brute-force oracle: every window straight from its definition, over plain lists of events.
 
-It shares no code with the engine and keeps every event for ever. `oracle` answers for a whole
-input; `oracle_run` replays pushes and frontier steps and answers for each step.
+It shares no code with the engine and keeps every event for ever. Of a window it takes the kind and
+what its builder was given; all that the engine asks a window it works out for itself. `oracle`
+answers for a whole input; `oracle_run` replays pushes and frontier steps and answers for each step.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from catchment.errors import QueryError
 from catchment.model.duration import instant, micros
@@ -44,7 +45,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Found:
+class OracleWindow:
     """A complete window of one key; `index` is its number, `node` whose it is, where it has one.
 
     The number is that among all windows of the key (count windows, and those read as `ordered`),
@@ -111,7 +112,7 @@ def oracle_run(
 # Windows: the complete ones among one key's events (sorted by time, then arrival).
 
 
-def _periodic(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[Found]:
+def _periodic(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     numbers: set[int] = set()
     for event in events:
         newest = (event.time - window.offset) // window.slide
@@ -121,26 +122,26 @@ def _periodic(window: OnePeriod, events: list[Event], frontier: float) -> Iterat
         start = window.offset + k * window.slide
         end = start + window.length
         if end <= frontier:
-            yield Found(start, end, [e for e in events if start <= e.time < end])
+            yield OracleWindow(start, end, [e for e in events if start <= e.time < end])
 
 
-def _fixed(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[Found]:
+def _fixed(window: OnePeriod, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     end = window.offset + window.length
     members = [e for e in events if window.offset <= e.time < end]
     if members and end <= frontier:
-        yield Found(window.offset, end, members)
+        yield OracleWindow(window.offset, end, members)
 
 
-def _cumulate(window: Cumulate, events: list[Event], frontier: float) -> Iterator[Found]:
+def _cumulate(window: Cumulate, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     for k in sorted({(event.time - window.offset) // window.size for event in events}):
         start = window.offset + k * window.size
         for end in range(start + window.step, start + window.size + 1, window.step):
             members = [e for e in events if start <= e.time < end]
             if members and end <= frontier:
-                yield Found(start, end, members)
+                yield OracleWindow(start, end, members)
 
 
-def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Found]:
+def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     sessions: list[list[Event]] = []
     for event in events:
         if sessions and event.time - sessions[-1][-1].time <= window.gap:
@@ -151,20 +152,20 @@ def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Foun
         last = members[-1].time + window.gap
         # An event exactly `gap` later would still join; nothing comes after a close.
         if last < frontier:
-            yield Found(members[0].time, last, members)
+            yield OracleWindow(members[0].time, last, members)
 
 
-def _cut(window: Marked, events: list[Event], frontier: float) -> Iterator[Found]:
+def _cut(window: Marked, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     settled = [e for e in events if e.time < frontier]
     members = settled[:1]
     for event in settled[1:]:
         if holds(window.opens, event.row):
-            yield Found(members[0].time, event.time, members)
+            yield OracleWindow(members[0].time, event.time, members)
             members = []
         members = [*members, event]
 
 
-def _between(window: Marked, events: list[Event], frontier: float) -> Iterator[Found]:
+def _between(window: Marked, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     members: list[Event] = []
     for event in events:
         if event.time >= frontier:
@@ -172,20 +173,20 @@ def _between(window: Marked, events: list[Event], frontier: float) -> Iterator[F
         if members:
             members = [*members, event]
             if holds(window.closes, event.row):
-                yield Found(members[0].time, event.time, members)
+                yield OracleWindow(members[0].time, event.time, members)
                 members = []
         elif holds(window.opens, event.row):
             members = [event]
 
 
-def _count(window: Counted, events: list[Event], frontier: float) -> Iterator[Found]:
+def _count(window: Counted, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     settled = [e for e in events if e.time < frontier]
     for first in range(0, len(settled) - window.size + 1, window.step):
         members = settled[first : first + window.size]
-        yield Found(members[0].time, members[-1].time, members, first // window.step)
+        yield OracleWindow(members[0].time, members[-1].time, members, first // window.step)
 
 
-_WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
+_WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[OracleWindow]]] = {
     "tumbling": _periodic,
     "sliding": _periodic,
     "fixed": _fixed,
@@ -197,21 +198,39 @@ _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[Found]]] = {
 }
 
 
+def _marked(window: Window) -> Marked | None:
+    """The window, if marks bound it."""
+    return cast(Marked, window) if window.kind in ("cut", "between") else None
+
+
+def numbered_by_bounds(window: Window) -> bool:
+    """Whether `window_index` counts the windows of equal key, node and bounds.
+
+    So it is where marks of one instant bound several windows of no length; those read as
+    `ordered` are counted by key, and those read as `gaps` are one where they touch.
+    """
+    marked = _marked(window)
+    return marked is not None and marked.reading not in ("ordered", "gaps")
+
+
 def _windows(
     window: Window, events: list[Event], frontier: float, streams: set[str]
-) -> Iterable[Found]:
+) -> Iterable[OracleWindow]:
     """The complete windows of one key: of all its events, or as its streams' windows are read."""
     whole = _WINDOWS[window.kind]
-    if window.stream_reading is None:
+    marked = _marked(window)
+    if marked is None or marked.reading == "global":
         return whole(window, events, frontier)
     by_stream = {name: [e for e in events if e.stream == name] for name in sorted(streams)}
-    return _together(window, by_stream, frontier)
+    return _together(marked, by_stream, frontier)
 
 
 # Windows of many streams: each reading straight from its definition.
 
 
-def _own(window: Marked, events: list[Event], frontier: float) -> tuple[list[Found], int | None]:
+def _own(
+    window: Marked, events: list[Event], frontier: float
+) -> tuple[list[OracleWindow], int | None]:
     """A stream's windows that have ended before the frontier; the start of the one still open."""
     ended = list(_WINDOWS[window.kind](window, events, frontier))
     settled = [e for e in events if e.time < frontier]
@@ -223,7 +242,9 @@ def _own(window: Marked, events: list[Event], frontier: float) -> tuple[list[Fou
     return ended, opening[0] if opening else None
 
 
-def _together(window: Any, streams: dict[str, list[Event]], frontier: float) -> Iterator[Found]:
+def _together(
+    window: Marked, streams: dict[str, list[Event]], frontier: float
+) -> Iterator[OracleWindow]:
     """The complete windows of a key whose streams each have windows of their own."""
     found = {name: _own(window, events, frontier) for name, events in streams.items()}
     closing = frontier == math.inf
@@ -231,7 +252,7 @@ def _together(window: Any, streams: dict[str, list[Event]], frontier: float) -> 
         for name, (ended, _) in found.items():
             yield from (replace(one, node=name) for one in ended)
     elif window.reading == "aligned":
-        alike: dict[Any, list[Found]] = {}
+        alike: dict[Any, list[OracleWindow]] = {}
         for ended, _ in found.values():
             seen: Counter[tuple[int, int]] = Counter()
             for one in ended:
@@ -248,10 +269,12 @@ def _together(window: Any, streams: dict[str, list[Event]], frontier: float) -> 
         yield from _gaps(found, closing)
 
 
-def _gaps(found: dict[str, tuple[list[Found], int | None]], closing: bool) -> Iterator[Found]:
+def _gaps(
+    found: dict[str, tuple[list[OracleWindow], int | None]], closing: bool
+) -> Iterator[OracleWindow]:
     """Merges any two that overlap until none do; what an open window reaches is not complete."""
     merged = [one for ended, _ in found.values() for one in ended]
-    pair: tuple[Found, Found] | None
+    pair: tuple[OracleWindow, OracleWindow] | None
     while pair := next(
         (
             (a, b)
@@ -267,10 +290,10 @@ def _gaps(found: dict[str, tuple[list[Found], int | None]], closing: bool) -> It
     yield from (one for one in merged if all(start > one.end for start in opened))
 
 
-def _union(parts: list[Found]) -> Found:
+def _union(parts: list[OracleWindow]) -> OracleWindow:
     """One window of several: from the least start to the greatest end, in order of time."""
     members = sorted((e for part in parts for e in part.members), key=lambda e: (e.time, e.arrival))
-    return Found(min(p.start for p in parts), max(p.end for p in parts), members)
+    return OracleWindow(min(p.start for p in parts), max(p.end for p in parts), members)
 
 
 # One query over the accepted events.
@@ -294,7 +317,7 @@ def _selected(query: Query, accepted: list[Event]) -> list[Event]:
 
 def _complete(
     query: Query, accepted: list[Event], frontier: float, streams: set[str]
-) -> dict[Any, Found]:
+) -> dict[Any, OracleWindow]:
     """The complete windows by identity: key, node, bounds and, where bounds may repeat, number.
 
     Windows bounded by marks may have equal bounds, and are numbered in order of their events,
@@ -303,12 +326,12 @@ def _complete(
     by_key: dict[Any, list[Event]] = {}
     for event in _selected(query, accepted):
         by_key.setdefault(_key(query.by, event.row), []).append(event)
-    found: dict[Any, Found] = {}
+    found: dict[Any, OracleWindow] = {}
     seen: Counter[Any] = Counter()
     for key, events in by_key.items():
         for window in _windows(query.window, events, frontier, streams):
             alike = ((key, window.node), window.start, window.end)
-            if query.window.numbered == "bounds":
+            if numbered_by_bounds(query.window):
                 window = replace(window, index=seen[alike])
                 seen[alike] += 1
             assert (*alike, window.index) not in found
@@ -323,7 +346,7 @@ class _History:
     query: Query
     updates: bool
     since: float = -math.inf
-    emitted: dict[Any, tuple[Found | None, Row, int]] = field(default_factory=dict)
+    emitted: dict[Any, tuple[OracleWindow | None, Row, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.query.measure != "event":
@@ -341,11 +364,11 @@ class _History:
         gone = [i for i, (w, _, _) in self.emitted.items() if w is not None and i not in complete]
         return rows + [self._retract(identity) for identity in gone]
 
-    def _changed(self, identity: Any, window: Found) -> bool:
+    def _changed(self, identity: Any, window: OracleWindow) -> bool:
         before = self.emitted[identity][0]
         return before is None or before.members != window.members
 
-    def _emit(self, identity: Any, window: Found | None, row: Row) -> Row:
+    def _emit(self, identity: Any, window: OracleWindow | None, row: Row) -> Row:
         revision = self.emitted[identity][2] + 1 if identity in self.emitted else 0
         self.emitted[identity] = (window, row, revision)
         if not self.updates:
@@ -358,7 +381,7 @@ class _History:
         return self._emit(identity, None, before | nothing)
 
 
-def _row(query: Query, window: Found) -> Row:
+def _row(query: Query, window: OracleWindow) -> Row:
     first = window.members[0].row
     row = {column: first[column] for column in query.by}
     if window.node is not None:
@@ -392,8 +415,23 @@ def _duration(value: int | str) -> int:
 
 
 def _longest(queries: list[Query]) -> int:
-    """The longest window or gap, the default of `keep`."""
-    return max((query.window.reach for query in queries), default=0)
+    """The default of `keep`: the longest window or gap, or an hour where none has a length."""
+    return max((_reach(query.window) for query in queries), default=0) or micros("1h")
+
+
+_LENGTHS = {
+    "tumbling": "length",
+    "sliding": "length",
+    "fixed": "length",
+    "cumulate": "size",
+    "session": "gap",
+}
+"""What says how long a window or its gap is, by kind; marks and counts do not tell."""
+
+
+def _reach(window: Window) -> int:
+    length = _LENGTHS.get(window.kind)
+    return 0 if length is None else int(getattr(window, length))
 
 
 def _typed(steps: Iterable[Step]) -> list[Step]:

@@ -9,10 +9,11 @@ these as decimals, with the scale of their column: so the oracle knows them from
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -31,6 +32,8 @@ from catchment.windows import (
     sliding,
     tumbling,
 )
+
+T = TypeVar("T")
 
 UNITS = (1, 1_000, 1_000_000)
 SPAN = 40
@@ -186,6 +189,65 @@ def events(
     return made
 
 
+class Dice(Protocol):
+    """What a window is drawn with: `random.Random`, or Hypothesis behind the same two methods."""
+
+    def choice(self, seq: Sequence[T], /) -> T: ...
+
+    def randint(self, a: int, b: int, /) -> int: ...
+
+
+def drawn_window(
+    dice: Dice,
+    kinds: Sequence[str],
+    unit: int = 1_000_000,
+    base: int = 0,
+    readings: Sequence[str] = READINGS,
+) -> Window:
+    """A window of one of the kinds; user-defined ones in one of the readings."""
+    kind, length, other = dice.choice(list(kinds)), dice.randint(1, 12), dice.randint(1, 12)
+    offset = f"{dice.choice([0, 0, 1, 5]) * unit}us"
+    if kind == "tumbling":
+        return tumbling(f"{length * unit}us", offset=offset)
+    if kind == "sliding":
+        return sliding(f"{length * unit}us", f"{other * unit}us", offset=offset)
+    if kind == "session":
+        return session(f"{dice.randint(1, 5) * unit}us")
+    if kind == "cut":
+        how = dice.choice([r for r in readings if r != "gaps"] or ["global"])
+        return cut(dice.choice(MARKERS), reading=how)
+    if kind == "between":
+        marks = dice.choice(MARKERS), dice.choice(MARKERS)
+        return between(*marks, reading=dice.choice(list(readings)))
+    if kind == "count_tumbling":
+        return count_tumbling(min(length, 6))
+    if kind == "count_sliding":
+        return count_sliding(min(length, 6), min(other, 6))
+    if kind == "cumulate":
+        step = min(length, 4)
+        size = step * min(other, 6)
+        return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
+    start = (base + dice.randint(-5, SPAN)) * unit
+    return fixed(start, start + length * unit)
+
+
+PERIODIC = tuple(kind for kind in KINDS if drawn_window(random.Random(0), [kind]).periods)
+"""The kinds whose edges are known ahead of the data."""
+
+
+class _Drawn:
+    """Dice that Hypothesis throws, and makes smaller where a test fails."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def choice(self, seq: Sequence[T], /) -> T:
+        return self._draw(st.sampled_from(seq))
+
+    def randint(self, a: int, b: int, /) -> int:
+        return self._draw(st.integers(a, b))
+
+
 @st.composite
 def windows(
     draw: st.DrawFn,
@@ -195,33 +257,7 @@ def windows(
     readings: Sequence[str] = READINGS,
 ) -> Window:
     """A window of one of the kinds; user-defined ones in one of the readings."""
-    kind = draw(st.sampled_from(list(kinds)))
-    length = draw(st.integers(1, 12))
-    other = draw(st.integers(1, 12))
-    offset = f"{draw(st.sampled_from([0, 0, 1, 5])) * unit}us"
-    if kind == "tumbling":
-        return tumbling(f"{length * unit}us", offset=offset)
-    if kind == "sliding":
-        return sliding(f"{length * unit}us", f"{other * unit}us", offset=offset)
-    if kind == "session":
-        return session(f"{draw(st.integers(1, 5)) * unit}us")
-    if kind == "cut":
-        how = draw(st.sampled_from([r for r in readings if r != "gaps"] or ["global"]))
-        return cut(draw(st.sampled_from(MARKERS)), reading=how)
-    if kind == "between":
-        how = draw(st.sampled_from(list(readings)))
-        marks = draw(st.sampled_from(MARKERS)), draw(st.sampled_from(MARKERS))
-        return between(*marks, reading=how)
-    if kind == "count_tumbling":
-        return count_tumbling(min(length, 6))
-    if kind == "count_sliding":
-        return count_sliding(min(length, 6), min(other, 6))
-    if kind == "cumulate":
-        step = min(length, 4)
-        size = step * min(other, 6)
-        return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
-    start = (base + draw(st.integers(-5, SPAN))) * unit
-    return fixed(start, start + length * unit)
+    return drawn_window(_Drawn(draw), kinds, unit, base, readings)
 
 
 def numbers_for(function: str) -> list[str]:

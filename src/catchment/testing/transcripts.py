@@ -10,6 +10,7 @@ A file holds one transcript per YAML document:
     time: ts                              # the time column; ts unless given
     columns: {v: int16}                   # Arrow types where they cannot be inferred (optional)
     settings: {lateness: 2ms, late: drop} # of the engine (optional)
+    not_on: {batch: why}                  # runtimes that cannot take it, each with the reason
     queries:
       - {name: w0, sql: "SELECT sum(v) AS s FROM events GROUP BY window(ts, '10 milliseconds')"}
       - name: w1                          # what SQL cannot say
@@ -34,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import yaml
@@ -45,6 +46,7 @@ from catchment.model.duration import instant, micros
 from catchment.model.query import Query
 from catchment.sqltext import sql
 from catchment.testing.compare import assert_same
+from catchment.testing.oracle import numbered_by_bounds
 from catchment.windows import BUILDERS
 
 Row = dict[str, Any]
@@ -60,28 +62,26 @@ _FIELDS = (
     "time",
     "columns",
     "settings",
+    "not_on",
     "queries",
     "steps",
 )
-
-
-class Runtime(Protocol):
-    """What a transcript runs on: an engine, or anything wrapped to look like one."""
-
-    def push(self, table: pa.Table, /) -> object: ...
-
-    def advance(self, t: int, /) -> Results: ...
-
-    def close(self) -> Results: ...
+_BOUNDS = ("window_start", "window_end", "window_index")
+_REVISED = ("revision", "retracted")
 
 
 @dataclass(frozen=True)
-class Step:
+class TranscriptStep:
     """One step: `value` is rows, microseconds, a query or None; `expect` the rows by query."""
 
     kind: str
     value: Any
     expect: dict[str, list[Row]] = field(default_factory=dict)
+
+    @property
+    def gives(self) -> bool:
+        """Whether results are compared after it."""
+        return self.kind in ("frontier", "close")
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,34 @@ class Transcript:
 
     name: str
     queries: list[Query]
-    steps: list[Step]
+    steps: list[TranscriptStep]
     why: str = ""
     source: str = ""
     differs: str = ""
     time: str = "ts"
     settings: dict[str, Any] = field(default_factory=dict)
+    not_on: dict[str, str] = field(default_factory=dict)
+    """Runtimes that cannot take it, and why."""
     schema: pa.Schema | None = None
 
     @property
     def adds(self) -> bool:
         """True when queries join while it runs."""
         return any(step.kind == "add" for step in self.steps)
+
+    @property
+    def all_queries(self) -> list[Query]:
+        """The queries that it begins with, and those that join."""
+        return [*self.queries, *(step.value for step in self.steps if step.kind == "add")]
+
+    def last_word(self, query: Query) -> list[Row]:
+        """The rows of a query after all corrections, without those retracted and without marks."""
+        last: dict[tuple[Any, ...], Row] = {}
+        for step in self.steps:
+            for row in step.expect.get(query.name, []):
+                last[tuple(row.get(name) for name in (*query.keys, *_BOUNDS))] = row
+        kept = [row for row in last.values() if not row.get("retracted")]
+        return [{c: v for c, v in row.items() if c not in _REVISED} for row in kept]
 
     def table(self, rows: Sequence[Row]) -> pa.Table:
         return pa.Table.from_pylist(list(rows), schema=self.schema)
@@ -110,7 +126,7 @@ class Transcript:
 def load(path: str | Path) -> list[Transcript]:
     """The transcripts of one file."""
     text = Path(path).read_text(encoding="utf-8")
-    return [_read(document) for document in yaml.load_all(text, _Loader) if document]
+    return [_read(document) for document in yaml.load_all(text, _TranscriptLoader) if document]
 
 
 def load_folder(folder: str | Path) -> list[Transcript]:
@@ -119,37 +135,59 @@ def load_folder(folder: str | Path) -> list[Transcript]:
     return [t for path in paths if path.stem != "not_applicable" for t in load(path)]
 
 
-def run(transcript: Transcript, make_engine: Callable[..., Any]) -> None:
-    """Replays a transcript on `make_engine(queries, time=..., **settings)`; fails on a difference.
+def replay(transcript: Transcript, make_engine: Callable[..., Any]) -> list[Results]:
+    """What `make_engine(queries, time=..., **settings)` gives at each frontier and at the close.
 
     The engine needs `push`, `advance` and `close`, and `add` where `transcript.adds`.
     """
     engine: Any = make_engine(transcript.queries, time=transcript.time, **transcript.settings)
-    queries = {query.name: query for query in transcript.queries}
-    for number, step in enumerate(transcript.steps, 1):
+    found: list[Results] = []
+    for step in transcript.steps:
         if step.kind == "events":
             engine.push(transcript.table(step.value))
         elif step.kind == "add":
             engine.add(step.value)
-            queries[step.value.name] = step.value
         else:
-            results = engine.close() if step.kind == "close" else engine.advance(step.value)
-            _check(f"{transcript.name}, step {number} ({step.kind})", queries, step, results)
+            found.append(engine.close() if step.kind == "close" else engine.advance(step.value))
+    return found
 
 
-def _check(context: str, queries: dict[str, Query], step: Step, results: Results) -> None:
-    for name, query in queries.items():
-        given = results[name] if name in results else pa.table({})
-        assert_same(step.expect.get(name, []), given, f"{context}, query {name}", keys=query.keys)
-    strangers = [name for name in results if name not in queries]
+def check(transcript: Transcript, given: Sequence[Results], by_step: bool = True) -> None:
+    """Fails where results differ from those expected at each frontier and at the close.
+
+    A runtime that does not say when a result came gives all at once, not `by_step`: the last word
+    on each window, without revisions. What was corrected is there as it was corrected, and what
+    was retracted is not there.
+    """
+    queries = transcript.all_queries
+    if not by_step:
+        expected = {query.name: transcript.last_word(query) for query in queries}
+        (last,) = given
+        _compare(f"{transcript.name}, last word", queries, expected, last)
+        return
+    steps = [(n, step) for n, step in enumerate(transcript.steps, 1) if step.gives]
+    for (number, step), results in zip(steps, given, strict=True):
+        context = f"{transcript.name}, step {number} ({step.kind})"
+        _compare(context, queries, step.expect, results)
+
+
+def _compare(
+    context: str, queries: Sequence[Query], expected: Mapping[str, list[Row]], given: Results
+) -> None:
+    for query in queries:
+        rows = given[query.name] if query.name in given else pa.table({})
+        wanted = expected.get(query.name, [])
+        assert_same(wanted, rows, f"{context}, query {query.name}", keys=query.keys)
+    names = {query.name for query in queries}
+    strangers = [name for name in given if name not in names]
     assert not strangers, f"{context}: results of queries that are not there: {strangers}"
 
 
-class _Loader(yaml.SafeLoader):
+class _TranscriptLoader(yaml.SafeLoader):
     """YAML without dates of its own: a time stays the text it is, for `instant` to read."""
 
 
-_Loader.yaml_implicit_resolvers = {
+_TranscriptLoader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in known if tag != "tag:yaml.org,2002:timestamp"]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -174,25 +212,32 @@ def _read(data: dict[str, Any]) -> Transcript:
     texts = {part: data.get(part, "") for part in ("why", "source", "differs")}
     settings = {k: _setting(v, unit) for k, v in data.get("settings", {}).items()}
     return Transcript(
-        data["name"], queries, steps, **texts, time=time, settings=settings, schema=schema
+        data["name"],
+        queries,
+        steps,
+        **texts,
+        time=time,
+        settings=settings,
+        not_on=dict(data.get("not_on", {})),
+        schema=schema,
     )
 
 
-def _step(data: dict[str, Any], unit: int, time: str) -> Step:
+def _step(data: dict[str, Any], unit: int, time: str) -> TranscriptStep:
     _known(data, (*_STEPS, "expect"), "step")
     kind = next(k for k in _STEPS if k in data)
     if kind == "events":
-        return Step(kind, [_timed(row, (time,), unit) for row in data[kind]])
+        return TranscriptStep(kind, [_timed(row, (time,), unit) for row in data[kind]])
     if kind == "add":
-        return Step(kind, _query(data[kind], unit))
+        return TranscriptStep(kind, _query(data[kind], unit))
     rows = data.get("expect") or {}
     expect = {name: [_timed(r, _TIMES, unit) for r in given] for name, given in rows.items()}
-    return Step(kind, _instant(data[kind], unit) if kind == "frontier" else None, expect)
+    return TranscriptStep(kind, _instant(data[kind], unit) if kind == "frontier" else None, expect)
 
 
 def _indexed(row: Row, query: Query) -> Row:
     """The row with the index that was left out."""
-    return {"window_index": 0} | row if query.window.numbered == "bounds" else row
+    return {"window_index": 0} | row if numbered_by_bounds(query.window) else row
 
 
 def _query(data: dict[str, Any], unit: int) -> Query:

@@ -1,8 +1,8 @@
 """Links between the nodes of a tree: frames over TCP, with TLS where there are certificates.
 
-A node opens one `Link` to the `Server` of its parent: a connection on which messages and heartbeats
-go up, acknowledgements and pushes come down. Commands `ask` a node single questions. `Limits` says
-what peers may cost, before and after they are known.
+A node opens one `ParentLink` to the `Server` of its parent: a connection on which messages and
+heartbeats go up, acknowledgements and pushes come down. Commands `ask` a node single questions.
+`Limits` says what peers may cost, before and after they are known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from catchment.transport.certificates import SecurityError
     from catchment.transport.limits import Limits
-    from catchment.transport.link import Link, ask
+    from catchment.transport.link import ParentLink, ask
     from catchment.transport.security import ADMIN, Security, check_listening
     from catchment.transport.server import Handler, Server
     from catchment.transport.wire import (
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
         OLDEST,
         PROTOCOL,
         AddressError,
-        UnreachableError,
+        PeerUnreachableError,
         agree,
     )
 
 _HOMES = {
     "certificates": "SecurityError",
     "limits": "Limits",
-    "link": "Link ask",
+    "link": "ParentLink ask",
     "security": "ADMIN Security check_listening",
     "server": "Handler Server",
-    "wire": "LIMIT OLDEST PROTOCOL AddressError UnreachableError agree",
+    "wire": "LIMIT OLDEST PROTOCOL AddressError PeerUnreachableError agree",
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -41,13 +41,13 @@ __all__ = [
     "Handler",
     "LIMIT",
     "Limits",
-    "Link",
     "OLDEST",
     "PROTOCOL",
+    "ParentLink",
+    "PeerUnreachableError",
     "Security",
     "SecurityError",
     "Server",
-    "UnreachableError",
     "agree",
     "ask",
     "check_listening",

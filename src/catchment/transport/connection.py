@@ -23,7 +23,7 @@ from catchment.transport.wire import (
     LIMIT,
     REFUSED,
     WHO,
-    UnreachableError,
+    PeerUnreachableError,
     pack,
     prepare,
     split_address,
@@ -162,13 +162,13 @@ class Connection:
     def _sentences(self) -> _Sentences:
         return _Sentences(self)
 
-    def explained(self, error: OSError | UnicodeError) -> UnreachableError:
+    def explained(self, error: OSError | UnicodeError) -> PeerUnreachableError:
         """An error of the socket in a sentence."""
         found = unreachable(self.address, error)
         if found.what == LOST and not self._heard:
             # A peer that wants a certificate may hang up without a word.
             hint = "the other side may not accept this side's certificate" if self._secure else None
-            return UnreachableError(found.what, given=found.given, hint=hint)
+            return PeerUnreachableError(found.what, given=found.given, hint=hint)
         return found
 
 
@@ -182,16 +182,16 @@ class _Sentences:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, UnreachableError):
+        if isinstance(error, PeerUnreachableError):
             return
         if isinstance(error, OSError | UnicodeError):
             raise self._connection.explained(error) from None
         if isinstance(error, RefusedError):
             # What came is no frame, or one that is too long.
-            raise UnreachableError(error.what, given=error.given, hint=error.hint) from None
+            raise PeerUnreachableError(error.what, given=error.given, hint=error.hint) from None
 
 
-def strange(address: str) -> UnreachableError:
-    return UnreachableError(
+def strange(address: str) -> PeerUnreachableError:
+    return PeerUnreachableError(
         "what listens there does not speak this protocol", given=address, hint="check the address"
     )

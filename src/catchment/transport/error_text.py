@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 
-from catchment.transport.wire import UnreachableError
+from catchment.transport.wire import PeerUnreachableError
 
 log = logging.getLogger("catchment.transport")
 
@@ -63,11 +63,11 @@ BY_REASON: tuple[tuple[str, Sentence], ...] = (
 UNSAFE: Sentence = ("no secure connection could be made", "check the certificates of both sides")
 
 
-def unreachable(address: str, error: OSError | UnicodeError) -> UnreachableError:
+def unreachable(address: str, error: OSError | UnicodeError) -> PeerUnreachableError:
     """An error of a socket or of TLS as one of ours; its own text goes to the log."""
     log.debug("the link to %s failed: %s", address, error)
     what, hint = _sentence(error)
-    return UnreachableError(what, given=address, hint=hint)
+    return PeerUnreachableError(what, given=address, hint=hint)
 
 
 def _sentence(error: OSError | UnicodeError) -> Sentence:

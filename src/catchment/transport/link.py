@@ -20,7 +20,7 @@ from catchment.transport.wire import (
     LIMIT,
     MESSAGE,
     REPLY,
-    UnreachableError,
+    PeerUnreachableError,
     pack,
     split_address,
     unpack,
@@ -32,7 +32,7 @@ GRACE = 1.0
 """Seconds that a link being closed waits for the other side to have read everything."""
 
 
-class Link:
+class ParentLink:
     """One connection to a node's parent.
 
     It does not reconnect: when it is `closed`, `error` says why, and whoever uses it opens another.
@@ -76,7 +76,7 @@ class Link:
         self._thread.start()
         if not self._settled.wait(self._timeout):
             self._fail(
-                UnreachableError(
+                PeerUnreachableError(
                     f"no answer came in {self._timeout:g} s",
                     given=self.address,
                     hint="is that a node, and is it running?",
@@ -84,7 +84,7 @@ class Link:
             )
             self._cancel()
         if self._answer is None or self._error is not None:
-            raise self._error or UnreachableError("the link was closed", given=self.address)
+            raise self._error or PeerUnreachableError("the link was closed", given=self.address)
         return self._answer
 
     def send(self, body: bytes) -> None:
@@ -121,7 +121,7 @@ class Link:
         if self._writing.acquire(timeout=GRACE):
             try:
                 if self._connection is not None and self._answer is not None and not self.closed:
-                    with contextlib.suppress(UnreachableError):
+                    with contextlib.suppress(PeerUnreachableError):
                         self._connection.write(BYE)
             finally:
                 self._writing.release()
@@ -130,7 +130,7 @@ class Link:
         self._thread.join(GRACE)
         self._hung_up = True  # an answer that was read but not heard yet must not come later
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> ParentLink:
         self.open()
         return self
 
@@ -141,11 +141,13 @@ class Link:
         with self._writing:
             connection = self._connection
             if connection is None or self._answer is None or self.closed or self._closing:
-                raise self._error or UnreachableError("the link is not open", given=self.address)
+                raise self._error or PeerUnreachableError(
+                    "the link is not open", given=self.address
+                )
             try:
                 connection.write(packed)
                 return
-            except UnreachableError as error:
+            except PeerUnreachableError as error:
                 failure = error
         # A frame may have been sent in part, so nothing can follow it. The other side may have said
         # why, and the reader is about to come to it.
@@ -162,7 +164,7 @@ class Link:
             self._fail(error)
         except Exception as error:
             log.exception("the link to %s failed", self.address)
-            self._fail(UnreachableError("the link failed", given=type(error).__name__))
+            self._fail(PeerUnreachableError("the link failed", given=type(error).__name__))
         finally:
             self._cancel()
             self._closed.set()
@@ -206,7 +208,7 @@ class Link:
             self._heard(note)
         except Exception as error:
             log.exception("an answer of %s could not be handled", self.address)
-            raise UnreachableError(
+            raise PeerUnreachableError(
                 "the link was closed because an answer could not be handled",
                 given=type(error).__name__,
                 hint="the log says where",
@@ -236,7 +238,7 @@ def ask(
         failure = None
         try:
             connection.introduce(ADMIN, security, pack(ASK, {"what": what, "body": body}))
-        except UnreachableError as error:
+        except PeerUnreachableError as error:
             failure = error  # the other side may have said why before it hung up
         found = connection.read()
         if found is None:

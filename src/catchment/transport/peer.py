@@ -16,7 +16,7 @@ from catchment.errors import RefusedError
 from catchment.transport.frames import MAGIC, Frames, bounded, frame
 from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.tls import PIECE, Tls
-from catchment.transport.wire import MESSAGE, UP, WHO, UnreachableError
+from catchment.transport.wire import MESSAGE, UP, WHO, PeerUnreachableError
 
 HANDSHAKE = 0x16
 """The first byte of whoever speaks TLS."""
@@ -76,7 +76,7 @@ class Peer(asyncio.Protocol):
         if not self.ended:
             try:
                 self._frames.feed(data if self._context is None else self._decrypted(data))
-            except (UnreachableError, ssl.SSLError) as error:
+            except (PeerUnreachableError, ssl.SSLError) as error:
                 self._failure = error
         self._wake()
 
@@ -84,7 +84,7 @@ class Peer(asyncio.Protocol):
         assert self._context is not None and self._transport is not None
         if self._tls is None:
             if data[0] != HANDSHAKE:
-                raise UnreachableError("this node speaks TLS only", hint="give an `authority`")
+                raise PeerUnreachableError("this node speaks TLS only", hint="give an `authority`")
             self._tls = Tls(self._context, server=True)
         try:
             return self._tls.receive(data)
@@ -177,7 +177,7 @@ class Peer(asyncio.Protocol):
             await asyncio.wait_for(self._reads, patience)
         except TimeoutError:
             what = "nothing came in time" if self.admitted else "a peer did not say who it is"
-            raise UnreachableError(what, given=self.name) from None
+            raise PeerUnreachableError(what, given=self.name) from None
         finally:
             self._reads = None
 

@@ -35,7 +35,7 @@ from catchment.transport.wire import (
     REFUSED,
     REPLY,
     AddressError,
-    UnreachableError,
+    PeerUnreachableError,
     agree,
     pack,
     pack_error,
@@ -338,7 +338,7 @@ class _Running:
             if peer.admitted or self._refusals.allows():
                 log.log(level, "refused %s (%s): %s", peer.node or "a peer", peer.name, refusal)
             last = pack_error(REFUSED, refusal)
-        except UnreachableError as reason:
+        except PeerUnreachableError as reason:
             last = pack_error(BYE, reason)
         except OSError as error:
             log.debug("the connection from %s failed: %s", peer.name, error)
@@ -454,7 +454,7 @@ class _Running:
                 raise _stopped(self.server.listen) from error
             if self._failures.allows():
                 log.exception("what came from %s could not be handled", who)
-            raise UnreachableError(
+            raise PeerUnreachableError(
                 "the other side failed", given=type(error).__name__, hint="its log says where"
             ) from error
 
@@ -495,8 +495,8 @@ def _listening(
     return made
 
 
-def _stopped(listen: str) -> UnreachableError:
-    return UnreachableError("the other side was stopped", given=listen)
+def _stopped(listen: str) -> PeerUnreachableError:
+    return PeerUnreachableError("the other side was stopped", given=listen)
 
 
 def _replaced(node: str, peer: str) -> RefusedError:

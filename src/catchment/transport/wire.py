@@ -39,12 +39,12 @@ class AddressError(CatchmentError, ValueError):
     """An address that cannot be one, or that cannot be listened at."""
 
 
-class UnreachableError(CatchmentError, OSError):
+class PeerUnreachableError(CatchmentError, OSError):
     """The other side is not there, not there any more, or not to be trusted.
 
     >>> import pickle
-    >>> pickle.loads(pickle.dumps(UnreachableError("nobody listens there", given="here:7000")))
-    UnreachableError('nobody listens there (given: here:7000)')
+    >>> pickle.loads(pickle.dumps(PeerUnreachableError("nobody listens there", given="here:7000")))
+    PeerUnreachableError('nobody listens there (given: here:7000)')
     """
 
 
@@ -93,7 +93,7 @@ def unpack_error(kind: bytes, body: bytes) -> CatchmentError:
     RefusedError('no (given: 5); ask again')
     """
     note = unpack(body)
-    known = RefusedError if kind == REFUSED else UnreachableError
+    known = RefusedError if kind == REFUSED else PeerUnreachableError
     what, hint = str(note.get("what", "no reason was given")), note.get("hint")
     return known(what, given=note.get("given"), hint=None if hint is None else str(hint))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,24 +12,21 @@ import pyarrow as pa
 from catchment.counting.distributed import found_by_asking
 from catchment.engine.binding import admitted
 from catchment.engine.bound import BoundPlan
-from catchment.engine.partials import EVENTS, NODE, SEQ
-from catchment.errors import StateError
-from catchment.flush.settings import Flush
+from catchment.engine.partials import NODE, SEQ
 from catchment.model import packed
-from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
 from catchment.model.node_id import NodeId
 from catchment.model.query import Query
-from catchment.model.rules import EventRules, QueryRules
 from catchment.planner.planned import NOTHING, Planned
+from catchment.tree.settings import TreeSettings
 from catchment.tree.words import Count
 
-FORMAT = 1
+FORMAT = 2
 PLANS = 64
 """Versions of the plan that are handed down: a node that slept through more starts anew."""
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """A node's place in the tree, and the number by which its events rank."""
 
     id: NodeId
@@ -56,14 +51,10 @@ class Charter:
 
     job: str
     version: int
-    settings: Mapping[str, Any]
-    """`time`, `late`, `keep`, `rate`: as for an engine; `lateness`, `idle`, `ahead`, `timeout`: in
-    microseconds, or null; `flush`: as `Flush.to_dict` has it; `tables`: what SQL may call the
-    events in FROM; `incomplete`, `aside_bytes`, `aside_disk_bytes`, `state_bytes`, `key_bytes`:
-    as in a job file."""
-    places: Mapping[str, Place]
+    settings: TreeSettings
+    places: Mapping[str, NodePlace]
     schema: pa.Schema | None = None
-    """Of the events; unknown until the first node that reads some has told."""
+    """The columns of the events; None until the first node that reads some has told them."""
     plans: Mapping[int, Planned] = field(default_factory=dict)
 
     @property
@@ -76,12 +67,12 @@ class Charter:
         return next(place.id for place in self.places.values() if place.parent is None)
 
     def children(self, id: str) -> list[str]:
-        """In the order of their numbers."""
+        """The ids of a node's children, in the order of their numbers."""
         found = [place for place in self.places.values() if place.parent == id]
         return [place.id for place in sorted(found, key=lambda place: place.number)]
 
     def below(self, id: str, above: Iterable[str]) -> bool:
-        """Whether a node is one of some, or below one."""
+        """Whether a node is one of the nodes in `above`, or below one of them."""
         at: str | None = id
         while at is not None and at not in above:
             at = self.places[at].parent
@@ -96,24 +87,6 @@ class Charter:
         """Moves that are not over, by number, and who moves."""
         return {place.move: place.id for place in self.places.values() if place.was is not None}
 
-    @property
-    def timeout(self) -> int | None:
-        value: int | None = self.settings["timeout"]
-        return value
-
-    @property
-    def flush(self) -> Flush:
-        """When nodes send what."""
-        known = self.settings.get("flush")
-        return Flush() if known is None else Flush.from_dict(known)
-
-    @property
-    def asks(self) -> bool:
-        """Whether edges of count windows may be asked for, instead of sending all events."""
-        given = self.settings
-        central = given.get("count", "central") == "central"
-        return not central and given["late"] != "update" and given["idle"] is None
-
     def asked(self, version: int) -> dict[int, str]:
         """The groups whose count windows are found by asking, and their names for good.
 
@@ -121,47 +94,27 @@ class Charter:
         nodes keep the events of these groups, tell the root where some of them are, and cut them
         where the root has found an edge: what climbs is a partial per slice.
         """
-        if not self.asks or self.schema is None:
+        if not self.settings.asks or self.schema is None:
             return {}
         if version not in self._asked:
-            scheme = str(self.settings["count"])
             planned, bound = self.plans[version], self.bound(version)
-            self._asked[version] = found_by_asking(planned, bound, scheme)
+            self._asked[version] = found_by_asking(planned, bound, self.settings.count)
         return self._asked[version]
 
     @cached_property
     def _asked(self) -> dict[int, dict[int, str]]:
         return {}
 
-    @property
-    def rules(self) -> QueryRules:
-        """What the tree demands of its queries."""
-        given = self.settings
-        tables = tuple(given.get("tables", ()))
-        return QueryRules(given["time"], given["late"], tables, tree=True)
-
-    @property
-    def event_rules(self) -> EventRules:
-        """How nodes treat events."""
-        given = self.settings
-        return EventRules(
-            given["time"],
-            late=given["late"],
-            keep=given["keep"],
-            incomplete=given.get("incomplete", "count"),
-        )
-
     def bound(self, version: int) -> BoundPlan:
         """A version of the plan, bound to the columns of the events."""
         if version not in self._bound:
-            limits = MemoryLimits.of(
-                self.settings.get("state_bytes"),
-                self.settings.get("key_bytes"),
-                self.settings.get("aside_bytes", ASIDE_BYTES),
-            )
-            plan = self.plans[version].plan
+            given = self.settings
             self._bound[version] = BoundPlan(
-                plan, self.event_rules, self.schema, census=True, limits=limits
+                self.plans[version].plan,
+                given.event_rules,
+                self.schema,
+                census=True,
+                limits=given.memory_limits,
             )
         return self._bound[version]
 
@@ -174,7 +127,7 @@ class Charter:
         if version not in self._wires:
             empty = self.bound(version).merger(stream="").take()
             self._wires[version] = {
-                id: _without_stamps(table.schema) for id, table in empty.items() if id != EVENTS
+                id: _without_stamps(table.schema) for id, table in empty.groups.items()
             }
         return self._wires[version]
 
@@ -197,12 +150,12 @@ class Charter:
         given = {
             query.name: query
             if before.queries.get(query.name) == query
-            else admitted(query, self.rules, self.schema)
+            else admitted(query, self.settings.query_rules, self.schema)
             for query in queries
         }
         number = self.plan + 1 if self.plans else 0
         gone = [name for name in (before.leaving if leaving is None else leaving) if name in given]
-        planned = before.next(number, given, self._rate, self.asks, gone)
+        planned = before.next(number, given, self.settings.rate, gone)
         plans = dict(sorted({**self.plans, number: planned}.items())[-PLANS:])
         return replace(self, version=self.version + 1, plans=plans)
 
@@ -211,14 +164,10 @@ class Charter:
         gone, there = set(names), self.plans[self.plan].queries
         return self.with_queries(query for name, query in there.items() if name not in gone)
 
-    @property
-    def _rate(self) -> float:
-        return float(self.settings["rate"])
-
     def with_schema(self, schema: pa.Schema) -> Charter:
         return replace(self, version=self.version + 1, schema=schema)
 
-    def with_place(self, place: Place) -> Charter:
+    def with_place(self, place: NodePlace) -> Charter:
         places = {**self.places, place.id: place}
         return replace(self, version=self.version + 1, places=places)
 
@@ -228,7 +177,8 @@ class Charter:
         return self.with_place(replace(place, parent=parent, was=place.parent, move=number))
 
     def landed(self, moves: Iterable[int]) -> Charter:
-        """With moves that are over: the way up from the new parent waits for the node."""
+        """The charter after some moves have ended: every node above the new parent waits for the
+        node that came."""
         over = {self.moves[move] for move in moves}
         places = {id: replace(p, was=None) if id in over else p for id, p in self.places.items()}
         return replace(self, version=self.version + 1, places=places)
@@ -247,43 +197,39 @@ class Charter:
     @cached_property
     def data(self) -> bytes:
         """The charter as bytes."""
-        schema = None if self.schema is None else _text(self.schema.serialize().to_pybytes())
-        data = {
-            "job": self.job,
-            "version": self.version,
-            "settings": dict(self.settings),
-            "schema": schema,
-            "places": [vars(place) for place in self.places.values()],
-            "plans": {n: _text(planned.to_bytes()) for n, planned in self.plans.items()},
-        }
-        return packed.pack(data, FORMAT)
+        record = _Record(
+            self.job,
+            self.version,
+            self.settings,
+            tuple(self.places.values()),
+            None if self.schema is None else self.schema.serialize().to_pybytes(),
+            {number: planned.to_bytes() for number, planned in self.plans.items()},
+        )
+        return packed.pack(record, FORMAT)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Charter:
-        read = packed.unpack(data, "charter", FORMAT)
-        text = read["schema"]
-        schema = None if text is None else pa.ipc.read_schema(pa.py_buffer(_bytes(text)))
-        places = {place.id: place for place in _places(read["places"])}
-        plans = {int(n): Planned.from_bytes(_bytes(body)) for n, body in read["plans"].items()}
-        return cls(read["job"], read["version"], read["settings"], places, schema, plans)
+        read = packed.unpack(data, "charter", FORMAT, _Record)
+        read.settings.flush.check()
+        schema = None if read.schema is None else pa.ipc.read_schema(pa.py_buffer(read.schema))
+        places = {place.id: place for place in read.places}
+        plans = {number: Planned.from_bytes(body) for number, body in read.plans.items()}
+        return cls(read.job, read.version, read.settings, places, schema, plans)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """A charter as it is written down and handed down."""
+
+    job: str
+    version: Count
+    settings: TreeSettings
+    places: tuple[NodePlace, ...]
+    schema: bytes | None
+    """In Arrow's own format."""
+    plans: dict[Count, bytes]
 
 
 def _without_stamps(schema: pa.Schema) -> pa.Schema:
-    """Who made a partial is said once for all in the message."""
+    """A schema without the columns for node and sequence number: the head of a message has both."""
     fields = [field for field in schema if field.name not in (NODE, SEQ)]
     return pa.schema(fields).with_metadata(schema.metadata)
-
-
-def _places(read: object) -> list[Place]:
-    try:
-        return msgspec.convert(read, list[Place])
-    except msgspec.ValidationError as error:
-        raise StateError("the places of a charter cannot be read", given=str(error)) from error
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text)

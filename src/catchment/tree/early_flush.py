@@ -1,28 +1,35 @@
-"""A node's early flush: what a merger holds as arrays for `EarlySender`, and its choice as rows."""
+"""Early sending on a node: the driver of `EarlySender`.
+
+It tells the `EarlySender` what a merger holds, as arrays of keys, sizes and times, and turns the
+choice into rows of the merger that leave now.
+"""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from catchment.engine.merger import Merger, Touch
 from catchment.engine.rows import Rows, row_bytes
-from catchment.flush.early import EarlySender, HeldRows, Step
+from catchment.flush.average import moving
+from catchment.flush.early import EarlySender, FlushStep, HeldRows
 from catchment.flush.evictions import Floats, Ints
-from catchment.flush.link import Link
+from catchment.flush.learnt import NOTHING, Learnt
+from catchment.flush.link import LinkEstimate
 from catchment.flush.settings import Flush
 from catchment.model.plan import Group, Plan
 
 _PACKED = 0.3
 """What a row takes on the wire of what it takes here: a guess, until a message has gone."""
-_NEWER = 0.2
-"""The share of the rows of a step in the average size of a row here."""
 
 
 def holds_back(group: Group) -> bool:
-    """Whether slices of a group wait until they end; all that has ended by the data does not."""
+    """Whether a node holds back the slices of a group until they end.
+
+    It does so only where all edges are known ahead: other windows end where the data says.
+    """
     ahead = all(window.periods for window in group.windows)
     return group.slicing == "arrival" and not group.distinct_on and ahead
 
@@ -34,27 +41,30 @@ class EarlyFlush:
     in the record of the step.
     """
 
-    def __init__(self, flush: Flush, link: Link, known: dict[str, Any]) -> None:
+    def __init__(self, flush: Flush, link: LinkEstimate, known: Learnt) -> None:
         self.sender = EarlySender(flush, link, known)
         self._flush, self._link = flush, link
         self._raw = 0.0
         """Bytes of a row here, as of late."""
         self._indexes: dict[int, object] = {}
-        """By group, what gives keys their codes, as long as they mean the same."""
+        """The key index of each group. When a merger has a new one, codes mean other keys, and what
+        was learnt of the group is forgotten."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def learnt(self) -> Learnt:
         """What should outlive a crash; nothing, as long as nothing was learnt."""
-        learnt = self._link.to_dict() | self.sender.learnt()
-        return learnt | ({"each": round(self.sender.each, 2)} if learnt else {})
+        found = msgspec.structs.replace(self._link.learnt(), tuner=self.sender.learnt().tuner)
+        if found == NOTHING:
+            return NOTHING
+        return msgspec.structs.replace(found, each=round(self.sender.each, 2))
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, float | int | None]:
         """How lazy it is just now, and how many rows have left early."""
         tuned = self._flush.policy.kind in ("auto", "hybrid")
         lazy = {"alpha": self.sender.alpha} if tuned else {}
-        return {"early rows": self.sender.early} | lazy
+        return {"early rows": self.sender.early, **lazy}
 
     def forget(self) -> None:
-        """Groups and keys have got other numbers."""
+        """Forgets all slices: groups and keys have got other numbers."""
         self.sender.forget()
         self._indexes = {}
 
@@ -65,20 +75,19 @@ class EarlyFlush:
         merger.watched = self.sender.active
         touched = merger.touched()
         newest = max(merger.newest, frontier) / 1e6
-        step = Step(now, frontier / 1e6, newest, released, seq)
+        step = FlushStep(now, frontier / 1e6, newest, released, seq)
         if not self.sender.active:
             self.forget()
             self.sender.choose([], step)
             return {}
-        groups = [group for group in plan.groups if holds_back(group)]
-        if self.sender.holds_nothing:
-            shelves = {group.id: len(merger.shelf(group.id)) for group in groups}
-            self.sender.early += sum(shelves.values())
-            return {id: np.arange(many) for id, many in shelves.items()}
         held: list[HeldRows] = []
         lows: list[int] = []
-        for group in groups:
-            self._follow(group.id, merger.groups[group.id].keys, touched.get(group.id, []), newest)
+        for group in plan.groups:
+            if not holds_back(group):
+                continue
+            if not self.sender.holds_nothing:
+                keys = merger.groups[group.id].keys
+                self._follow(group.id, keys, touched.get(group.id, []), newest)
             rows = merger.shelf(group.id)
             if len(rows):
                 edges = [0, *(np.flatnonzero(np.diff(rows.start)) + 1).tolist(), len(rows)]
@@ -118,10 +127,11 @@ class EarlyFlush:
         ]
 
     def _sizes(self, rows: Rows) -> Floats:
-        """What rows will be on the wire: as rows are, but those that are larger more."""
+        """The bytes that rows will take on the wire: the average of rows that were sent, scaled by
+        the size of each row in memory."""
         raw = row_bytes(rows)
         mean = float(raw.mean())
-        self._raw += (_NEWER if self._raw else 1.0) * (mean - self._raw)
+        self._raw = moving(self._raw, mean)
         return raw * ((self.sender.each or _PACKED * mean) / self._raw)
 
     def _weight(self, plan: Plan, id: int) -> float:

@@ -8,63 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Any
 
-from catchment.durable.disk import Disk, Log
+from msgspec.structs import replace
+
+from catchment.durable.disk import Disk
+from catchment.durable.records import RecordLog
 from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.message import Head, checked
-from catchment.tree.stale_plan import LOST, Behind, joined
-from catchment.tree.words import Moved
+from catchment.tree.records import (
+    Began,
+    Behind,
+    Child,
+    InboxEntry,
+    Lag,
+    Lost,
+    Received,
+    RefusedMessage,
+    View,
+)
+from catchment.tree.stale_plan import joined
+from catchment.tree.words import Moved, Stand
 
 _AT_ONCE = 256
 """Messages of a child that one step takes."""
 _ASIDE = 1000
 """Messages that are kept aside; the oldest go first."""
-
-
-@dataclass
-class Child:
-    """What is known of a child."""
-
-    since: int = EARLIEST
-    """The frontier when it joined: it is waited for from then on."""
-    taken: int = 0
-    """The last of its messages that was taken; those after it wait in the log."""
-    plan: int = -1
-    """The version of the plan of the last message taken."""
-    frontier: int | None = EARLIEST
-    sure: int = EARLIEST
-    missing: tuple[str, ...] = ()
-    loose: list[list[int]] = field(default_factory=list)
-    """Messages taken whose slices are not all passed on: number, and the end of the last slice."""
-    landed: tuple[int, ...] = ()
-    """Moves that end below it, as of the last message taken."""
-    added: int = 0
-    """The version of the charter that brought it."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Child:
-        lists = {name: tuple(data[name]) for name in ("missing", "landed")}
-        return cls(**(data | lists))
-
-
-@dataclass(frozen=True)
-class View:
-    """The frontier of a subtree: what is expected, what is sure, and who is the difference."""
-
-    frontier: int | None
-    sure: int
-    missing: tuple[str, ...]
-    landed: tuple[int, ...] = ()
-    """Moves that end in it: it waits for the nodes that came, and may go back for them."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +61,7 @@ class UntakenError(StateError):
 
 @contextmanager
 def taking(id: str, seq: int) -> Iterator[None]:
-    """Says which message it was, if taking it in fails."""
+    """Turns an error while a message is taken in into an `UntakenError` that names the message."""
     try:
         yield
     except (StateError, MemoryError):
@@ -97,14 +70,23 @@ def taking(id: str, seq: int) -> Iterator[None]:
         raise UntakenError(id, seq, error) from error
 
 
+def log_of(disk: Disk, id: str) -> RecordLog[InboxEntry]:
+    """The log of what a child sends."""
+    return RecordLog(disk, f"inbox-{node_id(id)}", InboxEntry)
+
+
+def aside_log(disk: Disk) -> RecordLog[RefusedMessage]:
+    """The log of messages that could not be taken."""
+    return RecordLog(disk, "aside", RefusedMessage)
+
+
 def set_aside(disk: Disk, charter: Charter, id: str, seq: int, why: str) -> None:
     """Puts a message that cannot be taken where nobody takes it; it stays on disk."""
-    log, place = disk.log("aside"), charter.places.get(id)
+    log, place, entry = aside_log(disk), charter.places.get(id), log_of(disk, id).read(seq)
     added = 0 if place is None else place.added
-    _, body = disk.log(f"inbox-{node_id(id)}").read(seq)
-    note = {"node": id, "seq": seq, "why": why[:1000], "added": added}
-    log.append(1 + (log.last or 0), note, body)
-    log.trim((log.last or 0) - _ASIDE)
+    assert isinstance(entry, Received)
+    log.append(log.last + 1, RefusedMessage(id, seq, why[:1000], added, entry.body))
+    log.trim(log.last - _ASIDE)
 
 
 class Inbox:
@@ -116,10 +98,10 @@ class Inbox:
         self._charter = charter
         self.aside: dict[str, dict[int, str]] = {}
         """Messages that were set aside, by child and number, and why."""
-        for _, note, _ in disk.log("aside").entries():
-            place = charter.places.get(note["node"])
-            if place is not None and place.added == note["added"]:
-                self.aside.setdefault(note["node"], {})[note["seq"]] = note["why"]
+        for _, entry in aside_log(disk).entries():
+            place = charter.places.get(entry.node)
+            if place is not None and place.added == entry.added:
+                self.aside.setdefault(entry.node, {})[entry.seq] = entry.why
         self._holes: dict[str, list[int]] = {}
         """Numbers of messages that should be here and cannot be taken, in order."""
         self._lost: Behind = {}
@@ -127,7 +109,8 @@ class Inbox:
         self._received: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._dips: dict[str, list[int]] = {}
-        """Messages of a child whose frontier is before that of the message before."""
+        """The numbers of messages whose frontier is before that of the previous message of the
+        child."""
         self._moves: dict[int, str] = {}
         self._begun: dict[str, int] = {}
         """Children that came by a move and are here: which move."""
@@ -136,25 +119,36 @@ class Inbox:
         for id in children:
             self._open(id)
 
-    def _log(self, id: str) -> Log:
-        return self.disk.log(f"inbox-{node_id(id)}")
+    def _log(self, id: str) -> RecordLog[InboxEntry]:
+        return log_of(self.disk, id)
 
     def _open(self, id: str) -> None:
-        log, child = self._log(id), self.children[id]
+        log = self._log(id)
         self._heads[id], self._dips[id], self._sizes[id] = {}, [], log.nbytes
-        for seq, note, body in log.entries():
-            if seq <= child.taken:
+        for seq, entry in log.entries():
+            if seq <= self.children[id].taken:
                 continue
-            if "began" in note:
-                child.taken = seq
-                child.frontier, child.sure, child.plan = note["began"]
-            elif seq not in self.aside.get(id, ()) and "lost" not in note:
-                self._reopen(id, seq, body)
-        self._received[id] = max(log.last or 0, child.taken)
-        there = range(child.taken + 1, self._received[id] + 1)
+            match entry:
+                case Began():
+                    self._took_up(id, seq, entry.at)
+                case Received() if seq not in self.aside.get(id, ()):
+                    self._reopen(id, seq, entry.body)
+        taken = self.children[id].taken
+        self._received[id] = max(log.last, taken)
+        there = range(taken + 1, self._received[id] + 1)
         self._holes[id] = [seq for seq in there if seq not in self._heads[id]]
         for seq in self._holes[id]:
             self.aside.setdefault(id, {}).setdefault(seq, "it is not on the disk any more")
+
+    def _took_up(self, id: str, seq: int, at: Stand) -> None:
+        """A child begins here after a message that its former parent has."""
+        self.children[id] = replace(
+            self.children[id],
+            taken=seq,
+            plan=at.plan,
+            frontier=at.frontier,
+            complete_until=at.complete_until,
+        )
 
     def _reopen(self, id: str, seq: int, body: bytes) -> None:
         try:
@@ -170,11 +164,11 @@ class Inbox:
     def lacks(self, id: str, seq: int) -> Behind:
         """What results lack, once a message is taken: those before it that could not be taken.
 
-        As with plans: a version before the first, and how far events in them may reach.
+        It says how far events in them may reach.
         """
         if not any(hole < seq for hole in self._holes[id]):
             return {}
-        return {id: {LOST: self._heads[id][seq].newest}}
+        return {id: Lag(lost=self._heads[id][seq].newest)}
 
     def take_lost(self) -> Behind:
         """What results lack of messages that could not be taken, since the last call."""
@@ -182,10 +176,10 @@ class Inbox:
         return lost
 
     def skip(self, id: str, last: int) -> None:
-        """Gives messages up to one up for lost: they will never come."""
+        """Gives up waiting for the messages up to `last`: they will never come."""
         if last > self._received[id]:
             log = self._log(id)
-            log.append(last, {"lost": True}, b"")
+            log.append(last, Lost())
             self._holes[id] += range(self._received[id] + 1, last + 1)
             self._received[id], self._sizes[id] = last, log.nbytes
 
@@ -196,7 +190,8 @@ class Inbox:
         self._heads[id][seq] = head
 
     def expect(self, charter: Charter, id: str, now: int, frontier: int) -> None:
-        """Whose parent this node is now; a new child is waited for, from the frontier on."""
+        """Takes from a new charter who the children of this node are. New ones are waited for from
+        the frontier on."""
         self._charter, self._moves = charter, charter.moves
         self._here = [*charter.children(id), *charter.leaving(id)]
         self._known = charter.places.keys()
@@ -211,7 +206,8 @@ class Inbox:
             self.heard.setdefault(child, now)
 
     def gone(self) -> list[str]:
-        """Children of old: removed, or landed elsewhere and all they sent here is taken."""
+        """Former children that nothing is expected of any more: they were removed, or have landed
+        under another parent and everything they sent here is taken."""
         return [
             id
             for id, child in self.children.items()
@@ -224,7 +220,7 @@ class Inbox:
         ]
 
     def forget(self, ids: list[str]) -> None:
-        """Lets go of children of old."""
+        """Forgets former children, and deletes their logs."""
         for id in ids:
             for held in (
                 self.children,
@@ -241,7 +237,8 @@ class Inbox:
             self._log(id).clear()
 
     def begins(self, id: str, moved: Moved) -> bool:
-        """Whether a child that says to have come by a move begins here with that."""
+        """Whether a child that came by a move is new here, so that its numbering starts with what
+        its former parent has."""
         return moved.last >= self._received[id] and moved.move != self._begun.get(id)
 
     def begin(self, id: str, moved: Moved) -> None:
@@ -249,7 +246,7 @@ class Inbox:
 
         It may have been here earlier: what it sent then must be taken before it goes on.
         """
-        child, seq = self.children[id], moved.last
+        seq = moved.last
         if self.begins(id, moved):
             if self._heads[id]:
                 raise RefusedError(
@@ -258,18 +255,17 @@ class Inbox:
                     hint="it may go on as soon as what it sent then has been passed on",
                 )
             if seq > self._received[id]:
-                self._log(id).append(seq, {"began": list(moved.at)}, b"")
-            child.taken = self._received[id] = seq
-            child.frontier, child.sure, child.plan = moved.at
-            self._holes[id] = []
+                self._log(id).append(seq, Began(moved.at))
+            self._took_up(id, seq, moved.at)
+            self._received[id], self._holes[id] = seq, []
         self._begun[id] = moved.move
 
     def join(self, ids: list[str], frontier: int | None) -> None:
-        """Knows these children, if it does not yet."""
+        """Opens the logs of children that are not known here yet."""
         for id in set(ids) - set(self.children):
             since = EARLIEST if frontier is None else frontier
             added = self._charter.places[id].added if id in self._charter.places else 0
-            self.children[id] = Child(since, frontier=frontier, sure=since, added=added)
+            self.children[id] = Child(since, frontier=frontier, complete_until=since, added=added)
             self._open(id)
 
     def received(self, id: str) -> int:
@@ -284,21 +280,23 @@ class Inbox:
         return [id for id, child in self.children.items() if child.frontier != LATEST]
 
     def over(self, id: str) -> bool:
-        """Whether a child is done for certain: its process may end once it hears that this came."""
+        """Whether the last message of a child says that it has ended and nothing is missing: its
+        process may then end once the message is acknowledged."""
         last: Child | Head = next(reversed(self._heads[id].values()), self.children[id])
-        return last.frontier == LATEST and last.sure >= LATEST
+        return last.frontier == LATEST and last.complete_until >= LATEST
 
     @property
     def nbytes(self) -> int:
-        """What waits here takes up so much."""
+        """Bytes of all logs of the inbox."""
         return sum(self._sizes.values())
 
     def receive(self, head: Head, body: bytes, now: int) -> int:
-        """Writes a message down, once; the number of the last one here."""
+        """Writes a message to the log if it is the next of its child; gives the number of the last
+        message here."""
         self.heard[head.node] = now
         if head.seq == self._received[head.node] + 1:
             log = self._log(head.node)
-            log.append(head.seq, {}, body)
+            log.append(head.seq, Received(body))
             self._sizes[head.node] = log.nbytes
             self._note(head.node, head.seq, head)
             self._received[head.node] = head.seq
@@ -331,7 +329,8 @@ class Inbox:
         return Choice(plan, upto, self._view(upto, now, timeout, at))
 
     def chosen(self, upto: Mapping[str, int]) -> list[tuple[str, int]]:
-        """The messages up to these, which were not taken yet."""
+        """The messages that a step takes: of each child in `upto`, those not taken yet up to that
+        number."""
         return [
             (id, seq)
             for id, last in upto.items()
@@ -347,7 +346,8 @@ class Inbox:
         return found
 
     def _behind(self, plan: int, now: int, timeout: int | None) -> list[str]:
-        """Children that have not come to a version of the plan, and are worth waiting for."""
+        """Children that have not gone over to a version of the plan, that have not ended, and that
+        are not silent."""
         return [
             id
             for id, child in self.children.items()
@@ -368,16 +368,24 @@ class Inbox:
         return self._heads[id][seq]
 
     def body(self, id: str, seq: int) -> bytes:
-        return self._log(id).read(seq)[1]
+        entry = self._log(id).read(seq)
+        assert isinstance(entry, Received)
+        return entry.body
 
     def take(self, id: str, head: Head, last_end: int) -> None:
-        """A message was taken in."""
+        """Notes that a message was taken in, and what it says of its child."""
         child = self.children[id]
-        child.taken, child.plan = head.seq, head.plan
-        child.frontier, child.sure, child.missing = head.frontier, head.sure, head.missing
-        child.landed = head.landed
-        if last_end > EARLIEST:
-            child.loose.append([head.seq, last_end])
+        loose = ((head.seq, last_end),) if last_end > EARLIEST else ()
+        self.children[id] = replace(
+            child,
+            taken=head.seq,
+            plan=head.plan,
+            frontier=head.frontier,
+            complete_until=head.complete_until,
+            missing=head.missing,
+            loose=child.loose + loose,
+            landed=head.landed,
+        )
         self._heads[id].setdefault(head.seq, head)
         self._lost = joined([self._lost, self.lacks(id, head.seq)])
         del self._heads[id][head.seq]
@@ -386,7 +394,7 @@ class Inbox:
 
     def _view(self, upto: Mapping[str, int], now: int, timeout: int | None, frontier: int) -> View:
         """How far the children are together once messages are taken, and who is missing."""
-        waited, sure, back = [], [], []
+        waited, complete, back = [], [], []
         missing: set[str] = set()
         landed: set[int] = set()
         lows: dict[str, int] = {}
@@ -399,7 +407,7 @@ class Inbox:
             if not known:
                 continue
             lows[id] = min(known)
-            sure.append(min(state.sure for state in states if state.frontier is not None))
+            complete.append(min(s.complete_until for s in states if s.frontier is not None))
             if not self._silent(id, now, timeout, upto):
                 waited.append(lows[id])
             back += [lows[id]] if came else []
@@ -407,11 +415,15 @@ class Inbox:
         at = min([max([frontier, min(waited)]) if waited else frontier, *back])
         missing |= {id for id, low in lows.items() if low < at}
         return View(
-            None if idle else at, min([at, *sure]), tuple(sorted(missing)), tuple(sorted(landed))
+            None if idle else at,
+            min([at, *complete]),
+            tuple(sorted(missing)),
+            tuple(sorted(landed)),
         )
 
     def _states(self, id: str, last: int | None) -> Iterator[Child | Head]:
-        """What says how far a child is: the last message taken, and later ones that go back."""
+        """The records that say how far a child is: the last message that is taken, and later
+        messages whose frontier goes back."""
         yield self._state(id, last)
         for seq in self._dips[id]:
             if last is None or seq > last:
@@ -431,7 +443,8 @@ class Inbox:
         return set().union(*(self._landed(id) for id in self.children))
 
     def _state(self, id: str, last: int | None) -> Child | Head:
-        """What says how far a child is: the last message that is taken."""
+        """The record that says how far a child is: the last message that is taken, or what is kept
+        of it."""
         return self.children[id] if last is None else self._heads[id][last]
 
     def _silent(
@@ -447,14 +460,15 @@ class Inbox:
     # -- letting go -------------------------------------------------------------------------------
 
     def passed(self, reach: dict[str, int], frontier: int) -> None:
-        """Slices that end by the frontier, of messages up to `reach`, are safe further up."""
+        """Notes that the slices that end by the frontier, of messages up to `reach`, are safe with
+        this node's parent."""
         for id, child in self.children.items():
-            child.loose = [
-                [seq, end] for seq, end in child.loose if seq > reach.get(id, 0) or end > frontier
-            ]
+            loose = [(n, end) for n, end in child.loose if n > reach.get(id, 0) or end > frontier]
+            self.children[id] = replace(child, loose=tuple(loose))
 
     def settled(self, id: str) -> int:
-        """The last message of a child that this node could lose without loss to anybody."""
+        """The last message of a child, such that its slices and those of all before it are safe
+        further up: the child may delete these."""
         child = self.children[id]
         return child.loose[0][0] - 1 if child.loose else child.taken
 

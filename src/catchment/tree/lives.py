@@ -56,17 +56,15 @@ apart.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 from msgspec import Struct
 
-from catchment.durable.disk import Disk, damaged
+from catchment.durable import records
+from catchment.durable.disk import Disk
 from catchment.errors import RefusedError
 from catchment.model.node_id import NodeId
 from catchment.tree.words import Count, Hello, RootLife
 
-_T = TypeVar("_T")
 _NOTE = "lives"
 _OPEN = 16
 """Offers to one node that are kept; more processes than this do not wait at once."""
@@ -118,7 +116,7 @@ class Granted(Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, life=life, offers=())
 
 
-class Held(Struct, frozen=True, omit_defaults=True):
+class OwnLife(Struct, frozen=True, omit_defaults=True):
     """What a node keeps of its own life."""
 
     life: Count = 0
@@ -131,8 +129,7 @@ class Lives:
 
     def __init__(self, id: str, disk: Disk) -> None:
         self._id, self._disk = id, disk
-        held = disk.get(_NOTE)
-        self._granted = {} if held is None else read_note(_NOTE, held, dict[NodeId, Granted])
+        self._granted = records.get(disk, _NOTE, dict[NodeId, Granted]) or {}
 
     def of(self, id: str, added: int) -> Granted:
         known = self._granted.get(id)
@@ -202,7 +199,7 @@ class Lives:
     def _keep(self, id: str, known: Granted) -> None:
         if self._granted.get(id) != known:
             changed = self._granted | {id: known}
-            self._disk.put(_NOTE, msgspec.json.encode(changed))
+            records.put(self._disk, _NOTE, changed)
             self._granted = changed
 
 
@@ -213,14 +210,6 @@ def outdated(id: str, why: str) -> OutdatedError:
         hint=f"stop {id} and restore the newest copy of its folder; without one, start the tree "
         "anew with empty folders",
     )
-
-
-def read_note(name: str, data: bytes, kind: type[_T]) -> _T:
-    """A note of the node's folder as a typed record."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise damaged(name, str(error)[:200]) from error
 
 
 def _refused(what: str, id: str, given: str) -> RefusedError:

@@ -1,9 +1,13 @@
-"""A node beside the data: reads events, slices them, passes partials up."""
+"""A node beside the data.
+
+A source goes in; messages with partials come out in the outbox. A step reads at most a batch of
+events, slices them, merges the slices, and releases those that have ended.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -14,10 +18,10 @@ from catchment.errors import SourceError
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
-from catchment.sources.base import Piece, Source
+from catchment.sources.base import Piece, Position, Source
 from catchment.tree.charter import Charter
-from catchment.tree.inbox import View
 from catchment.tree.outflow import Outflow
+from catchment.tree.records import LocalPlace, View
 
 PARTITIONS = 256
 """Partitions that one node may read: events rank by node, then partition, then arrival."""
@@ -42,7 +46,7 @@ class Keep(Protocol):
 
 
 @dataclass(frozen=True)
-class Batch:
+class SlicedElsewhere:
     """What a batch brought that was read and sliced elsewhere."""
 
     number: int
@@ -62,16 +66,23 @@ class Local:
         self.flow = Outflow(id, disk, charter)
         self.flow.count_windows(charter.places[id].number)
         self.source = source
-        note = self.flow.note
-        self.at: dict[str, Any] | None = note.get("at")
-        self.frontier = Frontier.from_dict(note["partitions"]) if note else Frontier()
-        self.ended: bool = note.get("ended", False)
+        place = self.place
+        self.at: Position | None = None if place is None else place.at
+        self.frontier = Frontier() if place is None else place.partitions
+        self.ended = place is not None and place.ended
         merger = self.flow.merger
         self.slicer = merger.bound.slicer(id, encoder=merger.encoder)
         self._keep = keep
         self._parts = 0
         if keep is not None:
             keep.begin()
+
+    @property
+    def place(self) -> LocalPlace | None:
+        """How far it has come, as of its last step; None: it has taken none."""
+        place = None if self.flow.note is None else self.flow.note.place
+        assert place is None or isinstance(place, LocalPlace)
+        return place
 
     @property
     def number(self) -> int:
@@ -89,14 +100,14 @@ class Local:
         end = self.at if self.crowded else self.source.latest(self.at)
         ended = end == self.at and self.source.ended(end)
         settings = flow.charter.settings
-        after = self.frontier.after({}, now, settings["lateness"], settings["idle"])
+        after = self.frontier.after({}, now, settings.lateness, settings.idle)
         news = end != self.at or ended != self.ended or flow.plan < flow.charter.plan
         older = after.value > self.frontier.value or self._idle(now) != self._was_idle
         if not news and not older and not asked:
             return False
         flow.switch(flow.charter.plan)
         heard = self._read(end, now)
-        self.frontier = self.frontier.after(heard, now, settings["lateness"], settings["idle"])
+        self.frontier = self.frontier.after(heard, now, settings.lateness, settings.idle)
         self.at, self.ended = end, ended
         self.finish(now)
         return True
@@ -106,9 +117,10 @@ class Local:
         """Whether no more is read until the root has found edges of count windows."""
         return self.flow.counting is not None and self.flow.counting.kept.crowded
 
-    def take(self, batch: Batch, now: int) -> None:
+    def take(self, batch: SlicedElsewhere, now: int) -> None:
         """Takes a batch that was read and sliced elsewhere; each counts once."""
-        if batch.number <= self.flow.note.get("batch", -1):
+        place = self.place
+        if place is not None and place.batch is not None and batch.number <= place.batch:
             return
         self.flow.switch(batch.plan)
         self.flow.merger.absorb(batch.partials, batch.frontier.newest)
@@ -117,21 +129,23 @@ class Local:
         self.finish(now, batch.number)
 
     def refresh(self, now: int) -> None:
-        """Between batches: tells when partitions have fallen silent or speak again, and answers."""
+        """Between batches: ends a step if partitions have fallen silent or come back, or if the
+        root has asked about count windows."""
         asked = self.flow.counting is not None and self.flow.counting.kept.pending
         idles = not self.ended and self._idle(now) != self._was_idle
-        if self.flow.note and (idles or asked):
-            self.finish(now, self.flow.note.get("batch", -1))
+        place = self.place
+        if place is not None and (idles or asked):
+            self.finish(now, place.batch)
 
-    def finish(self, now: int, batch: int = -1) -> None:
-        """Ends a step whose events are in the merger."""
+    def finish(self, now: int, batch: int | None = None) -> None:
+        """Ends a step whose events are in the merger; `batch` is one that was read elsewhere."""
         # Before the step is written down: one that is done again writes the same again.
         aside = self.slicer.aside
         held = aside.drained()
         if aside.dropped:
             self.flow.count({"aside_dropped": aside.dropped})
             aside.dropped = 0
-        if self._keep is not None and batch < 0:
+        if self._keep is not None and batch is None:
             for kind, rows in held.items():
                 self._keep.write(1 + self.flow.outbox.number, 0, kind, rows)
             self._keep.end(1 + self.flow.outbox.number)
@@ -144,26 +158,20 @@ class Local:
             if self.ended and not counting.kept.done:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
-        place = {
-            "at": self.at,
-            "partitions": self.frontier.to_dict(),
-            "ended": self.ended,
-            "idle": idle,
-            "batch": batch,
-        }
-        self.flow.step(View(None if idle else value, value, ()), place, now)
+        place = LocalPlace(self.at, self.frontier, self.ended, idle, batch)
+        self.flow.step(View(None if idle else value, value), place, now)
 
     @property
     def _was_idle(self) -> bool:
-        return bool(self.flow.note.get("idle", False))
+        return self.place is not None and self.place.idle
 
     def _idle(self, now: int) -> bool:
         """Whether every partition has been silent for so long that nobody need wait for it."""
-        idle = self.flow.charter.settings["idle"]
+        idle = self.flow.charter.settings.idle
         seen = [at for _, at in self.frontier.partitions.values()]
         return idle is not None and bool(seen) and all(now - at > idle for at in seen)
 
-    def _read(self, end: dict[str, Any], now: int) -> dict[str, int]:
+    def _read(self, end: Position, now: int) -> dict[str, int]:
         """Cuts the events up to a position; the newest time of each partition."""
         heard: dict[str, int] = {}
         assert self.at is not None
@@ -173,11 +181,11 @@ class Local:
         slicer.follow(self.flow.merger.bound)
         slicer.clock = lambda: now
         slicer.aside.spill = None if self._keep is None else self._spill
-        if settings["ahead"] is not None:
-            slicer.ceiling = now + settings["ahead"]
+        if settings.ahead is not None:
+            slicer.ceiling = now + settings.ahead
         assert self.flow.charter.schema is not None
         names = [n for n in self.flow.charter.schema.names if n in slicer.bound.columns]
-        columns = None if settings["late"] == "collect" else names
+        columns = None if settings.late == "collect" else names
         for split in splits:
             number = self.frontier.number(split.partition)
             if number >= PARTITIONS:
@@ -195,7 +203,7 @@ class Local:
         return heard
 
     def _slice(self, piece: Piece, node: int, arrival: int) -> int:
-        """Slices a piece of a partition; the number of the event that follows it."""
+        """Slices a piece of a partition; gives the number of the event that follows it."""
         arrival = arrival if piece.arrival is None else piece.arrival
         before = dict(self.slicer.counts)
         for sliced in self.slicer.slice(piece.events, self.flow.frontier, rank(node, arrival)):

@@ -1,9 +1,8 @@
 """A node as others see it: it says hello, passes messages up, answers its children.
 
 What carries the words is not its business: links between machines, a virtual clock in a simulation.
-Words come in and go out as plain JSON objects, which are typed records in between (`words`); a
-message is bytes. Which process may speak for a node is decided as `lives` says. Every reply a child
-gets may bring it a newer charter.
+Words are typed records (`words`); a message is bytes. Which process may speak for a node is decided
+as `lives` says. Every reply a child gets may bring it a newer charter.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from catchment.counting.orders import Orders
+from catchment.durable import records
 from catchment.durable.disk import Disk
 from catchment.engine.binding import bind_types
 from catchment.errors import CatchmentError, DataError, RefusedError, StateError, did_you_mean
@@ -21,23 +21,22 @@ from catchment.model.node_id import NodeId, node_id
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.inbox import Inbox, UntakenError, set_aside
-from catchment.tree.lives import Held, Lives, OutdatedError, for_good, outdated, read_note
+from catchment.tree.lives import Lives, OutdatedError, OwnLife, for_good, outdated
 from catchment.tree.local import Keep, Local
 from catchment.tree.message import checked, head_of, heard, spoken
-from catchment.tree.outflow import NOWHERE, Outflow, stand
+from catchment.tree.outflow import Outflow
+from catchment.tree.records import FORMAT, NOWHERE
 from catchment.tree.relay import Relay
 from catchment.tree.root import Deliver, Root
 from catchment.tree.words import (
     Beat,
     Farewell,
     Hello,
+    LinkFigures,
     Moved,
-    Note,
     Reply,
     RootLife,
     Unread,
-    plain,
-    read,
 )
 
 Machine = Local | Relay | Root
@@ -54,6 +53,8 @@ _TOLD = 64
 
 class _Identity(msgspec.Struct, frozen=True):
     node: NodeId
+    format: int
+    """Of the node's folder."""
 
 
 class Member:
@@ -77,7 +78,7 @@ class Member:
         self.machine: Machine | None = None
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
-        self.links: dict[str, Note] = {}
+        self.links: dict[str, LinkFigures] = {}
         """What children say that the links to here carry."""
         self.refusals: dict[str, str] = {}
         """Nodes that were turned away, and why, until they are taken in."""
@@ -109,21 +110,19 @@ class Member:
         """The last orders that each child has."""
         self._identify()
         self.lives = Lives(self.id, disk)
-        known = disk.get("life")
-        self.held = Held() if known is None else read_note("life", known, Held)
+        self.held = records.get(disk, "life", OwnLife) or OwnLife()
         self.living = False
         """Whether this process was granted the life that its folder holds."""
         self._began, self._greeted, self._in_touch = now, set[str](), False
         if parent is None:
-            self._hold(Held(self.held.life + 1))
+            self._hold(OwnLife(self.held.life + 1))
         if self.charter is None and self.held.life:  # it came before the first life
             raise StateError(
                 "the charter of the tree is gone from the node's folder",
                 given=self.id,
                 hint="restore the newest copy of the folder",
             )
-        moved = disk.get("moved")
-        self.moved: Moved | None = None if moved is None else read_note("moved", moved, Moved)
+        self.moved = records.get(disk, "moved", Moved)
         """By which move it came to the parent it has, where that is, and what the last one has."""
         if self.charter is not None:
             self._start(now)
@@ -131,9 +130,13 @@ class Member:
     def _identify(self) -> None:
         held = self.disk.get("identity")
         if held is None:
-            held = msgspec.json.encode(_Identity(self.id))
-            self.disk.put("identity", held)
-        known = read_note("identity", held, _Identity)
+            records.put(self.disk, "identity", _Identity(self.id, FORMAT))
+            return
+        if held.startswith(b"{"):  # earlier formats are JSON, and do not say their number
+            raise _other_format(self.id, "2 or older")
+        known: _Identity = records.decode("identity", held, _Identity)
+        if known.format != FORMAT:
+            raise _other_format(self.id, str(known.format))
         if known.node != self.id:
             raise StateError(
                 "the folder is another node's",
@@ -141,9 +144,9 @@ class Member:
                 hint="give each node a folder of its own",
             )
 
-    def _hold(self, held: Held) -> None:
+    def _hold(self, held: OwnLife) -> None:
         """Keeps a life; from now on this process is in it."""
-        self.disk.put("life", msgspec.json.encode(held))
+        records.put(self.disk, "life", held)
         self.held, self.living = held, True
 
     def _start(self, now: int) -> None:
@@ -191,7 +194,7 @@ class Member:
         return self.machine.flow if isinstance(self.machine, Local | Relay) else None
 
     def adopt(self, charter: Charter, now: int) -> None:
-        """Takes a newer charter, for good."""
+        """Takes a newer charter and keeps it on disk."""
         if self.charter is not None and charter.version <= self.charter.version:
             return
         self.disk.put("charter", charter.data)
@@ -226,13 +229,15 @@ class Member:
             return True
 
     def ready(self, now: int) -> bool:
-        """Whether this process may take steps: it has a life, and nobody knows better."""
+        """Whether this process may take steps: it was granted a life, and no child has shown that
+        its folder is an old copy."""
         if not self.living or self.refused is not None or self.outdated is not None:
             return False
         return self.parent is not None or self._met(now)
 
     def _met(self, now: int) -> bool:
-        """Whether the root has heard what its children know of it, or has waited for that."""
+        """Whether all children that may know more than the root's folder have said hello, or the
+        time to wait for them is over."""
         if not self._in_touch:
             inbox = self.inbox
             awaited = () if inbox is None else inbox.unfinished()
@@ -249,7 +254,8 @@ class Member:
         return self.flow is not None and not self.full and self.flow.send_early(now)
 
     def tend(self, now: int) -> None:
-        """Lets everybody know of moves and of queries that are over, at the root."""
+        """At the root: changes the charter where moves have ended and where queries that leave have
+        given their last window."""
         landed = self.machine.inbox.landed() if isinstance(self.machine, Root) else ()
         if landed and self.charter is not None:
             self.adopt(self.charter.landed(landed), now)
@@ -276,25 +282,23 @@ class Member:
 
     # -- as a child -------------------------------------------------------------------------------
 
-    def hello(self) -> Note:
+    def hello(self) -> Hello:
         """What a node says first."""
         outbox = None if self.flow is None else self.flow.outbox
         known = self.charter
-        return plain(
-            Hello(
-                self.id,
-                life=self.held.life,
-                living=self.living,
-                sent=0 if outbox is None else outbox.sent,
-                settled=0 if outbox is None else outbox.settled,
-                job=None if known is None else known.job,
-                charter=-1 if known is None else known.version,
-                added=self.held.added,
-                orders=self._heard_orders,
-                schema=self._told_schema(),
-                moved=self.moved,
-                root=self.held.root,
-            )
+        return Hello(
+            self.id,
+            life=self.held.life,
+            living=self.living,
+            sent=0 if outbox is None else outbox.sent,
+            settled=0 if outbox is None else outbox.settled,
+            job=None if known is None else known.job,
+            charter=-1 if known is None else known.version,
+            added=self.held.added,
+            orders=self._heard_orders,
+            schema=self._told_schema(),
+            moved=self.moved,
+            root=self.held.root,
         )
 
     @property
@@ -302,20 +306,18 @@ class Member:
         """Whether the root asks for edges of count windows."""
         return self.charter is not None and bool(self.charter.asked(self.charter.plan))
 
-    def beat(self) -> Note:
+    def beat(self) -> Beat:
         """What a node says when it has nothing else to say."""
         flow = self.flow
         seen = flow is not None and flow.link.estimate.seen
-        return plain(
-            Beat(
-                life=self.held.life,
-                charter=-1 if self.charter is None else self.charter.version,
-                orders=self._heard_orders,
-                schema=self._told_schema(),
-                link=flow.link.shown() | flow.early.shown() if flow and seen else None,
-                refused=dict([*self.turned_away().items()][:_TOLD]),
-                unread=dict([*self.never_read().items()][:_TOLD]),
-            )
+        return Beat(
+            life=self.held.life,
+            charter=-1 if self.charter is None else self.charter.version,
+            orders=self._heard_orders,
+            schema=self._told_schema(),
+            link=flow.link.shown() | flow.early.shown() if flow and seen else None,
+            refused=dict([*self.turned_away().items()][:_TOLD]),
+            unread=dict([*self.never_read().items()][:_TOLD]),
         )
 
     def turned_away(self) -> dict[str, str]:
@@ -355,9 +357,8 @@ class Member:
             self._schema = self.source().event_schema()
         return None if self._schema is None else bytes(self._schema.serialize().to_pybytes())
 
-    def heard(self, note: Note, now: int) -> None:
+    def heard(self, reply: Reply, now: int) -> None:
         """Takes the parent's reply to a hello, a message or a beat."""
-        reply = read(Reply, note)
         if reply.charter is not None:
             self.adopt(Charter.from_bytes(reply.charter), now)
         if reply.farewell is not None:
@@ -387,7 +388,7 @@ class Member:
                     "a parent grants a life that was had before",
                     given=f"{self.id}: {reply.life} after {held.life}",
                 )
-            self._hold(Held(reply.life, reply.added, reply.root or held.root))
+            self._hold(OwnLife(reply.life, reply.added, reply.root or held.root))
         elif reply.root is not None and self.living:
             known = held.root
             if known is None or (known.life, known.began) != (reply.root.life, reply.root.began):
@@ -417,9 +418,9 @@ class Member:
         """Goes over to another parent; the last one has what it says, and takes no more."""
         if self.moved is not None and farewell.move <= self.moved.move:
             return  # said twice
-        stood = stand(NOWHERE) if self.flow is None else self.flow.stood(farewell.last)
+        stood = NOWHERE if self.flow is None else self.flow.stood(farewell.last)
         moved = Moved(farewell.move, farewell.to, farewell.last, stood, farewell.highest)
-        self.disk.put("moved", msgspec.json.encode(moved))
+        records.put(self.disk, "moved", moved)
         self.moved = moved
         self.acked = self.sent = farewell.last
         self._settle(farewell.last, farewell.last)
@@ -444,9 +445,8 @@ class Member:
 
     # -- as a parent ------------------------------------------------------------------------------
 
-    def on_hello(self, note: Note, now: int) -> Note:
+    def on_hello(self, hello: Hello, now: int) -> Reply:
         """Takes a child in, or turns it away."""
-        hello = read(Hello, note)
         try:
             reply = self._welcome(hello, now)
         except RefusedError as error:
@@ -457,10 +457,10 @@ class Member:
             raise
         self._at_peace(hello.node)
         self._greeted.add(hello.node)
-        return plain(reply)
+        return reply
 
     def _at_peace(self, id: str) -> None:
-        """A child was taken in, or has spoken: what was wrong with it is over."""
+        """Forgets why a child was refused: it was taken in, or has spoken in its own life."""
         self.refusals.pop(id, None)
         self._claims.pop(id, None)
 
@@ -562,11 +562,12 @@ class Member:
         step = self.machine.number if isinstance(self.machine, Root) else 0
         return RootLife(self.held.life, self._began, step)
 
-    def on_message(self, id: str, data: bytes, now: int) -> Note:
-        """Understands a child's message, writes it down, and only then says so."""
+    def on_message(self, id: str, data: bytes, now: int) -> Reply:
+        """Checks a child's message completely, writes it to the inbox, and only then acknowledges
+        it."""
         self._speaks(id, (said := heard(data))[0])
         if self._leaves(id):
-            return plain(self._farewell(id))
+            return self._farewell(id)
         inbox, charter = self.inbox, self.charter
         if inbox is None or charter is None or id not in charter.children(self.id):
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
@@ -584,7 +585,7 @@ class Member:
         inbox.heard[id] = now
         self._at_peace(id)
         again = inbox.received(id) < head.seq
-        return plain(msgspec.structs.replace(self._reply(id, None), again=again, full=full))
+        return msgspec.structs.replace(self._reply(id, None), again=again, full=full)
 
     def _speaks(self, id: str, life: int) -> None:
         """Takes words of a child in the one life that may speak for it; raises otherwise."""
@@ -597,12 +598,11 @@ class Member:
         received = inbox.received(id) if inbox is not None and known else 0
         self.lives.heard(id, life, received, charter.places[id].added)
 
-    def on_beat(self, id: str, note: Note, now: int) -> Note:
+    def on_beat(self, id: str, beat: Beat, now: int) -> Reply:
         """Notes that a child is alive."""
-        beat = read(Beat, note)
         self._speaks(id, beat.life)
         if self._leaves(id):
-            return plain(self._farewell(id))
+            return self._farewell(id)
         if self.inbox is not None:
             self.inbox.heard[id] = now
         if beat.link is not None:
@@ -612,7 +612,7 @@ class Member:
         self._at_peace(id)
         self._ordered[id] = beat.orders
         self._learn(beat.schema)
-        return plain(self._reply(id, beat.charter))
+        return self._reply(id, beat.charter)
 
     def _reply(self, id: str, charter: int | None) -> Reply:
         assert self.charter is not None
@@ -638,7 +638,8 @@ class Member:
         return self.charter is not None and id in self.charter.leaving(self.id)
 
     def _farewell(self, id: str) -> Reply:
-        """What it is told: what is here, and where to go with the rest."""
+        """The last reply to a child that moves: the last message that is here, and its new
+        parent."""
         assert self.charter is not None
         place = self.charter.places[id]
         assert place.parent is not None
@@ -647,10 +648,10 @@ class Member:
         farewell = Farewell(place.move, place.parent, received, highest)
         return Reply(charter=self.charter.data, farewell=farewell)
 
-    def handed_down(self) -> Note:
+    def handed_down(self) -> Reply:
         """The charter, as a child takes it."""
         assert self.charter is not None
-        return plain(Reply(charter=self.charter.data))
+        return Reply(charter=self.charter.data)
 
     def _learn(self, told: bytes | None) -> None:
         """A child tells what events look like; the root decides by the first to tell."""
@@ -662,10 +663,16 @@ class Member:
             raise RefusedError("a schema cannot be read", given=str(error)[:200]) from error
         self._schema = schema
         if self.parent is None:
-            bind_types(self.charter.plans[self.charter.plan].plan, schema, self._time)
+            bind_types(
+                self.charter.plans[self.charter.plan].plan, schema, self.charter.settings.time
+            )
             self.adopt(self.charter.with_schema(schema), 0)
 
-    @property
-    def _time(self) -> str:
-        assert self.charter is not None
-        return str(self.charter.settings["time"])
+
+def _other_format(id: str, format: str) -> StateError:
+    return StateError(
+        "the folder of the node was written by another version",
+        given=f"{id}: format {format}",
+        hint=f"this version reads format {FORMAT} only: start the tree anew with empty folders, "
+        "or finish with the version that wrote it",
+    )

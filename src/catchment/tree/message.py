@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -24,22 +24,20 @@ from msgspec import Meta, Struct, field
 from catchment.counting import wire
 from catchment.counting.message import Up
 from catchment.engine import codec, columns, settled
-from catchment.engine.partials import EVENTS, NODE, SELECTION, SEQ, Partials
+from catchment.engine.partials import NODE, SELECTION, SEQ, Partials
 from catchment.errors import CatchmentError, DataError
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
-from catchment.tree.stale_plan import Behind, joined
+from catchment.tree.records import Behind, Lag
+from catchment.tree.stale_plan import joined
 from catchment.tree.words import MOST, Count, Name, Time
-
-COUNTS = -2
-"""The section of a message that holds notes on count windows."""
 
 _HEAD = struct.Struct(">4sI")
 _SIZES = struct.Struct(">III")
 _LIFE = struct.Struct(">QI")
 """The life, and a checksum of it and of what the message begins with."""
-_MAGIC = b"CTM2"
+_MAGIC = b"CTM3"
 
 LARGEST = 1 << 30
 """Bytes that a message may unpack to."""
@@ -71,7 +69,7 @@ class Head(Struct, frozen=True, omit_defaults=True):
     """The version by which its partials are cut."""
     frontier: Time | None
     """No more is expected before it; None: the node is idle, and nobody need wait for it."""
-    sure: Time
+    complete_until: Time
     """Nothing at all is missing before it, whatever was given up waiting for."""
     missing: tuple[NodeId, ...] = ()
     newest: Time = 0
@@ -81,9 +79,7 @@ class Head(Struct, frozen=True, omit_defaults=True):
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
     ended: dict[NodeId, Time] = field(default_factory=dict)
     """The nodes whose streams have ended, and the time of the last event of each."""
-    behind: dict[NodeId, dict[Annotated[str, Meta(pattern="^(-1|[0-9]{1,18})$")], Time]] = field(
-        default_factory=dict
-    )
+    behind: Behind = field(default_factory=dict)
     """Since the message before: what nodes that were given up had cut by older plans."""
 
     def to_bytes(self) -> bytes:
@@ -97,16 +93,27 @@ class Head(Struct, frozen=True, omit_defaults=True):
             raise DataError("the head of a message cannot be read", given=str(error)) from error
 
 
-class Section(Struct, frozen=True, array_like=True):
-    """Where the rows of a group, or what else a message holds, are in it."""
+class MessageSection(Struct, frozen=True, array_like=True):
+    """Where the rows of a table are in a message."""
 
-    id: Annotated[int, Meta(ge=-MOST, le=MOST)]
+    of: Count | Literal["events", "notes"]
+    """The group whose partials they are; events of groups that drop duplicates; or notes on count
+    windows."""
     rows: Annotated[int, Meta(ge=0, le=1 << 31)]
     size: Annotated[int, Meta(ge=0, le=LARGEST)]
 
 
+class DecodedMessage(NamedTuple):
+    """A message, decoded."""
+
+    head: Head
+    partials: Partials
+    notes: pa.Table | None
+    """What is said of events that are counted."""
+
+
 _HEADS = msgspec.json.Decoder(Head)
-_INDEX = msgspec.json.Decoder(Annotated[list[Section], Meta(max_length=_SECTIONS)])
+_INDEX = msgspec.json.Decoder(Annotated[list[MessageSection], Meta(max_length=_SECTIONS)])
 
 
 def spoken(life: int, message: bytes) -> bytes:
@@ -133,23 +140,37 @@ def behind_of(head: Head, plan: int) -> Behind:
     """What a message says, or is itself, that was cut by an older plan than is in use."""
     if head.plan >= plan:
         return head.behind
-    return joined([head.behind, {head.node: {str(head.plan): head.newest}}])
+    return joined([head.behind, {head.node: Lag({head.plan: head.newest})}])
 
 
-def encode(head: Head, partials: Partials, charter: Charter, compress: bool = True) -> bytes:
-    """A message as bytes: a checksum, the head, and a record batch for each group.
+def encode(
+    head: Head,
+    partials: Partials,
+    charter: Charter,
+    compress: bool = True,
+    notes: pa.Table | None = None,
+) -> bytes:
+    """A message as bytes: a checksum, the head, and a record batch for each table.
 
     The schema does not travel: it follows from the charter. What compression would not make
     smaller travels as it is, which its length tells.
     """
     parts: list[bytes] = []
-    sections: list[Section] = []
-    for id, table in partials.items():
-        if not table.num_rows:
-            continue
-        body = _serialized(table, id, charter, head.plan)
-        sections.append(Section(id, table.num_rows, len(body)))
+    sections: list[MessageSection] = []
+
+    def add(of: int | Literal["events", "notes"], table: pa.Table, body: bytes) -> None:
+        sections.append(MessageSection(of, table.num_rows, len(body)))
         parts.append(body)
+
+    for id, table in partials.groups.items():
+        if table.num_rows:
+            schema = charter.wire(head.plan)[id]
+            sent = table.select(schema.names).cast(schema).combine_chunks()
+            add(id, table, columns.pack(sent))
+    if partials.events is not None and partials.events.num_rows:
+        add("events", partials.events, _stream(partials.events))
+    if notes is not None and notes.num_rows:
+        add("notes", notes, _stream(notes))
     text = head.to_bytes()
     index = msgspec.json.encode(sections) if sections else b""
     rest = index + b"".join(parts)
@@ -170,17 +191,25 @@ def weight_of(data: bytes) -> tuple[int, int]:
     return length, len(data) - _HEAD.size - _SIZES.size - text
 
 
-def decode(data: bytes, charter: Charter) -> tuple[Head, Partials]:
+def decode(data: bytes, charter: Charter) -> DecodedMessage:
     """The inverse of `encode`; refuses bytes that are not whole or do not fit the charter."""
     try:
         head = head_of(data)
         if head.plan not in charter.plans or charter.schema is None:
             raise _misfit(head, f"version {head.plan} of the plan is not known here")
-        sections = list(_sections(data))
-        ids = [section.id for section, _ in sections]
-        if len(set(ids)) < len(ids):
-            raise _misfit(head, "two sections of one group")
-        return head, {s.id: _table(body, s, charter, head) for s, body in sections}
+        groups: dict[int, pa.Table] = {}
+        others: dict[str, pa.Table] = {}
+        for section, body in _sections(data):
+            if section.of in groups or section.of in others:
+                raise _misfit(head, f"two sections of {_named(section.of)}")
+            if isinstance(section.of, int):
+                table = groups[section.of] = _group_table(body, section.of, charter, head)
+            else:
+                table = others[section.of] = pa.ipc.open_stream(body).read_all()
+            if table.num_rows != section.rows:
+                told = f"{section.rows} are told"
+                raise _misfit(head, f"{table.num_rows} rows of {_named(section.of)}, {told}")
+        return DecodedMessage(head, Partials(groups, others.get("events")), others.get("notes"))
     except CatchmentError:
         raise
     except _FOREIGN as error:
@@ -189,15 +218,18 @@ def decode(data: bytes, charter: Charter) -> tuple[Head, Partials]:
 
 def checked(data: bytes, charter: Charter) -> Head:
     """The head of a message that is whole and makes sense by the charter; raises otherwise."""
-    head, partials = decode(data, charter)
+    head, partials, notes = decode(data, charter)
     try:
-        if head.frontier is not None and head.sure > head.frontier:
-            raise _misfit(head, "it is sure of more than it says to expect")
-        for id, table in partials.items():
-            if id == COUNTS:
-                _check_notes(head, table)
-            else:
-                _check_rows(head, id, table, charter)
+        if head.frontier is not None and head.complete_until > head.frontier:
+            raise _misfit(head, "it is complete beyond what it says to expect")
+        for id, table in partials.groups.items():
+            _check_rows(head, id, table)
+            _check_selections(head, id, table, charter)
+        if partials.events is not None:
+            _check_events(head, partials.events, charter)
+            _check_rows(head, "events", partials.events)
+        if notes is not None:
+            _check_notes(head, notes)
     except CatchmentError:
         raise
     except _FOREIGN as error:
@@ -205,13 +237,13 @@ def checked(data: bytes, charter: Charter) -> Head:
     return head
 
 
-def plain_section(data: bytes, id: int) -> pa.Table | None:
-    """A section of a message that is no partials, if it has it."""
-    found = (body for section, body in _sections(data) if section.id == id)
+def notes_of(data: bytes) -> pa.Table | None:
+    """What a message says of events that are counted, if it does."""
+    found = (body for section, body in _sections(data) if section.of == "notes")
     return next((pa.ipc.open_stream(body).read_all() for body in found), None)
 
 
-def _sections(data: bytes) -> Iterator[tuple[Section, bytes]]:
+def _sections(data: bytes) -> Iterator[tuple[MessageSection, bytes]]:
     """Each section, and its bytes."""
     _, at, length, packed = _opened(data)
     if not length:
@@ -252,55 +284,50 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
     return Head.from_bytes(data[at : at + text]), index, length, data[at + text :]
 
 
-def _serialized(table: pa.Table, id: int, charter: Charter, plan: int) -> bytes:
-    if id < 0:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue().to_pybytes())
-    schema = charter.wire(plan)[id]
-    return columns.pack(table.select(schema.names).cast(schema).combine_chunks())
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
 
 
-def _table(body: bytes, section: Section, charter: Charter, head: Head) -> pa.Table:
-    id, rows = section.id, section.rows
-    if id < 0:
-        if id not in (EVENTS, COUNTS):
-            raise _misfit(head, f"a section {id}, which nobody knows")
-        table = pa.ipc.open_stream(body).read_all()
-    else:
-        schema = charter.wire(head.plan).get(id)
-        if schema is None:
-            raise _misfit(head, f"group {id}, which the plan does not have")
-        table = columns.unpack(body, schema)
-    if table.num_rows != rows:
-        raise _misfit(head, f"{table.num_rows} rows of group {id}, {rows} are told")
-    if id < 0:
-        return table
+def _group_table(body: bytes, id: int, charter: Charter, head: Head) -> pa.Table:
+    """Partials of a group, with their stamps."""
+    schema = charter.wire(head.plan).get(id)
+    if schema is None:
+        raise _misfit(head, f"group {id}, which the plan does not have")
+    table = columns.unpack(body, schema)
     number = charter.places[head.node].number if head.node in charter.places else 0
     stamps: list[tuple[str, Any]] = [(NODE, number), (SEQ, head.seq)]
     for place, (name, value) in enumerate(stamps):
-        table = table.add_column(place, name, pa.repeat(pa.scalar(value, pa.int64()), rows))
+        column = pa.repeat(pa.scalar(value, pa.int64()), table.num_rows)
+        table = table.add_column(place, name, column)
     return table
 
 
-def _check_rows(head: Head, id: int, table: pa.Table, charter: Charter) -> None:
+def _named(of: int | str) -> str:
+    return f"group {of}" if isinstance(of, int) else of
+
+
+def _check_rows(head: Head, of: int | str, table: pa.Table) -> None:
     """Partials, or events, whose columns are whole and whose times and numbers are sane."""
     table.validate(full=True)
-    if id == EVENTS:
-        _check_events(head, table, charter)
+    what = _named(of)
     for name in {*_NUMBERS} & {*table.schema.names}:
         if table.column(name).null_count:
-            raise _misfit(head, f"nulls in {name} of group {id}")
+            raise _misfit(head, f"nulls in {name} of {what}")
         found = codec.ints(table, name)
         if len(found) and (int(found.min()) < EARLIEST or int(found.max()) > LATEST):
-            raise _misfit(head, f"numbers in {name} of group {id} that are out of all bounds")
+            raise _misfit(head, f"numbers in {name} of {what} that are out of all bounds")
     bounded = "slice_start" in table.schema.names
     if bounded and (codec.ints(table, "slice_start") > codec.ints(table, "slice_end")).any():
-        raise _misfit(head, f"slices of group {id} that end before they begin")
+        raise _misfit(head, f"slices of {what} that end before they begin")
     if CENSUS in table.schema.names and (codec.ints(table, CENSUS) < 0).any():
-        raise _misfit(head, f"less than no events in group {id}")
-    if id >= 0 and table.num_rows:
+        raise _misfit(head, f"less than no events in {what}")
+
+
+def _check_selections(head: Head, id: int, table: pa.Table, charter: Charter) -> None:
+    if table.num_rows:
         group = next(g for g in charter.plans[head.plan].plan.groups if g.id == id)
         chosen = codec.ints(table, SELECTION)
         if chosen.min() < 0 or chosen.max() >= len(group.selections):

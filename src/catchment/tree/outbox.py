@@ -1,95 +1,87 @@
-"""The outbox of a node: what it has to pass up, kept until that is safe there."""
+"""The outbox of a node: a log of its steps, with the messages for its parent.
+
+A step goes in as one record: how far the node has come, the messages it sends, and what it holds
+back. Messages come out in order of their numbers, as often as the parent needs them, until the
+parent has said that it may forget them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from catchment.durable.disk import Disk, damaged
-
-
-@dataclass(frozen=True)
-class Record:
-    """A step of a node: how far it has come, what it passes up, and what it holds back."""
-
-    number: int
-    note: dict[str, Any]
-    messages: tuple[bytes, ...]
-    """Together they say what the step did; none may go without the others."""
-    carry: bytes
+from catchment.durable.records import RecordLog
+from catchment.tree.records import FlowNote, OutboxEntry
 
 
 class Outbox:
-    """A log of records. The last one is all that a node needs to go on after a crash."""
+    """A log of steps. The last one is all that a node needs to go on after a crash."""
 
     def __init__(self, disk: Disk) -> None:
-        self._log = disk.log("outbox")
-        self.last: Record | None = None
+        self._log: RecordLog[OutboxEntry] = RecordLog(disk, "outbox", OutboxEntry)
+        self.last: OutboxEntry | None = None
         self._lost = self._log.gap(0)
         if self._lost is not None and self._lost.upto == self._log.last:
             raise self._lost.error()  # others may know of a step that is not known here
         self._messages: dict[int, int] = {}
-        """Where the messages are that are not settled: number of the message to its record."""
-        for number, note, body in self._log.entries():
-            before: Record | None = self.last
-            self.last = _record(number, note, body)
-            if before is not None and number != before.number + 1:
-                raise damaged("outbox", f"step {before.number + 1} is not there")
-            self._place(self.last)
-        if self._log.last is not None and (self.last is None or self.last.number < self._log.last):
+        """Where the messages are that are not settled: number of the message to its entry."""
+        before = 0
+        for number, entry in self._log.entries():
+            if self.last is not None and number != before + 1:
+                raise damaged("outbox", f"step {before + 1} is not there")
+            self.last, before = entry, number
+            self._place(number, entry)
+        if before < self._log.last:
             raise damaged("outbox", f"step {self._log.last} is not there")
-        self.sent = self.last.note["seq"] if self.last else 0
+        self.sent = 0 if self.last is None else self.last.seq
         """The number of the last message."""
 
-    def append(self, note: dict[str, Any], messages: Sequence[bytes], carry: bytes) -> None:
+    def append(self, note: FlowNote, messages: Sequence[bytes], carry: bytes) -> None:
         """Writes a step down; messages in it may go out from now on, one after the other."""
-        number = 1 + (self._log.last or 0)
-        sent = self.sent + len(messages)
-        noted = note | {"seq": sent, "sizes": [len(message) for message in messages]}
-        record = Record(number, noted, tuple(messages), carry)
-        self._log.append(number, noted, b"".join((*messages, carry)))
-        self.last, self.sent = record, sent
-        self._place(record)
+        number, sent = self.number + 1, self.sent + len(messages)
+        entry = OutboxEntry(note, sent, tuple(messages), carry)
+        self._log.append(number, entry)
+        self.last, self.sent = entry, sent
+        self._place(number, entry)
         if not self._messages:
             self._log.trim(number - 1)
 
-    def _place(self, record: Record) -> None:
-        first = record.note["seq"] - len(record.messages) + 1
-        for seq in range(first, record.note["seq"] + 1):
-            self._messages[seq] = record.number
+    def _place(self, number: int, entry: OutboxEntry) -> None:
+        for seq in range(entry.seq - len(entry.messages) + 1, entry.seq + 1):
+            self._messages[seq] = number
 
     def after(self, seq: int) -> Iterator[tuple[int, bytes]]:
         """The messages after one, in order."""
-        record: Record | None = None
+        entry: OutboxEntry | None = None
+        at = 0
         for number in range(seq + 1, self.sent + 1):
             place = self._messages.get(number)
             if place is None:
                 if self._lost is not None:
                     raise self._lost.error()  # nobody has it any more
                 continue
-            if record is None or record.number != place:
-                record = _record(place, *self._log.read(place))
-            yield number, record.messages[number - record.note["seq"] - 1]
+            if entry is None or at != place:
+                entry, at = self._log.read(place), place
+            yield number, entry.messages[number - entry.seq - 1]
 
-    def note_of(self, seq: int) -> dict[str, Any] | None:
+    def note_of(self, seq: int) -> FlowNote | None:
         """What was noted with a message, while it is kept."""
         place = self._messages.get(seq)
-        return None if place is None else self._log.read(place)[0]
+        return None if place is None else self._log.read(place).note
 
-    def ending(self, seq: int) -> dict[str, Any] | None:
+    def ending(self, seq: int) -> FlowNote | None:
         """What was noted with a message, if all of its step has arrived with it."""
-        note = self.note_of(seq)
-        return note if note is not None and note["seq"] == seq else None
+        place = self._messages.get(seq)
+        entry = None if place is None else self._log.read(place)
+        return entry.note if entry is not None and entry.seq == seq else None
 
     def settle(self, seq: int) -> None:
-        """Messages up to this one are safe with others; the last step stays."""
+        """Forgets messages up to this one, which are safe further up; the record of the last step
+        stays."""
         for number in [n for n in self._messages if n <= seq]:
             del self._messages[number]
-        rest = min(self._messages.values(), default=None)
-        assert self.last is not None or not self._messages
         if self.last is not None:
-            self._log.trim((self.last.number if rest is None else rest) - 1)
+            self._log.trim(min(self._messages.values(), default=self.number) - 1)
 
     @property
     def settled(self) -> int:
@@ -99,16 +91,8 @@ class Outbox:
     @property
     def number(self) -> int:
         """Of the last step written down."""
-        return self._log.last or 0
+        return self._log.last
 
     @property
     def nbytes(self) -> int:
         return self._log.nbytes
-
-
-def _record(number: int, note: dict[str, Any], body: bytes) -> Record:
-    messages, at = [], 0
-    for size in note["sizes"]:
-        messages.append(body[at : at + size])
-        at += size
-    return Record(number, note, tuple(messages), body[at:])

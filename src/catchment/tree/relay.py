@@ -1,8 +1,10 @@
-"""A node in between: merges what its children pass up, and passes that up."""
+"""A node in between.
+
+Messages of its children come in through the inbox. A step takes some of them, merges their
+partials, and writes a message for the parent with the slices that all children have passed.
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pyarrow as pa
 
@@ -11,9 +13,10 @@ from catchment.engine.partials import Partials
 from catchment.planner.edges import EARLIEST
 from catchment.tree.charter import Charter
 from catchment.tree.decode import taken
-from catchment.tree.inbox import Child, Inbox, View, taking
-from catchment.tree.message import COUNTS, Head, behind_of, plain_section
+from catchment.tree.inbox import Inbox, taking
+from catchment.tree.message import Head, behind_of, notes_of
 from catchment.tree.outflow import Outflow
+from catchment.tree.records import RelayPlace, RelayStep
 
 
 class Relay:
@@ -21,10 +24,21 @@ class Relay:
 
     def __init__(self, id: str, disk: Disk, charter: Charter, now: int) -> None:
         self.flow = Outflow(id, disk, charter)
-        held = self.flow.note.get("children", {})
-        children = {child: Child.from_dict(note) for child, note in held.items()}
-        self.inbox = Inbox(disk, children, charter)
+        place = self.place
+        self.inbox = Inbox(disk, {} if place is None else dict(place.children), charter)
         self._expect(now)
+
+    @property
+    def place(self) -> RelayPlace | None:
+        """How far it has come, as of its last step; None: it has taken none."""
+        place = None if self.flow.note is None else self.flow.note.place
+        assert place is None or isinstance(place, RelayPlace)
+        return place
+
+    @property
+    def number(self) -> int:
+        """Of the last step."""
+        return 0 if self.place is None else self.place.step
 
     def _expect(self, now: int) -> None:
         charter, id = self.flow.charter, self.flow.id
@@ -36,61 +50,53 @@ class Relay:
 
     def step(self, now: int) -> bool:
         """Takes what has come; whether anything happened."""
-        note = self.decide(now)
-        if note is None:
+        step = self.decide(now)
+        if step is None:
             return False
-        self.flow.switch(note["plan"])
-        for id, seq in self.inbox.chosen(note["take"]):
+        self.flow.switch(step.plan)
+        for id, seq in self.inbox.chosen(step.take):
             with taking(id, seq):
                 found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
                 self.flow.merger.absorb(found.partials, found.head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self._took(id, found.head, found.end)
-        self._finish(note)
+        self._finish(step)
         return True
 
-    def decide(self, now: int) -> dict[str, Any] | None:
+    def decide(self, now: int) -> RelayStep | None:
         """What the next step takes, and how far it goes; None when there is nothing to do."""
-        flow = self.flow
-        told = flow.note.get("decided", [[]])[-1]
+        flow, place = self.flow, self.place
+        landed = () if place is None else place.view.landed
         choice = self.inbox.choose(
-            flow.plan, flow.charter.plan, now, flow.charter.timeout, flow.frontier, told
+            flow.plan, flow.charter.plan, now, flow.charter.settings.timeout, flow.frontier, landed
         )
-        view = choice.view
-        decided = [choice.plan, view.frontier, view.sure, list(view.missing), list(view.landed)]
-        if not choice.upto and decided == flow.note.get("decided"):
+        same = place is not None and (choice.plan, choice.view) == (place.plan, place.view)
+        if not choice.upto and same:
             return None
-        return {
-            "step": 1 + flow.note.get("step", 0),
-            "plan": choice.plan,
-            "now": now,
-            "take": choice.upto,
-            "decided": decided,
-            "charter": flow.charter.version,
-            "too_late": EARLIEST,
-        }
+        version = flow.charter.version
+        return RelayStep(self.number + 1, choice.plan, now, choice.upto, choice.view, version)
 
     def carried_out(
-        self, note: dict[str, Any], partials: Partials, ends: dict[tuple[str, int], int]
+        self, step: RelayStep, partials: Partials, ends: dict[tuple[str, int], int]
     ) -> None:
         """A step was carried out elsewhere: the messages' partials are merged by now."""
-        if note["step"] <= self.flow.note.get("step", 0):
+        if step.step <= self.number:
             return
-        self.flow.switch(note["plan"])
+        self.flow.switch(step.plan)
         newest = EARLIEST
-        for id, seq in self.inbox.chosen(note["take"]):
+        for id, seq in self.inbox.chosen(step.take):
             head = self.inbox.head(id, seq)
             newest = max(newest, head.newest)
             self.flow.notes += self._notes(id, seq)
             self._took(id, head, ends.get((id, seq), EARLIEST))
         self.flow.merger.absorb(partials, newest)
-        self._finish(note)
+        self._finish(step)
 
     def _notes(self, id: str, seq: int) -> list[pa.Table]:
         """What a message says of events that are counted."""
-        if not self.flow.charter.asks:
+        if not self.flow.charter.settings.asks:
             return []
-        found = plain_section(self.inbox.body(id, seq), COUNTS)
+        found = notes_of(self.inbox.body(id, seq))
         return [] if found is None else [found]
 
     def _took(self, id: str, head: Head, end: int) -> None:
@@ -100,16 +106,9 @@ class Relay:
         self.inbox.take(id, head, end)
         self.flow.lags(self.inbox.take_lost())
 
-    def _finish(self, note: dict[str, Any]) -> None:
-        _, frontier, sure, missing, landed = note["decided"]
-        place = {
-            "children": {id: child.to_dict() for id, child in self.inbox.children.items()},
-            "missing": missing,
-            "decided": note["decided"],
-            "step": note["step"],
-        }
-        view = View(frontier, sure, tuple(missing), tuple(landed))
-        self.flow.step(view, place, note["now"])
+    def _finish(self, step: RelayStep) -> None:
+        place = RelayPlace(step.step, step.plan, step.view, dict(self.inbox.children))
+        self.flow.step(step.view, place, step.now)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
         self.inbox.forget(self.inbox.gone())
@@ -117,9 +116,9 @@ class Relay:
     def acknowledged(self, received: int, settled: int) -> None:
         """The parent has messages: what is in them need not be kept below either."""
         note = self.flow.outbox.ending(received)
-        if note is not None:
-            reach = {id: child["taken"] for id, child in note["children"].items()}
-            self.inbox.passed(reach, note["frontier"])
+        if note is not None and isinstance(note.place, RelayPlace):
+            reach = {id: child.taken for id, child in note.place.children.items()}
+            self.inbox.passed(reach, note.frontier)
         self.flow.acknowledged(settled)
 
     def follow(self, charter: Charter, now: int) -> None:

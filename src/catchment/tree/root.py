@@ -1,32 +1,34 @@
-"""The root: takes what climbs, assembles windows, and says of each whether anybody is missing."""
+"""The root of a tree.
+
+Messages of its children come in through the inbox. A step decides which of them it takes and how
+far the frontier goes, writes that down, assembles the windows that are complete then, and delivers
+them, marked with the nodes whose events may lack.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
-import struct
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+
+from msgspec.structs import replace
 
 from catchment.counting.root_by_key import RootByKey
 from catchment.durable.disk import Disk, damaged
+from catchment.durable.journaled import Journaled
 from catchment.engine.assembler import Assembler
 from catchment.engine.partials import Partials
 from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
-from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.edges import EARLIEST
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.completeness import lacking_in, marked
 from catchment.tree.decode import taken
-from catchment.tree.inbox import Child, Inbox, taking
-from catchment.tree.message import COUNTS, behind_of, plain_section
-from catchment.tree.stale_plan import joined, lost_in, noted, recent
+from catchment.tree.inbox import Inbox, taking
+from catchment.tree.message import behind_of, notes_of
+from catchment.tree.records import Behind, Readers, RootState, RootStep, Uncounted
+from catchment.tree.stale_plan import joined, lagging_in, lost_in, recent
 
-_SHORTEST = 4 << 20
-"""A log shorter than this is never worth a snapshot."""
-_SIZE = struct.Struct(">Q")
 _COUNTS = ("events", "late", "bad", "updates", "aside_dropped")
 _OPEN = ("open_windows", "open_events")
 """Windows that had not ended when everybody had, and the events in them."""
@@ -55,78 +57,88 @@ class Root:
         self.apart = deliver is None
         """Whether steps are carried out elsewhere."""
         self.deliver = deliver or _nowhere
-        self.steps = disk.log("steps")
+        self._journal: Journaled[RootStep, RootState] = Journaled(
+            disk, "steps", "snapshot", RootStep, RootState
+        )
         self.counts = dict.fromkeys((*_COUNTS, *_OPEN, "results", "missed"), 0)
-        self.last: dict[str, Any] = {}
+        self.last: RootStep | None = None
+        """The last step that was carried out."""
         self.drained: tuple[str, ...] = ()
         """Queries that leave and whose windows have all ended, by the last step."""
         self.tally: RootByKey | None = None
-        children = self._restored()
-        self.inbox = Inbox(disk, children, charter)
-        if "tally" in self.last:
-            self._tallied()
+        self.assembler: Assembler | None = None
+        saved, self._journal.state = self._journal.state, None
+        self._restore(saved)
+        self.inbox = Inbox(disk, {} if saved is None else dict(saved.children), charter)
+        if saved is not None and saved.tally is not None:
+            self.tally = self._tally(saved.tally)
         self._replay()
         if self.assembler is not None and charter.asked(self.plan):
-            self._tallied()
+            self.tally = self.tally or self._tally()
         self._expect(now)
 
     @property
     def frontier(self) -> int:
-        return int(self.last.get("frontier", EARLIEST))
+        return EARLIEST if self.last is None else self.last.frontier
+
+    @property
+    def complete_until(self) -> int:
+        """Nothing at all is missing before it, whatever was given up waiting for."""
+        return EARLIEST if self.last is None else self.last.complete_until
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return () if self.last is None else self.last.view.missing
 
     @property
     def plan(self) -> int:
-        return int(self.last.get("plan", min(self.charter.plans)))
+        return min(self.charter.plans) if self.last is None else self.last.plan
 
     @property
     def number(self) -> int:
         """Of the last step."""
-        return int(self.last.get("step", 0))
+        return 0 if self.last is None else self.last.step
+
+    @property
+    def _behind(self) -> Behind:
+        """What lacks in results, as of the last step."""
+        lagging = None if self.last is None else self.last.lagging
+        return {} if lagging is None else lagging.behind
 
     # -- after a crash ----------------------------------------------------------------------------
 
-    def _restored(self) -> dict[str, Child]:
-        blob = self.disk.get("snapshot")
-        if blob is None:
-            self.assembler = self._assembler(min(self.charter.plans))
-            self._snapshot_bytes, self._log_bytes, self._since = 0, 0, 0
-            return {}
-        try:
-            (size,) = _SIZE.unpack_from(blob)
-            at = _SIZE.size + size
-            self.last = json.loads(blob[_SIZE.size : at])
-        except (struct.error, ValueError) as error:
-            raise damaged("snapshot", str(error)) from error
-        self.counts |= self.last["counts"]
-        self.assembler = self._assembler(self.plan, blob[at:]) if len(blob) > at else None
-        self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
-        return {id: Child.from_dict(note) for id, note in self.last["children"].items()}
+    def _restore(self, saved: RootState | None) -> None:
+        if saved is None:
+            self.assembler = self._assembler(self.plan)
+            return
+        self.last = saved.last
+        self.counts |= saved.counts
+        if saved.assembler is not None:
+            self.assembler = self._assembler(self.plan, saved.assembler)
 
     def _assembler(self, plan: int, state: bytes | None = None) -> Assembler | None:
-        """None while nobody knows what events look like."""
+        """An assembler by a version of the plan; None while the columns of events are not known."""
         return None if self.charter.schema is None else self.charter.bound(plan).assembler(state)
 
     def _replay(self) -> None:
-        lost = self.steps.gap(self.number)
-        if lost is not None:
-            raise lost.error()  # sinks may have the results of a step that is not known here
-        notes = [note for n, note, _ in self.steps.entries() if n > self.number]
-        following = [note["step"] for note in notes]
-        if following != [*range(self.number + 1, 1 + max(self.number, self.steps.last or 0))]:
+        # Sinks may have the results of a step that is not known here: all must be there.
+        steps = [*self._journal.replay()]
+        following = [step.step for step in steps]
+        if following != [*range(self.number + 1, self.number + 1 + len(steps))]:
             raise damaged("steps", f"{following} follow step {self.number}")
-        self.undone = notes if self.apart else []
-        for note in notes:
-            for id, since in note["since"].items():
+        self.undone = steps if self.apart else []
+        for step in steps:
+            for id, since in step.since.items():
                 self.inbox.join([id], since)
-            self._has(note)
+            self._has(step)
             if not self.apart:
-                self._carry_out(note, deliver=note is notes[-1])
+                self._carry_out(step, deliver=step is steps[-1])
 
-    def _has(self, note: dict[str, Any]) -> None:
+    def _has(self, step: RootStep) -> None:
         """Raises if a step has taken messages of which the inbox does not know any more."""
-        for id, last in note["take"].items():
+        for id, last in step.take.items():
             if last > (here := self.inbox.received(id)):
-                why = f"step {note['step']} has taken message {last}, the last one there is {here}"
+                why = f"step {step.step} has taken message {last}, the last one there is {here}"
                 raise damaged(f"inbox-{id}", why)
 
     def _expect(self, now: int) -> None:
@@ -135,7 +147,8 @@ class Root:
             self.inbox.expect(self.charter, self.id, now, self.frontier)
 
     def _part(self) -> set[str]:
-        """Lets go of children of old; what is kept of them goes too."""
+        """Forgets former children; gives their ids. A snapshot is written before, so that no step
+        needs their messages again."""
         gone = self.inbox.gone()
         if not gone or self.undone:
             return set()
@@ -147,67 +160,65 @@ class Root:
 
     def step(self, now: int) -> bool:
         """Takes what has come; whether anything happened."""
-        note = self.decide(now)
-        if note is None:
+        step = self.decide(now)
+        if step is None:
             return False
-        self._carry_out(note, deliver=True)
-        self._compact()
+        self._carry_out(step, deliver=True)
+        if self._journal.due:
+            self.snapshot()
         self._part()
         return True
 
-    def decide(self, now: int) -> dict[str, Any] | None:
+    def decide(self, now: int) -> RootStep | None:
         """Decides what the next step takes and how far it goes, and writes that down."""
         if self.charter.schema is None:
             return None
-        charter = self.charter
-        choice = self.inbox.choose(self.plan, charter.plan, now, charter.timeout, self.frontier)
+        charter, last = self.charter, self.last
+        choice = self.inbox.choose(
+            self.plan, charter.plan, now, charter.settings.timeout, self.frontier
+        )
         plan, view = choice.plan, choice.view
         frontier = self.frontier if view.frontier is None else max(self.frontier, view.frontier)
-        told = [plan, frontier, view.sure, list(view.missing)]
-        if not choice.upto and told == self.last.get("told"):
+        decided = (plan, frontier, view.complete_until, view.missing)
+        if not choice.upto and last is not None and decided == last.decided:
             return None
-        sure = max(int(self.last.get("sure", EARLIEST)), view.sure)
         chosen = self.inbox.chosen(choice.upto)
         heads = [self.inbox.head(id, seq) for id, seq in chosen]
-        newest = max([int(self.last.get("newest", EARLIEST)), *(head.newest for head in heads)])
-        reached = int(self.last.get("reach", EARLIEST))
+        newest = max([EARLIEST if last is None else last.newest, *(head.newest for head in heads)])
+        reached = EARLIEST if last is None else last.reach
         # No further than where every window that holds an event is complete: events of somebody
         # who is missing may still come after the others have ended.
         furthest = newest + 1 + longest(charter.plans[plan].plan)
         reach = min(frontier, furthest) if newest > EARLIEST else frontier
-        ended: dict[str, int] = dict(self.last.get("ended", {}))
+        ended = {} if last is None else dict(last.ended)
         for head in heads:
             ended |= head.ended
         found = [behind_of(head, plan) for head in heads]
         found += [self.inbox.lacks(id, seq) for id, seq in chosen]
         oldest = reached - self._keep(plan) - longest(charter.plans[plan].plan)
-        known = self.last.get("behind", {}).get("cut", {})
-        lagging = recent(joined([known, *found]), oldest)
-        note = {
-            "step": self.number + 1,
-            "plan": plan,
-            "now": now,
-            "take": choice.upto,
-            "frontier": frontier,
-            "reach": max(reach, reached),
-            "sure": sure,
-            "closing": sure >= LATEST,
-            "newest": newest,
-            "too_late": reached - self._keep(plan),
-            "told": told,
-            "missing": list(view.missing),
-            "charter": charter.version,
-            "behind": noted(lagging, charter, plan),
-            "ended": ended,
-            "live": self._live(plan, ended, max(reach, reached)),
-            "since": {id: child.since for id, child in self.inbox.children.items()},
-        }
-        if charter.asked(plan):
-            note |= self._readers(view.missing)
-        self.steps.append(self.number + 1, note, b"")
-        return note
+        behind = recent(joined([self._behind, *found]), oldest)
+        step = RootStep(
+            step=self.number + 1,
+            plan=plan,
+            now=now,
+            take=choice.upto,
+            view=view,
+            frontier=frontier,
+            reach=max(reach, reached),
+            complete_until=max(self.complete_until, view.complete_until),
+            newest=newest,
+            too_late=max(reached - self._keep(plan), EARLIEST),
+            charter=charter.version,
+            lagging=lagging_in(behind, charter, plan),
+            ended=ended,
+            live=self._live(plan, ended, max(reach, reached)),
+            since={id: child.since for id, child in self.inbox.children.items()},
+            readers=self._readers(view.missing) if charter.asked(plan) else None,
+        )
+        self._journal.append(step)
+        return step
 
-    def _live(self, plan: int, ended: dict[str, int], reach: int) -> list[str] | None:
+    def _live(self, plan: int, ended: dict[str, int], reach: int) -> tuple[str, ...] | None:
         """The nodes that may still bring slices, where some windows are read by stream.
 
         Until the frontier has passed its last event, those of one that has ended may be on the way.
@@ -216,13 +227,14 @@ class Root:
         if not any(group.slicing == "stream" for group in groups):
             return None
         places = self.charter.places.values()
-        return sorted(p.id for p in places if p.source and ended.get(p.id, reach) >= reach)
+        live = (p.id for p in places if p.source and ended.get(p.id, reach) >= reach)
+        return tuple(sorted(live))
 
-    def _readers(self, missing: tuple[str, ...]) -> dict[str, list[int]]:
+    def _readers(self, missing: tuple[str, ...]) -> Readers:
         """Who reads events, and who of them is missing, or below somebody who is."""
         places = [place for place in self.charter.places.values() if place.source]
         away = [place.number for place in places if self.charter.below(place.id, missing)]
-        return {"readers": sorted(place.number for place in places), "away": away}
+        return Readers(tuple(sorted(place.number for place in places)), tuple(away))
 
     def _keep(self, plan: int) -> int:
         """How long before the frontier results may still be corrected."""
@@ -230,158 +242,142 @@ class Root:
             self._keeps[plan] = self.charter.bound(plan).keep
         return self._keeps[plan]
 
-    def _carry_out(self, note: dict[str, Any], deliver: bool) -> None:
+    def _carry_out(self, step: RootStep, deliver: bool) -> None:
         if self.assembler is None:
             self.assembler = self._assembler(self.plan)
         assert self.assembler is not None
         assembler = self.assembler
-        assembler.clock = lambda: note["now"]
-        if note["plan"] > self.plan:  # what the others had seen when they went over
-            assembler.absorb({}, note["newest"])
-        for version in range(self.plan + 1, note["plan"] + 1):
+        assembler.clock = lambda: step.now
+        if step.plan > self.plan:  # what the others had seen when they went over
+            assembler.absorb(Partials(), step.newest)
+        for version in range(self.plan + 1, step.plan + 1):
             planned = self.charter.plans[version]
             bound = self.charter.bound(version)
             assembler.follow(bound, planned.lineage, planned.leaving)
-        tally = self._told(note)
-        for id, seq in self.inbox.chosen(note["take"]):
+        tally = self._counting_in(step)
+        for id, seq in self.inbox.chosen(step.take):
             with taking(id, seq):
-                self._take(id, seq, note)
-        self._lacks(note)
-        if tally is not None:
-            assembler.absorb(tally.step(note["away"]))
+                self._take(id, seq, step)
+        step = self._with_lost(step)
+        uncounted: tuple[Uncounted, ...] = ()
+        if tally is not None and step.readers is not None:
+            assembler.absorb(tally.step(step.readers.away))
             self.counts["late"] += tally.newly_late()
-            note |= {"uncounted": self._uncounted(tally)}
-        closing, assembler.live = note["closing"], note.get("live")
-        results = assembler.close() if closing else assembler.advance(note["reach"], note["sure"])
-        self.counts["results"] += results.rows()
-        if closing:
+            uncounted = self._uncounted(tally)
+        assembler.live = step.live
+        if step.closing:
+            results = assembler.close()
             self.counts |= self._unended(assembler.counts, tally)
+        else:
+            results = assembler.advance(step.reach, step.complete_until)
+        self.counts["results"] += results.rows()
         self.counts["missed"] = assembler.missed
-        self.drained = tuple(assembler.drained(self.charter.asked(note["plan"])))
-        self.last = note | {"counts": self.counts}
+        self.drained = tuple(assembler.drained(self.charter.asked(step.plan)))
+        self.last = step
         if deliver and len(results):
-            planned = self.charter.plans[note["plan"]]
-            short = partial(lacking_in, note["behind"], planned, note.get("uncounted", ()))
-            tables = marked(results, note["sure"], note["missing"], short)
+            planned = self.charter.plans[step.plan]
+            short = partial(lacking_in, step.lagging, planned, uncounted)
+            tables = marked(results, step.complete_until, step.view.missing, short)
             named = planned.delivered(tables)
-            self.deliver(Delivery(self.charter.job, note["step"], 0, *named))
+            self.deliver(Delivery(self.charter.job, step.step, 0, *named))
 
     def _unended(self, counts: Mapping[str, int], tally: RootByKey | None) -> dict[str, int]:
         """Windows that never ended: those of the assembler, and those found by asking."""
         asked = (0, 0) if tally is None else tally.not_full()
         return {name: counts.get(name, 0) + asked[n] for n, name in enumerate(_OPEN)}
 
-    def _lacks(self, note: dict[str, Any]) -> None:
-        """Notes what could not be taken, where a step that was decided should have taken it."""
-        before = lost_in(self.last.get("behind", {}).get("cut", {}))
-        lost = joined([self.inbox.take_lost(), before])
-        lost = recent(lost, note["too_late"] - longest(self.charter.plans[note["plan"]].plan))
-        if lost:
-            known = note["behind"].get("cut", {})
-            note["behind"] = noted(joined([known, lost]), self.charter, note["plan"])
+    def _with_lost(self, step: RootStep) -> RootStep:
+        """With what could not be taken, where a step that was decided should have taken it."""
+        lost = joined([self.inbox.take_lost(), lost_in(self._behind)])
+        lost = recent(lost, step.too_late - longest(self.charter.plans[step.plan].plan))
+        if not lost:
+            return step
+        known = {} if step.lagging is None else step.lagging.behind
+        return replace(step, lagging=lagging_in(joined([known, lost]), self.charter, step.plan))
 
-    def _take(self, id: str, seq: int, note: dict[str, Any]) -> None:
+    def _take(self, id: str, seq: int, step: RootStep) -> None:
         assert self.assembler is not None
         body = self.inbox.body(id, seq)
-        found = taken(body, note["plan"], self.charter, note["too_late"])
+        found = taken(body, step.plan, self.charter, step.too_late)
         self.assembler.absorb(found.partials, found.head.newest)
         if found.notes is not None and self.tally is not None:
             self.tally.take(found.notes)
         self.counts["late"] += found.late
         for name in _COUNTS:
             self.counts[name] += found.head.counts.get(name, 0)
-        self._log_bytes += len(body)
+        self._journal.grew(len(body))
         self.inbox.take(id, found.head, EARLIEST)
 
-    def _tallied(self) -> RootByKey:
+    def _tally(self, saved: bytes = b"") -> RootByKey:
         """The count windows that are found by asking."""
-        if self.tally is None:
-            saved = base64.b64decode(self.last.get("tally", ""))
-            scheme, groups = self.charter.settings["count"], self.charter.asked(self.plan)
-            self.tally = RootByKey(scheme, self.charter.bound(self.plan), groups, saved)
-        return self.tally
+        scheme, groups = self.charter.settings.count, self.charter.asked(self.plan)
+        return RootByKey(scheme, self.charter.bound(self.plan), groups, saved)
 
-    def _told(self, note: dict[str, Any]) -> RootByKey | None:
+    def _counting_in(self, step: RootStep) -> RootByKey | None:
         """The count windows that are found by asking, as a step begins; None: there are none."""
-        if "readers" not in note:
+        if step.readers is None:
             return None  # it stays: orders go on from the last number that nodes have heard
-        tally = self._tallied()
-        if note["plan"] > self.plan:
-            tally.switch(self.charter.bound(note["plan"]), self.charter.asked(note["plan"]))
-        tally.follow(note["readers"])
+        tally = self.tally = self.tally or self._tally()
+        if step.plan > self.plan:
+            tally.switch(self.charter.bound(step.plan), self.charter.asked(step.plan))
+        tally.follow(list(step.readers.numbers))
         return tally
 
-    def count(self, note: dict[str, Any]) -> Partials:
-        """For a step that is carried out elsewhere: the count windows that it makes full."""
-        tally, late = self._told(note), self.last.get("counted_late", 0)
-        if tally is None:
-            note |= {"counted_late": late}
-            return {}
-        for id, seq in self.inbox.chosen(note["take"]):
-            notes = plain_section(self.inbox.body(id, seq), COUNTS)
+    def count(self, step: RootStep) -> tuple[RootStep, Partials]:
+        """For a step that is carried out elsewhere: the step with what was counted for it, and the
+        count windows that it makes full."""
+        tally, late = self._counting_in(step), 0 if self.last is None else self.last.counted_late
+        if tally is None or step.readers is None:
+            return replace(step, counted_late=late), Partials()
+        for id, seq in self.inbox.chosen(step.take):
+            notes = notes_of(self.inbox.body(id, seq))
             if notes is not None:
                 tally.take(notes)
-        full = tally.step(note["away"])
+        full = tally.step(step.readers.away)
         late += tally.newly_late()
-        note |= {"uncounted": self._uncounted(tally), "counted_late": late}
-        return full
+        return replace(step, uncounted=self._uncounted(tally), counted_late=late), full
 
-    def _uncounted(self, tally: RootByKey) -> list[list[Any]]:
+    def _uncounted(self, tally: RootByKey) -> tuple[Uncounted, ...]:
         """Count windows of this step that are not all that they should be, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
-        return [
-            [group, number, key, [ids.get(n, str(n)) for n in who]]
-            for group, number, key, who in tally.uncounted
-        ]
+        return tuple(
+            Uncounted(id, window.number, key[1:], tuple(ids.get(n, str(n)) for n in window.missing))
+            for id, key, window in tally.uncounted
+        )
 
     def carried_out(
-        self, note: dict[str, Any], counts: dict[str, int], drained: tuple[str, ...] = ()
+        self, step: RootStep, counts: dict[str, int], drained: tuple[str, ...] = ()
     ) -> None:
         """A step was carried out elsewhere, where the state is kept too."""
         self.drained = drained
-        for id, seq in self.inbox.chosen(note["take"]):
+        for id, seq in self.inbox.chosen(step.take):
             self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
-        self._lacks(note)
+        step = self._with_lost(step)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
-        self.counts["late"] += note.get("counted_late", 0)
-        if note["closing"]:
+        self.counts["late"] += step.counted_late
+        if step.closing:
             self.counts |= self._unended(self.counts, self.tally)
-        self.last = note | {"counts": self.counts}
+        self.last = replace(step, uncounted=())  # they were told
         self.snapshot()
         self._part()
 
     # -- letting go -------------------------------------------------------------------------------
 
-    def _compact(self) -> None:
-        """Writes the whole state down once the log behind the last snapshot is longer than it."""
-        if self.capacity().share >= 1:
-            self.snapshot()
-
     def capacity(self) -> Capacity:
         """How long the log of steps is that a restart carries out again."""
-        used = self._log_bytes + 256 * (self.number - self._since)
-        most, then = max(_SHORTEST, self._snapshot_bytes), "a snapshot takes the place of the log"
-        return Capacity("log of the root's steps", used, most, "bytes", then)
+        return self._journal.capacity("log of the root's steps")
 
     def snapshot(self) -> None:
         """Writes the whole state down, and lets go of what led to it."""
-        children = {id: child.to_dict() for id, child in self.inbox.children.items()}
-        tally = {} if self.tally is None else {"tally": _text(self.tally.to_bytes())}
-        self.last |= tally
-        head = json.dumps(self.last | {"children": children}).encode()
-        state = b"" if self.assembler is None else self.assembler.save()
-        blob = _SIZE.pack(len(head)) + head + state
-        self.disk.put("snapshot", blob)
-        self.steps.trim(self.number)
+        tally = None if self.tally is None else self.tally.to_bytes()
+        assembler = None if self.assembler is None else self.assembler.save()
+        children = dict(self.inbox.children)
+        state = RootState(self.last, self.counts, children, tally, assembler)
+        self._journal.compact(state, self.number)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
-        self._snapshot_bytes, self._log_bytes, self._since = len(blob), 0, self.number
 
     def follow(self, charter: Charter, now: int) -> None:
         """Takes a newer charter."""
         self.charter = charter
         self._expect(now)
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()

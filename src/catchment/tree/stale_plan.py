@@ -1,54 +1,55 @@
 """What nodes that were given up for silent cut by an older plan, after the others had gone over.
 
 It cannot serve queries that are newer than that plan: of those, windows that began by then lack it.
+What was lost serves no query at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from catchment.model.window import Window
 from catchment.planner.edges import LATEST
 from catchment.tree.charter import Charter
-
-Behind = dict[str, dict[str, int]]
-"""By node, by version of the plan as text: the time of the newest event that was cut by it."""
+from catchment.tree.records import Behind, Lag, Lagging
 
 
 def joined(parts: Iterable[Behind]) -> Behind:
-    """All that some say.
+    """The newest times that any of these accounts has, by node and version.
 
-    >>> joined([{"a": {"1": 5}}, {"a": {"1": 7, "2": 9}}, {"b": {"1": 3}}])
-    {'a': {'1': 7, '2': 9}, 'b': {'1': 3}}
+    >>> one, two = {"a": Lag({1: 5})}, {"a": Lag({1: 7, 2: 9}, lost=4), "b": Lag({1: 3})}
+    >>> joined([one, two])
+    {'a': Lag(cut={1: 7, 2: 9}, lost=4), 'b': Lag(cut={1: 3}, lost=None)}
     """
     found: Behind = {}
     for part in parts:
-        for node, cut in part.items():
-            held = found.setdefault(node, {})
-            for plan, newest in cut.items():
-                held[plan] = max(newest, held.get(plan, newest))
+        for node, lag in part.items():
+            held = found.get(node, Lag())
+            newest = [time for time in (held.lost, lag.lost) if time is not None]
+            plans = held.cut.keys() | lag.cut.keys()
+            cut = {
+                plan: max(some.cut[plan] for some in (held, lag) if plan in some.cut)
+                for plan in sorted(plans)
+            }
+            found[node] = Lag(cut, max(newest, default=None))
     return found
-
-
-LOST = "-1"
-"""Stands for a version of the plan before all others: what was lost serves no query."""
 
 
 def lost_in(behind: Behind) -> Behind:
     """What of it was lost, and not only cut by an older plan."""
-    return {node: {LOST: cut[LOST]} for node, cut in behind.items() if LOST in cut}
+    return {node: Lag(lost=lag.lost) for node, lag in behind.items() if lag.lost is not None}
 
 
 def recent(behind: Behind, time: int) -> Behind:
-    """Without what no window concerns that ends after a time; what was lost stays."""
+    """Leaves out events before a time, which no open window reaches back to; what was lost
+    stays."""
     late = {
-        node: {plan: t for plan, t in cut.items() if t >= time or plan == LOST}
-        for node, cut in behind.items()
+        node: Lag({plan: t for plan, t in lag.cut.items() if t >= time}, lag.lost)
+        for node, lag in behind.items()
     }
-    return {node: cut for node, cut in late.items() if cut}
+    return {node: lag for node, lag in late.items() if lag != Lag()}
 
 
 def added(charter: Charter, plan: int, name: str) -> int:
@@ -69,25 +70,20 @@ def _touched(window: Window, time: int) -> int:
     return LATEST if last is None else last
 
 
-def noted(behind: Behind, charter: Charter, plan: int) -> dict[str, Any]:
-    """For the note of a step: who was behind, and since when queries are there."""
+def lagging_in(behind: Behind, charter: Charter, plan: int) -> Lagging | None:
+    """For a step: who was behind, and since when queries are there; None: nobody was."""
     if not behind:
-        return {}
-    return {
-        "cut": behind,
-        "added": {n: added(charter, plan, n) for n in charter.plans[plan].queries},
-    }
+        return None
+    return Lagging(behind, {n: added(charter, plan, n) for n in charter.plans[plan].queries})
 
 
-def lacking(
-    note: Mapping[str, Any], name: str, table: pa.Table, window: Window
-) -> list[tuple[str, ...]]:
+def lacking(lagging: Lagging, name: str, table: pa.Table, window: Window) -> list[tuple[str, ...]]:
     """For each window of a query: the nodes whose events it may lack."""
-    since = note["added"][name]
+    since = lagging.added[name]
     newest: dict[str, int] = {}
-    for node, cut in sorted(note["cut"].items()):
-        older = [time for plan, time in cut.items() if plan != LOST and int(plan) < since]
-        lost = [_touched(window, cut[LOST])] if LOST in cut else []
+    for node, lag in sorted(lagging.behind.items()):
+        older = [time for plan, time in lag.cut.items() if plan < since]
+        lost = [] if lag.lost is None else [_touched(window, lag.lost)]
         if older or lost:
             newest[node] = max(older + lost)
     starts: list[int] = table.column("window_start").cast(pa.int64()).to_numpy().tolist()

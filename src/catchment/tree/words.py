@@ -28,6 +28,8 @@ Version = Annotated[int, Meta(ge=-1, le=MOST)]
 Blob = Annotated[bytes, Meta(max_length=64 << 20)]
 Sentence = Annotated[str, Meta(max_length=2000)]
 Name = Annotated[str, Meta(max_length=200)]
+LinkFigures = dict[Name, float | int | None]
+"""What a node says that its link carries, for people to look at."""
 
 
 class RootLife(Struct, frozen=True, omit_defaults=True):
@@ -37,6 +39,14 @@ class RootLife(Struct, frozen=True, omit_defaults=True):
     began: Annotated[int, Meta(ge=-MOST, le=MOST)]
     """When that life began by the root's clock: two processes never share both numbers."""
     step: Count = 0
+
+
+class Stand(Struct, frozen=True, array_like=True):
+    """How far a node has said to be, as of a message."""
+
+    frontier: Time | None
+    complete_until: Time
+    plan: Version
 
 
 class Farewell(Struct, frozen=True):
@@ -56,8 +66,8 @@ class Moved(Struct, frozen=True):
     to: NodeId
     last: Count
     """The last message that the former parent has."""
-    at: tuple[Time | None, Time, Version]
-    """Frontier, what was sure of it, and plan, as of that message."""
+    at: Stand
+    """As of that message."""
     highest: Count = 0
     """The last life that the former parent has offered."""
 
@@ -104,7 +114,7 @@ class Beat(Struct, frozen=True, omit_defaults=True):
     charter: Version = -1
     orders: Count = 0
     schema: Blob | None = None
-    link: dict[Name, float | int | str | None] | None = None
+    link: LinkFigures | None = None
     refused: dict[NodeId, Sentence] = field(default_factory=dict)
     """Nodes below that were turned away, and why."""
     unread: dict[NodeId, Unread] = field(default_factory=dict)

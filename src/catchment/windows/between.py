@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.expression import canonical
 from catchment.model.window import Marked, register, window_builder
 from catchment.windows.checks import one_reading
+from catchment.windows.wording import with_reading
 
 
 @register
@@ -15,8 +16,7 @@ class Between(Marked):
     kind = "between"
 
     def describe(self) -> str:
-        reading = "" if self.reading == "global" else f", reading={self.reading}"
-        return f"between({self.opens}, {self.closes}{reading})"
+        return f"between({self.opens}, {self.closes}{with_reading(self.reading)})"
 
 
 @window_builder

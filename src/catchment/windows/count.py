@@ -11,7 +11,7 @@ from catchment.windows.in_sql import in_sql
 
 @register
 @dataclass(frozen=True, slots=True)
-class Count(Counted):
+class CountWindow(Counted):
     kind = "count"
 
     def describe(self) -> str:
@@ -19,25 +19,25 @@ class Count(Counted):
 
 
 @window_builder
-def count_tumbling(size: int) -> Count:
+def count_tumbling(size: int) -> CountWindow:
     """A key's events number `i * size` to `(i + 1) * size - 1`, by time, then arrival.
 
     >>> count_tumbling(100)
-    Count(size=100, step=100)
+    CountWindow(size=100, step=100)
     """
     return count_sliding(size, size)
 
 
 @window_builder
-def count_sliding(size: int, step: int) -> Count:
+def count_sliding(size: int, step: int) -> CountWindow:
     """`size` events, one window every `step` events; a larger step leaves events out.
 
     >>> count_sliding(100, 10)
-    Count(size=100, step=10)
+    CountWindow(size=100, step=10)
     """
-    return Count(count(size, "count window"), count(step, "count window's step"))
+    return CountWindow(count(size, "count window"), count(step, "count window's step"))
 
 
-@in_sql("count_window(size[, slide])")
-def _count_window(size: int, slide: int | None = None) -> Count:
+@in_sql("count_window(size[, slide])", takes_time=False)
+def _count_window(size: int, slide: int | None = None) -> CountWindow:
     return count_sliding(size, size if slide is None else slide)

@@ -11,6 +11,7 @@ from catchment.model.window import Period, Periodic, register, window_builder
 from catchment.windows.checks import positive
 from catchment.windows.in_sql import in_sql
 from catchment.windows.tumbling import tumbling
+from catchment.windows.wording import with_offset
 
 
 @register
@@ -27,8 +28,7 @@ class Cumulate(Periodic):
         return _periods(self.size, self.step, self.offset)
 
     def describe(self) -> str:
-        shift = f", offset={show(self.offset)}" if self.offset else ""
-        return f"cumulate({show(self.size)}, {show(self.step)}{shift})"
+        return f"cumulate({show(self.size)}, {show(self.step)}{with_offset(self.offset)})"
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from catchment.errors import QueryError
 from catchment.expression import canonical
 from catchment.model.window import Marked, register, window_builder
 from catchment.windows.checks import one_reading
+from catchment.windows.wording import with_reading
 
 
 @register
@@ -16,8 +17,7 @@ class Cut(Marked):
     kind = "cut"
 
     def describe(self) -> str:
-        reading = "" if self.reading == "global" else f", reading={self.reading}"
-        return f"cut(at {self.opens}{reading})"
+        return f"cut(at {self.opens}{with_reading(self.reading)})"
 
 
 @window_builder

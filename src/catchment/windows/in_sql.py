@@ -20,24 +20,25 @@ class SqlCall:
 
     usage: str
     """For messages: `session_window(ts, gap)`."""
+    takes_time: bool
+    """Whether the time column comes first."""
     build: Callable[..., Window]
     """Takes the arguments in order, without the time column."""
-
-    @property
-    def takes_time(self) -> bool:
-        """Whether the time column comes first."""
-        return "(ts" in self.usage
 
 
 SQL_CALLS: dict[str, SqlCall] = {}
 """Windows in SQL whose arguments are literals, by the name of the call in lower case."""
 
 
-def in_sql(usage: str) -> Callable[[Build], Build]:
-    """Makes a window known to SQL, by a call that is written like this."""
+def in_sql(usage: str, *, takes_time: bool = True) -> Callable[[Build], Build]:
+    """Makes a window known to SQL, by a call that is written like this.
+
+    With `takes_time`, the first argument of the call is the time column; the builder gets the
+    others.
+    """
 
     def known(build: Build) -> Build:
-        SQL_CALLS[usage.partition("(")[0]] = SqlCall(usage, build)
+        SQL_CALLS[usage.partition("(")[0]] = SqlCall(usage, takes_time, build)
         return build
 
     return known

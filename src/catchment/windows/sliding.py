@@ -9,6 +9,7 @@ from catchment.model.window import OnePeriod, register, window_builder
 from catchment.windows.checks import positive
 from catchment.windows.in_sql import in_sql
 from catchment.windows.tumbling import Tumbling
+from catchment.windows.wording import with_offset
 
 
 @register
@@ -17,8 +18,7 @@ class Sliding(OnePeriod):
     kind = "sliding"
 
     def describe(self) -> str:
-        shift = f", offset={show(self.offset)}" if self.offset else ""
-        return f"sliding({show(self.length)}, {show(self.slide)}{shift})"
+        return f"sliding({show(self.length)}, {show(self.slide)}{with_offset(self.offset)})"
 
 
 @window_builder

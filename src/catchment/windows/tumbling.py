@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from catchment.model.duration import Duration, micros, show
 from catchment.model.window import OnePeriod, register, window_builder
 from catchment.windows.checks import positive
+from catchment.windows.wording import with_offset
 
 
 @register
@@ -15,8 +16,7 @@ class Tumbling(OnePeriod):
     kind = "tumbling"
 
     def describe(self) -> str:
-        shift = f", offset={show(self.offset)}" if self.offset else ""
-        return f"tumbling({show(self.length)}{shift})"
+        return f"tumbling({show(self.length)}{with_offset(self.offset)})"
 
 
 @window_builder

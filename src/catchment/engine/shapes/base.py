@@ -8,23 +8,29 @@ the state of an older plan, renumbering keys, and becoming tables and back.
                                          | ShapeState |  -- complete(moment) --> windows
     settled events -- follow, settle --> +------------+
 
-The base class answers for a shape that has nothing to do at that point.
+Where a shape may have nothing to do, the base class does nothing; the rest is for each to say.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from catchment.engine import codec
+from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
-from catchment.engine.rows import Operators, Rows
+from catchment.engine.rows import Operators, Rows, concat_rows
 from catchment.engine.settled import Ordered
+from catchment.model import records
 from catchment.model.window import Window
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
+
+_T = TypeVar("_T")
 
 
 class Moment(NamedTuple):
@@ -36,7 +42,7 @@ class Moment(NamedTuple):
     """The frontier from now on: windows that end by it are complete."""
     horizon: int
     """Windows that end by it are final; it is the frontier where late events correct nothing."""
-    sure: int
+    complete_until: int
     """What ended after it may lack events that somebody has not sent yet."""
     loose: Rows
     """What events between horizon and frontier were cut to, which may still change."""
@@ -70,25 +76,59 @@ class Followed(NamedTuple):
     settle: Settle
 
 
-class ShapeState:
+_UNTIDY = 1 << 16
+"""Rows that may pile up between two frontiers before they are merged."""
+
+
+class Pile:
+    """Rows that came since the last time that all were merged."""
+
+    def __init__(self) -> None:
+        self.rows: list[Rows] = []
+        self._added = 0
+
+    def add(self, rows: Rows) -> None:
+        self.rows.append(rows)
+        self._added += len(rows)
+
+    def untidy(self, merged: int) -> bool:
+        """Whether to merge them now with the rows, so many, that were merged before.
+
+        As each merge reads these too, there must be more new ones the more of them there are.
+        """
+        return self._added > _UNTIDY + 2 * merged
+
+    def emptied(self, operators: Operators) -> Rows:
+        """All rows in one table; none are left."""
+        rows = concat_rows(self.rows, operators)
+        self.rows, self._added = [], 0
+        return rows
+
+
+class ShapeState(ABC):
     """What is kept for a group's windows of one shape; `places` are those of its types there."""
 
     name: ClassVar[str]
     """Of its part of a snapshot."""
     keeps_keys: ClassVar[bool] = False
     """Whether it needs all keys for good."""
-    operators: Operators
-    places: list[int]
     slices: int = 0
     """How many slices have settled here."""
+
+    def __init__(self, bound: BoundGroup, windows: Mapping[int, Window]) -> None:
+        """`windows` are those of the group that have the shape, by their places in it."""
+        self.operators = bound.operators
+        self.places = list(windows)
 
     # -- slices and events in --------------------------------------------------------------------
 
     def absorb(self, rows: Rows) -> None:
         """Takes in slices, made here or elsewhere."""
+        return
 
     def late(self, times: Ints) -> None:
         """Hears of events before the frontier; windows said already may have changed."""
+        return
 
     def follow(self, events: Ordered) -> Iterable[Followed]:
         """Follows windows through settled events."""
@@ -100,12 +140,12 @@ class ShapeState:
         """The windows complete now."""
         return []
 
+    @abstractmethod
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         """Whether no window of a type that began by a time is still open.
 
         `waiting` says whether events up to that time wait to be cut.
         """
-        raise NotImplementedError
 
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
         """At the end of the input, by type: the windows that are open, and the events in them."""
@@ -113,9 +153,11 @@ class ShapeState:
 
     # -- plans -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def begin(self, frontier: int, newest: int) -> None:
         """Starts in the middle of a stream, whose events up to `newest` nobody has seen here."""
 
+    @abstractmethod
     def continue_from(self, old: Self | None, change: Change) -> None:
         """Goes on from the state of the same shape in an older plan; None: it had no such window.
 
@@ -134,6 +176,7 @@ class ShapeState:
 
     def recode(self, place: Ints) -> None:
         """Renumbers the keys that are not in `tables`, after those that are."""
+        return
 
     @property
     def nbytes(self) -> int:
@@ -142,19 +185,26 @@ class ShapeState:
 
     # -- as tables -------------------------------------------------------------------------------
 
-    def save(self, put: Put) -> Any:
-        """Puts tables into a snapshot; gives what is no table, as plain data."""
-        return None
+    @abstractmethod
+    def save(self, put: Put) -> None:
+        """Puts its tables, and a record of what is no table, into a snapshot."""
 
-    def load(self, get: Get, meta: Any) -> None:
+    @abstractmethod
+    def load(self, get: Get) -> None:
         """The inverse of `save`."""
 
 
 class Put:
-    """Where a state puts its tables: into a snapshot, under names of its own."""
+    """Where a state puts its tables and its record: into a snapshot, under names of its own."""
 
     def __init__(self, tables: dict[str, pa.Table], prefix: str, operators: Operators) -> None:
         self._tables, self._prefix, self._operators = tables, prefix, operators
+        self.saved = msgspec.Raw(b"null")
+        """The record, if the state has put one."""
+
+    def record(self, record: object) -> None:
+        """Puts the record; a state has at most one."""
+        self.saved = msgspec.Raw(records.encode(record))
 
     def rows(self, name: str, rows: Rows) -> None:
         self.table(name, codec.rows_to_table(rows, self._operators))
@@ -167,10 +217,21 @@ class Put:
 
 
 class Get:
-    """Where a state finds its tables again."""
+    """Where a state finds its tables and its record again."""
 
-    def __init__(self, tables: Mapping[str, pa.Table], prefix: str, operators: Operators) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, pa.Table],
+        prefix: str,
+        operators: Operators,
+        saved: msgspec.Raw,
+    ) -> None:
         self._tables, self._prefix, self._operators = tables, prefix, operators
+        self._saved = saved
+
+    def record(self, kind: type[_T]) -> _T:
+        """The record that was put, which must be of this kind."""
+        return records.decode(kind, self._saved, f"the record {self._prefix.strip()} of a snapshot")
 
     def rows(self, name: str) -> Rows:
         return codec.table_to_rows(self.table(name), self._operators)

@@ -7,17 +7,16 @@ Types that began at different times count from different events, and so are trac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
-from catchment.engine.emitted import Emitted
 from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_fields, no_rows
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
-from catchment.engine.store import Store
+from catchment.engine.store import SliceStore
 from catchment.model.plan import StoreKind
 from catchment.model.window import Counted
 from catchment.operators import grouped
@@ -155,7 +154,7 @@ def _merged(
 ) -> Full:
     """Windows of keys from one rank to another, put together from the rows that are kept."""
     low, high = _places(kept, keys, start), _places(kept, keys, end)
-    shelf = Store(store, operators)
+    shelf = SliceStore(store, operators)
     shelf.append_nodes(kept, np.arange(len(kept)))
     rows, whose = shelf.gather(low, high)
     groups, _ = grouped(whose, len(number))
@@ -230,7 +229,7 @@ def recode(state: Ranks, place: Ints) -> Ranks:
     return state._replace(keys=keys[order], total=state.total[order], kept=kept)
 
 
-class Track(NamedTuple):
+class RankTrack(NamedTuple):
     """Types that started together: their places in the group, and where every key stands."""
 
     places: tuple[int, ...]
@@ -242,17 +241,14 @@ class CountedState(ShapeState):
 
     name = "ranks"
 
-    def __init__(
-        self, bound: BoundGroup, windows: Mapping[int, Counted], emitted: Emitted | None
-    ) -> None:
-        self.operators = bound.operators
-        self.places = list(windows)
+    def __init__(self, bound: BoundGroup, windows: Mapping[int, Counted]) -> None:
+        super().__init__(bound, windows)
         self._windows = dict(windows)
         self._store = bound.group.store
         self._tracks = [self._new(windows, None)]
 
-    def _new(self, windows: Mapping[int, Counted], since: int | None) -> Track:
-        return Track(tuple(windows), ranks(tuple(windows.values()), self.operators, since))
+    def _new(self, windows: Mapping[int, Counted], since: int | None) -> RankTrack:
+        return RankTrack(tuple(windows), ranks(tuple(windows.values()), self.operators, since))
 
     def follow(self, events: Ordered) -> Iterable[Followed]:
         return [self._followed(n, events) for n in range(len(self._tracks))]
@@ -264,7 +260,7 @@ class CountedState(ShapeState):
         def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
             after, full = step(state, events, rank, rows, heads, self._store, self.operators)
             if keep:
-                self._tracks[n] = Track(places, after)
+                self._tracks[n] = RankTrack(places, after)
             return _numbered(places, full)
 
         return Followed(boundaries(state, rank), settle)
@@ -284,7 +280,7 @@ class CountedState(ShapeState):
     def begin(self, frontier: int, newest: int) -> None:
         if newest > EARLIEST:
             self._tracks = [
-                Track(places, state._replace(since=newest)) for places, state in self._tracks
+                RankTrack(places, state._replace(since=newest)) for places, state in self._tracks
             ]
 
     def continue_from(self, old: CountedState | None, change: Change) -> None:
@@ -296,7 +292,7 @@ class CountedState(ShapeState):
             if windows:
                 kept = fit(state.kept, self.operators)
                 numbers = tuple(places[window] for window in windows)
-                self._tracks.append(Track(numbers, state._replace(windows=windows, kept=kept)))
+                self._tracks.append(RankTrack(numbers, state._replace(windows=windows, kept=kept)))
         placed = {place for track in self._tracks for place in track.places}
         fresh = {place: w for place, w in self._windows.items() if place not in placed}
         if fresh:
@@ -309,21 +305,21 @@ class CountedState(ShapeState):
         return [state.keys for _, state in self._tracks]
 
     def recode(self, place: Ints) -> None:
-        self._tracks = [Track(places, recode(state, place)) for places, state in self._tracks]
+        self._tracks = [RankTrack(places, recode(state, place)) for places, state in self._tracks]
 
-    def save(self, put: Put) -> Any:
+    def save(self, put: Put) -> None:
         for n, (_, state) in enumerate(self._tracks):
             put.rows(str(n), state.kept)
             put.ints(f"{n} totals", key=state.keys, total=state.total)
-        return [[list(places), state.since] for places, state in self._tracks]
+        put.record([(places, state.since) for places, state in self._tracks])
 
-    def load(self, get: Get, meta: Any) -> None:
+    def load(self, get: Get) -> None:
         self._tracks = []
-        for n, (places, since) in enumerate(meta):
-            places, state = self._new({place: self._windows[place] for place in places}, since)
+        for n, (held, since) in enumerate(get.record(list[tuple[tuple[int, ...], int | None]])):
+            places, state = self._new({place: self._windows[place] for place in held}, since)
             keys, total = get.ints(f"{n} totals", "key"), get.ints(f"{n} totals", "total")
             loaded = state._replace(kept=get.rows(str(n)), keys=keys, total=total)
-            self._tracks.append(Track(places, loaded))
+            self._tracks.append(RankTrack(places, loaded))
 
 
 def _numbered(places: tuple[int, ...], full: Full) -> Complete:

@@ -7,13 +7,12 @@ settled events, which says where these must be cut, and then takes the rows that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, number_alike, of_type
-from catchment.engine.emitted import Emitted
 from catchment.engine.rows import (
     Operators,
     Rows,
@@ -35,7 +34,7 @@ UNSEEN, UNSURE = 1, 2
 """Of an open window: its beginning was not seen; or not even whether one is open is known."""
 
 
-class Marks(NamedTuple):
+class OpenMarked(NamedTuple):
     """The windows of one type that are open: one row per key that has one, `start` its opening.
 
     `unknown` marks windows that may have begun before the query did: they are followed, so that
@@ -53,11 +52,11 @@ class Marks(NamedTuple):
     """How many events each open window holds."""
 
 
-def marks(window: Marked, operators: Operators, since: int | None) -> Marks:
-    return Marks(window, no_rows(operators), np.empty(0, np.int64), since)
+def marks(window: Marked, operators: Operators, since: int | None) -> OpenMarked:
+    return OpenMarked(window, no_rows(operators), np.empty(0, np.int64), since)
 
 
-class Track(NamedTuple):
+class MarkTrack(NamedTuple):
     """Which window each event is in (-1: none), and of each window its key, bounds and state."""
 
     member: Ints
@@ -70,7 +69,7 @@ class Track(NamedTuple):
     """For each open window of before, its number here."""
 
 
-def track(state: Marks, events: Ordered) -> Track:
+def track(state: OpenMarked, events: Ordered) -> MarkTrack:
     """Follows the windows of every key through its events."""
     opens = events.condition(state.window.opens)
     closes = None if state.window.closes is None else events.condition(state.window.closes)
@@ -126,7 +125,7 @@ def track(state: Marks, events: Ordered) -> Track:
     virtual_numbers = number[~real]
     unknown[virtual_numbers] = flags
     member = np.where(inside & counted, number, -1)[real]
-    return Track(
+    return MarkTrack(
         member,
         keys[segment[heads]],
         time[heads],
@@ -167,8 +166,13 @@ def _ends(number: Ints, ends: Mask, time: Ints, by_next: bool, windows: int) -> 
 
 
 def step(
-    state: Marks, events: Ordered, followed: Track, rows: Rows, heads: Ints, operators: Operators
-) -> tuple[Marks, Rows]:
+    state: OpenMarked,
+    events: Ordered,
+    followed: MarkTrack,
+    rows: Rows,
+    heads: Ints,
+    operators: Operators,
+) -> tuple[OpenMarked, Rows]:
     """Takes in the rows that the events were cut to; gives the windows that ended."""
     member = followed.member[heads]
     inside = np.flatnonzero(member >= 0)
@@ -196,14 +200,14 @@ def step(
     return state._replace(open=still, unknown=flags, seen=seen, events=sizes), result
 
 
-def _bare(followed: Track, bare: Ints, operators: Operators) -> Rows:
+def _bare(followed: MarkTrack, bare: Ints, operators: Operators) -> Rows:
     start = followed.start[bare]
     return Rows(
         start, start, followed.key[bare], start, start, identity_fields(operators, len(bare))
     )
 
 
-def boundaries(followed: Track) -> Mask:
+def boundaries(followed: MarkTrack) -> Mask:
     """Where the window that events are in changes: rows must be cut there."""
     new = np.zeros(len(followed.member), np.bool_)
     new[1:] = followed.member[1:] != followed.member[:-1]
@@ -215,11 +219,8 @@ class MarkedState(ShapeState):
 
     name = "marks"
 
-    def __init__(
-        self, bound: BoundGroup, windows: Mapping[int, Marked], emitted: Emitted | None
-    ) -> None:
-        self.operators = bound.operators
-        self.places = list(windows)
+    def __init__(self, bound: BoundGroup, windows: Mapping[int, Marked]) -> None:
+        super().__init__(bound, windows)
         self._marks = [marks(window, self.operators, None) for window in windows.values()]
 
     def follow(self, events: Ordered) -> Iterable[Followed]:
@@ -242,7 +243,7 @@ class MarkedState(ShapeState):
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         return not waiting and not (self._of(place).open.start <= until).any()
 
-    def _of(self, place: int) -> Marks:
+    def _of(self, place: int) -> OpenMarked:
         return self._marks[self.places.index(place)]
 
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
@@ -278,14 +279,15 @@ class MarkedState(ShapeState):
     def recode(self, place: Ints) -> None:
         self._marks = [state._replace(seen=np.sort(place[state.seen])) for state in self._marks]
 
-    def save(self, put: Put) -> Any:
+    def save(self, put: Put) -> None:
         for place, state in zip(self.places, self._marks, strict=True):
             put.rows(f"{place}", state.open)
             put.ints(f"{place} open", unknown=state.unknown, events=state.events)
             put.ints(f"{place} seen", key=state.seen)
-        return [state.since for state in self._marks]
+        put.record([state.since for state in self._marks])
 
-    def load(self, get: Get, meta: Any) -> None:
+    def load(self, get: Get) -> None:
+        since_when = get.record(list[int | None])
         self._marks = [
             state._replace(
                 open=get.rows(f"{place}"),
@@ -294,5 +296,5 @@ class MarkedState(ShapeState):
                 seen=get.ints(f"{place} seen", "key"),
                 events=get.ints(f"{place} open", "events"),
             )
-            for place, state, since in zip(self.places, self._marks, meta, strict=True)
+            for place, state, since in zip(self.places, self._marks, since_when, strict=True)
         ]

@@ -6,15 +6,16 @@ those that may still get more. A window type is one or several evenly spaced ser
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
 from catchment.engine.emitted import Emitted
-from catchment.engine.levels import Keyed, concat_keyed
+from catchment.engine.levels import KeyedPartials, concat_keyed
 from catchment.engine.overlap import reduce_full
 from catchment.engine.rows import (
     Operators,
@@ -25,16 +26,13 @@ from catchment.engine.rows import (
     fit,
     merge_fields,
 )
-from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
-from catchment.engine.store import Store
+from catchment.engine.shapes.base import Change, Get, Moment, Pile, Put, ShapeState
+from catchment.engine.store import SliceStore
 from catchment.model.window import Period, Periodic, Window, window_from_dict
 from catchment.operators.grouping import grouped, runs
 from catchment.operators.ragged import Field, Ints, take
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, Edges, Series
-
-_UNTIDY = 1 << 16
-"""Rows that may pile up between two frontiers before they are merged."""
 
 _LOOKED_AT = 1 << 16
 """Edges of a new window type that are compared with those of older plans, at most."""
@@ -95,7 +93,12 @@ class Assembled:
 
 
 def assemble_periodic(
-    windows: Windows, series: Series, store: Store, loose: Rows, operators: Operators, exact: bool
+    windows: Windows,
+    series: Series,
+    store: SliceStore,
+    loose: Rows,
+    operators: Operators,
+    exact: bool,
 ) -> Assembled:
     """The rows of these windows from settled slices and loose ones (sorted by start).
 
@@ -132,7 +135,7 @@ def _distinct(start: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 
 def _reduce(
-    low: Ints, high: Ints, store: Store, loose: Rows, operators: Operators
+    low: Ints, high: Ints, store: SliceStore, loose: Rows, operators: Operators
 ) -> tuple[Ints, Ints, dict[str, Field]]:
     """Merges the slices that start in `[low, high)` of each window, by key, in order of window."""
     slices = np.searchsorted(store.starts, low), np.searchsorted(store.starts, high)
@@ -143,7 +146,7 @@ def _reduce(
     rows, owner = store.gather(*slices)
     if len(loose):
         index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
-        rows = concat_keyed([rows, Keyed(loose.key, loose.fields).take(index)], operators)
+        rows = concat_keyed([rows, KeyedPartials(loose.key, loose.fields).take(index)], operators)
         owner = np.concatenate([owner, more])
     if not len(owner):
         return rows.key, owner, rows.fields
@@ -151,6 +154,17 @@ def _reduce(
     groups, present = grouped(owner * keys + rows.key, len(low) * keys)
     window, key = np.divmod(present, keys)
     return key, window, merge_fields(rows.fields, groups, operators)
+
+
+class PeriodicRecord(msgspec.Struct, frozen=True):
+    """What a snapshot holds of periodic windows besides tables."""
+
+    first: list[int]
+    """Of each series: the first window that is not complete."""
+    kept_from: int
+    slices: int
+    eras: list[tuple[list[dict[str, Any]], int]]
+    """The windows of each era, as `Window.to_dict` gives them, and its end."""
 
 
 class Era(NamedTuple):
@@ -172,10 +186,7 @@ class PeriodicState(ShapeState):
     def __init__(
         self, bound: BoundGroup, windows: Mapping[int, Periodic], emitted: Emitted | None
     ) -> None:
-        self.operators = bound.operators
-        self.places = list(windows)
-        self.slices = 0
-        """How many slices have settled."""
+        super().__init__(bound, windows)
         self._windows = tuple(windows.values())
         self._emitted = emitted
         self._exact = bound.group.way == "accumulators"
@@ -189,20 +200,17 @@ class PeriodicState(ShapeState):
         }
         """Of each window type, its series."""
         self._series = Series(periods_of(self._windows))
-        self._store = Store(bound.group.store, self.operators)
-        self._pending: list[Rows] = []
-        self._piled = 0
+        self._store = SliceStore(bound.group.store, self.operators)
+        self._pending = Pile()
         self._late: list[Ints] = []
         self._kept_from = EARLIEST
         self._eras: list[Era] = []
         """The older plans by which events were cut whose slices may still be there."""
 
     def absorb(self, rows: Rows) -> None:
-        self._pending.append(rows)
-        self._piled += len(rows)
-        if self._piled > _UNTIDY + 2 * len(self._pending[0]):
-            self._pending = [compact(concat_rows(self._pending, self.operators), self.operators)]
-            self._piled = 0
+        self._pending.add(rows)
+        if self._pending.untidy(len(self._pending.rows[0])):
+            self._pending.rows = [compact(self._pending.emptied(self.operators), self.operators)]
 
     def late(self, times: Ints) -> None:
         self._late.append(times)
@@ -224,7 +232,7 @@ class PeriodicState(ShapeState):
 
     def _settle(self, horizon: int) -> Rows:
         """Moves slices that have ended by the horizon into the store; gives the others."""
-        pending = compact(concat_rows(self._pending, self.operators), self.operators)
+        pending = compact(self._pending.emptied(self.operators), self.operators)
         # Rows settle in order of their start, as far as none that starts earlier is unfinished.
         unfinished = pending.start[pending.end > horizon]
         stop = int(unfinished.min()) if len(unfinished) else None
@@ -235,7 +243,7 @@ class PeriodicState(ShapeState):
         self._store.append(pending[:done])
         self.slices += len(self._store) - before
         rest = pending[done:]
-        self._pending, self._piled = ([rest] if len(rest) else []), 0
+        self._pending.rows = [rest] if len(rest) else []
         return rest
 
     def _due(self, rest: Rows, moment: Moment) -> Windows:
@@ -247,32 +255,44 @@ class PeriodicState(ShapeState):
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
             self._late = []
         if self._emitted is not None and self._emitted.doubtful:
-            kind, number = self._with_confirmed(kind, number, self._emitted, moment.sure)
+            kind, number = self._with_confirmed(kind, number, self._emitted, moment.complete_until)
         if len(self._windows) < len(self._series):  # several series of a type are given as one
             starts = self._series.start_of(kind, number)
             order = np.lexsort((self._series.lengths[kind], starts, self._place_of[kind]))
             kind, number = kind[order], number[order]
         return kind, number
 
-    def _with_confirmed(self, kind: Ints, number: Ints, emitted: Emitted, sure: int) -> Windows:
+    def _with_confirmed(
+        self, kind: Ints, number: Ints, emitted: Emitted, complete_until: int
+    ) -> Windows:
         """Windows, and those that were doubtful and are no more, each once."""
+        alike: dict[tuple[int, int], list[int]] = {}
         types = zip(self._place_of.tolist(), self._series.lengths.tolist(), strict=True)
-        series = {window: row for row, window in enumerate(types)}
+        for row, place_and_length in enumerate(types):
+            alike.setdefault(place_and_length, []).append(row)
         found = set(zip(kind.tolist(), number.tolist(), strict=True))
-        for place, _, start, end, _ in emitted.confirmed(sure):
-            row = series.get((place, end - start))
-            if row is not None:
-                offset, slide = int(self._series.offsets[row]), int(self._series.slides[row])
-                found.add((row, (start - offset) // slide))
+        for place, _, start, end, _ in emitted.confirmed(complete_until):
+            found.update(self._beginning(start, alike.get((place, end - start), [])))
         pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
+
+    def _beginning(self, start: int, rows: list[int]) -> Iterator[tuple[int, int]]:
+        """Of these series, those that have a window which begins then, and its number.
+
+        A type may have several series of one length, which begin at different times.
+        """
+        series = self._series
+        for row in rows:
+            number, rest = divmod(start - int(series.offsets[row]), int(series.slides[row]))
+            if not rest and series.first[row] <= number <= series.last[row]:
+                yield row, number
 
     def _forget(self, horizon: int) -> None:
         """Drops the slices that no window can need."""
         needed = self._series.needed_from(horizon)
         self._kept_from = max(self._kept_from, needed)
         self._store.trim(needed)
-        self._pending = [rows.where(rows.start >= needed) for rows in self._pending]
+        self._pending.rows = [rows.where(rows.start >= needed) for rows in self._pending.rows]
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         return all(
@@ -294,7 +314,7 @@ class PeriodicState(ShapeState):
         if old is not None:
             self._late, self.slices = old._late, old.slices
             self._kept_from, self._eras = old._kept_from, old._eras
-            self._pending = [fit(rows, self.operators) for rows in old._pending]
+            self._pending.rows = [fit(rows, self.operators) for rows in old._pending.rows]
             self._store.append(fit(old._store.all_rows(), self.operators))
         if started:
             # Without windows like these no slice was kept; after the newest event, none was
@@ -316,7 +336,7 @@ class PeriodicState(ShapeState):
     # -- keys and tables -------------------------------------------------------------------------
 
     def tables(self) -> list[Rows]:
-        return self._pending
+        return self._pending.rows
 
     def needed_keys(self) -> list[Ints]:
         return [self._store.keys]
@@ -328,26 +348,24 @@ class PeriodicState(ShapeState):
     def nbytes(self) -> int:
         return self._store.nbytes
 
-    def save(self, put: Put) -> Any:
-        put.rows("pending", concat_rows(self._pending, self.operators))
+    def save(self, put: Put) -> None:
+        put.rows("pending", concat_rows(self._pending.rows, self.operators))
         put.rows("store", self._store.all_rows())
         put.ints("late", time=np.concatenate([np.empty(0, np.int64), *self._late]))
-        return {
-            "first": self._series.first.tolist(),
-            "kept_from": self._kept_from,
-            "slices": self.slices,
-            "eras": [[[w.to_dict() for w in era.windows], era.until] for era in self._eras],
-        }
+        first = self._series.first.tolist()
+        eras = [([w.to_dict() for w in era.windows], era.until) for era in self._eras]
+        put.record(PeriodicRecord(first, self._kept_from, self.slices, eras))
 
-    def load(self, get: Get, meta: Any) -> None:
-        self._pending = [get.rows("pending")]
+    def load(self, get: Get) -> None:
+        self._pending.rows = [get.rows("pending")]
         self._store.append(get.rows("store"))
         self._late = [get.ints("late", "time")]
-        self._series.first = np.array(meta["first"], np.int64)
-        self._kept_from, self.slices = meta["kept_from"], meta["slices"]
+        saved = get.record(PeriodicRecord)
+        self._series.first = np.array(saved.first, np.int64)
+        self._kept_from, self.slices = saved.kept_from, saved.slices
         self._eras = [
             Era(tuple(window_from_dict(window) for window in windows), until)
-            for windows, until in meta["eras"]
+            for windows, until in saved.eras
         ]
 
 

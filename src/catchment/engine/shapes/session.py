@@ -6,7 +6,7 @@ The state is one row for each open session and gap. Rows that come wait until wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,15 +14,12 @@ from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, of_type
 from catchment.engine.emitted import Emitted
 from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows, no_rows
-from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
+from catchment.engine.shapes.base import Change, Get, Moment, Pile, Put, ShapeState
 from catchment.model.window import Gap
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
-
-_UNTIDY = 1 << 16
-"""Rows that may pile up between two frontiers before they are fused."""
 
 
 class Sessions(NamedTuple):
@@ -86,18 +83,15 @@ class SessionState(ShapeState):
     def __init__(
         self, bound: BoundGroup, windows: Mapping[int, Gap], emitted: Emitted | None
     ) -> None:
-        self.operators = bound.operators
-        self.places = list(windows)
+        super().__init__(bound, windows)
         self._updates = emitted is not None
         self._windows = list(windows.values())
         self._open = [sessions(window.gap, self.operators, None) for window in self._windows]
-        self._fresh: list[Rows] = []
-        self._piled = 0
+        self._fresh = Pile()
 
     def absorb(self, rows: Rows) -> None:
-        self._fresh.append(rows)
-        self._piled += len(rows)
-        if self._piled > _UNTIDY + 2 * len(self._open[0].open):
+        self._fresh.add(rows)
+        if self._fresh.untidy(len(self._open[0].open)):
             self._step(EARLIEST)
 
     def complete(self, moment: Moment) -> list[Complete]:
@@ -113,13 +107,13 @@ class SessionState(ShapeState):
 
     def _step(self, horizon: int) -> list[Rows]:
         """Fuses what has come; gives the sessions of each gap that are final."""
-        fresh, self._fresh, self._piled = concat_rows(self._fresh, self.operators), [], 0
+        fresh = self._fresh.emptied(self.operators)
         stepped = [step(state, fresh, horizon, self.operators) for state in self._open]
         self._open = [state for state, _ in stepped]
         return [done for _, done in stepped]
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
-        rows = [self._open[self.places.index(place)].open, *self._fresh]
+        rows = [self._open[self.places.index(place)].open, *self._fresh.rows]
         return not waiting and not any((part.first <= until).any() for part in rows)
 
     def begin(self, frontier: int, newest: int) -> None:
@@ -129,7 +123,7 @@ class SessionState(ShapeState):
     def continue_from(self, old: SessionState | None, change: Change) -> None:
         was = {} if old is None else dict(zip(old._windows, old._open, strict=True))
         if old is not None:
-            self._fresh = [fit(rows, self.operators) for rows in old._fresh]
+            self._fresh.rows = [fit(rows, self.operators) for rows in old._fresh.rows]
         for n, window in enumerate(self._windows):
             known = was.get(window)
             self._open[n] = (
@@ -139,17 +133,18 @@ class SessionState(ShapeState):
             )
 
     def tables(self) -> list[Rows]:
-        return [*self._fresh, *(state.open for state in self._open)]
+        return [*self._fresh.rows, *(state.open for state in self._open)]
 
-    def save(self, put: Put) -> Any:
-        put.rows("fresh", concat_rows(self._fresh, self.operators))
+    def save(self, put: Put) -> None:
+        put.rows("fresh", concat_rows(self._fresh.rows, self.operators))
         for place, state in zip(self.places, self._open, strict=True):
             put.rows(str(place), state.open)
-        return [state.since for state in self._open]
+        put.record([state.since for state in self._open])
 
-    def load(self, get: Get, meta: Any) -> None:
-        self._fresh = [get.rows("fresh")]
+    def load(self, get: Get) -> None:
+        since_when = get.record(list[int | None])
+        self._fresh.rows = [get.rows("fresh")]
         self._open = [
             state._replace(open=get.rows(str(place)), since=since)
-            for place, state, since in zip(self.places, self._open, meta, strict=True)
+            for place, state, since in zip(self.places, self._open, since_when, strict=True)
         ]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -34,6 +34,15 @@ _EVENTS = "count(*).count"
 """The field that says how many events a row holds."""
 
 
+class StreamsRecord(msgspec.Struct, frozen=True):
+    """What a snapshot holds of windows by stream besides tables."""
+
+    streams: list[str]
+    """The names of the streams, but for the first, which has none."""
+    gathered: list[tuple[int | None, int]]
+    """Of each window type: since when it is known, and how many slices came too late."""
+
+
 class StreamsState(ShapeState):
     """Both halves: where a stream is read, `courses`; where streams meet, `gathered`."""
 
@@ -41,10 +50,9 @@ class StreamsState(ShapeState):
     keeps_keys = True  # how many windows a key has had is kept for good
 
     def __init__(self, bound: BoundGroup, windows: Mapping[int, Marked]) -> None:
+        super().__init__(bound, windows)
         self.group = bound.group
-        self.operators = bound.operators
         self.streams = Streams()
-        self.places = list(windows)
         self.courses = [streams.course(window) for window in windows.values()]
         self.gathered = [stream_merge.gathered(w, self.operators) for w in windows.values()]
         self.open = [no_rows(self.operators) for _ in windows]
@@ -203,22 +211,21 @@ class StreamsState(ShapeState):
                 since[0] if since else None,
             )
 
-    def save(self, put: Put) -> Any:
+    def save(self, put: Put) -> None:
         self.gather()
         put.table("courses", self.courses_table())
         for kind, state in enumerate(self.gathered):
             put.rows(f"gathered {kind}", state.rows)
             put.ints(f"gathered {kind} given", key=state.key, given=state.given)
             put.ints(f"gathered {kind} heard", lane=state.heard)
-        return {
-            "streams": self.streams.names[1:],
-            "gathered": [[state.since, state.missed] for state in self.gathered],
-        }
+        gathered = [(state.since, state.missed) for state in self.gathered]
+        put.record(StreamsRecord(self.streams.names[1:], gathered))
 
-    def load(self, get: Get, meta: Any) -> None:
-        self.streams = Streams(meta["streams"])
+    def load(self, get: Get) -> None:
+        saved = get.record(StreamsRecord)
+        self.streams = Streams(saved.streams)
         self.load_courses(get.table("courses"), get.ints("courses", "lane"))
-        for kind, (since, missed) in enumerate(meta["gathered"]):
+        for kind, (since, missed) in enumerate(saved.gathered):
             self.gathered[kind] = Gathered(
                 self.gathered[kind].window,
                 get.rows(f"gathered {kind}"),

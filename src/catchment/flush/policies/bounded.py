@@ -7,10 +7,10 @@ and so make them come true. The bound is what the slice before tells of the rest
 from __future__ import annotations
 
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import Moment
+from catchment.flush.sizes import SizeInputs
 
 
-def bounded(now: Moment) -> float:
+def bounded(now: SizeInputs) -> float:
     misses = now.misses * now.rate * now.left
     if now.past is not None:
         misses = min(misses, float(((1.0 - now.done**now.past.often) * now.past.many).sum()))

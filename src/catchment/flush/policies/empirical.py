@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from catchment.flush.policies.optimistic import optimistic
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import GRID, Moment, Past
+from catchment.flush.sizes import GRID, Past, SizeInputs
 
 
-def eager_empirical(now: Moment, past: Past) -> float:
+def eager_empirical(now: SizeInputs, past: Past) -> float:
     return float(past.eager[round(now.done * (GRID - 1))])
 
 
-def lazy_empirical(now: Moment) -> float:
+def lazy_empirical(now: SizeInputs) -> float:
     if now.past is None:
         return optimistic(now)
     return float(now.past.lazy[round(now.done * (GRID - 1))])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import Moment
+from catchment.flush.sizes import SizeInputs
 
 
-def optimistic(now: Moment) -> float:
+def optimistic(now: SizeInputs) -> float:
     return now.room(now.misses * now.rate * now.left)
 
 

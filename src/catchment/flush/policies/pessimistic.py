@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import Moment
+from catchment.flush.sizes import SizeInputs
 
 
-def pessimistic(now: Moment) -> float:
+def pessimistic(now: SizeInputs) -> float:
     return now.room(now.rate * now.left)
 
 

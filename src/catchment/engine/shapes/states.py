@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from catchment.engine.bound_group import BoundGroup
@@ -17,13 +18,17 @@ from catchment.model.window import Counted, Gap, Marked, Periodic, Window
 
 W = TypeVar("W", bound=Window)
 
-SHAPES: dict[type[Window], Any] = {
-    Marked: MarkedState,
-    Counted: CountedState,
+MakeState = Callable[[BoundGroup, Mapping[int, Any], Emitted | None], ShapeState]
+"""Takes a group, its windows of one shape by their places, and what was emitted of them, where late
+events may change it; gives the state of these windows, in which there is nothing yet."""
+
+STATES: dict[type[Window], MakeState] = {
+    Marked: lambda bound, windows, _: MarkedState(bound, windows),
+    Counted: lambda bound, windows, _: CountedState(bound, windows),
     Gap: SessionState,
     Periodic: PeriodicState,
 }
-"""States by shape, in the order in which they give windows: `State(group, windows, emitted)`."""
+"""What makes the state of a shape, in the order in which states give windows."""
 
 
 def windows_of(group: Group, shape: type[W]) -> dict[int, W]:
@@ -43,8 +48,8 @@ def shape_states(
 ) -> list[ShapeState]:
     """The states of all shapes among the windows of a group; `own` is that of its streams."""
     states: list[ShapeState] = [] if own is None else [own]
-    for shape, state in SHAPES.items():
+    for shape, make in STATES.items():
         windows = windows_of(bound.group, shape)
         if windows and not (own is not None and shape is Marked):
-            states.append(state(bound, windows, emitted))
+            states.append(make(bound, windows, emitted))
     return states

@@ -1,0 +1,286 @@
+"""What the nodes of a tree write down, as typed records (`catchment.durable.records`).
+
+| where | by whom | record |
+|---|---|---|
+| log `outbox` | nodes below the root | `OutboxEntry`: a step, what it sends, what is held back |
+| log `inbox-ID` | parents, for each child | `Received`, `Began` or `Lost` |
+| log `aside` | parents | `Aside`: a message that could not be taken |
+| log `steps`, note `snapshot` | the root | `RootStep` for each step, `RootState` |
+| log and note `counted` | nodes that read events | `catchment.counting.leaf_log` |
+| notes | all nodes | in `member`, `words` and `lives` |
+
+Times are microseconds of event time, except for `now`, which is by the clock of the node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from catchment.flush.learnt import Learnt
+from catchment.model.frontier import Frontier
+from catchment.model.node_id import NodeId
+from catchment.planner.edges import EARLIEST, LATEST
+from catchment.tree.words import Count, Name, Stand, Time, Version
+
+FORMAT = 3
+"""Of a node's folder."""
+
+NOWHERE = Stand(EARLIEST, EARLIEST, -1)
+"""Of a node that has said nothing yet."""
+
+
+class Lag(Struct, frozen=True, omit_defaults=True):
+    """What a node's events lack for: how far those may reach that serve no newer query."""
+
+    cut: dict[Count, Time] = field(default_factory=dict)
+    """By version of the plan: the time of the newest event that was cut by it, too late."""
+    lost: Time | None = None
+    """The time of the newest event that may have been in messages that were lost."""
+
+
+Behind = dict[NodeId, Lag]
+"""What nodes that were given up for silent cut by an older plan, and what of theirs was lost."""
+
+
+class Lagging(Struct, frozen=True):
+    """Who is behind in the results of a step, and since which plan each query is there."""
+
+    behind: Behind
+    added: dict[str, Count]
+    """The version of the plan that brought a query, by its name."""
+
+
+class View(Struct, frozen=True):
+    """The frontier of a subtree: what is expected, what is complete, and who is the difference."""
+
+    frontier: Time | None
+    """No more is expected before it; None: all of it is idle."""
+    complete_until: Time
+    """Nothing at all is missing before it, whatever was given up waiting for."""
+    missing: tuple[NodeId, ...] = ()
+    landed: tuple[Count, ...] = ()
+    """Moves that end in it: it waits for the nodes that came, and may go back for them."""
+
+
+class Child(Struct, frozen=True, omit_defaults=True):
+    """What a parent knows of a child."""
+
+    since: Time = EARLIEST
+    """The frontier when it joined: it is waited for from then on."""
+    taken: Count = 0
+    """The last of its messages that was taken; those after it wait in the log."""
+    plan: Version = -1
+    """The version of the plan of the last message taken."""
+    frontier: Time | None = EARLIEST
+    complete_until: Time = EARLIEST
+    missing: tuple[NodeId, ...] = ()
+    loose: tuple[tuple[Count, Time], ...] = ()
+    """Messages taken whose slices are not all passed on: number, and the end of the last slice."""
+    landed: tuple[Count, ...] = ()
+    """Moves that end below it, as of the last message taken."""
+    added: Count = 0
+    """The version of the charter that brought it."""
+
+
+# -- the inbox of a parent ------------------------------------------------------------------------
+
+
+class Received(Struct, frozen=True, tag="received"):
+    """A message of the child."""
+
+    body: bytes
+
+
+class Began(Struct, frozen=True, tag="began"):
+    """The child came by a move: messages up to this one are with the parent it had before."""
+
+    at: Stand
+
+
+class Lost(Struct, frozen=True, tag="lost"):
+    """Messages up to this one will never come."""
+
+
+InboxEntry = Received | Began | Lost
+
+
+class RefusedMessage(Struct, frozen=True):
+    """A message that could not be taken, and why."""
+
+    node: NodeId
+    seq: Count
+    why: str
+    added: Count
+    """The version of the charter that brought the node."""
+    body: bytes
+
+
+# -- the outbox of a node below the root ----------------------------------------------------------
+
+
+class LastSent(Struct, frozen=True):
+    """What the last message said besides how far it goes: a change of it is worth a message."""
+
+    idle: bool
+    plan: Count
+    missing: tuple[NodeId, ...]
+    complete: bool
+    """Whether nobody was given up waiting for."""
+    landed: tuple[Count, ...]
+    ended: tuple[NodeId, ...]
+
+
+class LocalPlace(Struct, frozen=True, tag="local"):
+    """How far a node that reads events has come."""
+
+    at: dict[str, Any] | None
+    """A position of its source, in the source's own words."""
+    partitions: Frontier
+    ended: bool
+    idle: bool
+    batch: Count | None = None
+    """The last batch, where batches are read elsewhere."""
+
+
+class RelayPlace(Struct, frozen=True, tag="relay"):
+    """How far a node has come that merges what its children send."""
+
+    step: Count
+    plan: Count
+    view: View
+    children: dict[NodeId, Child]
+
+
+class FlowNote(Struct, frozen=True):
+    """How far a node has come and what it has said, as of a step."""
+
+    place: LocalPlace | RelayPlace
+    frontier: Time
+    complete_until: Time
+    plan: Count
+    newest: Time
+    last_sent: LastSent | None
+    """None: no message was sent yet."""
+    counts: dict[Name, Count]
+    """Events read, late, bad and so on since the last message."""
+    ends: dict[NodeId, Time]
+    """The nodes below whose streams have ended, and the time of the last event of each."""
+    behind: Behind
+    """Since the last message."""
+    flush: Learnt
+    last: Stand
+    """As of the last message."""
+    before: Stand | None
+    """As of the message before those of this step, if it has any."""
+    counted: Count | None = None
+    """The last entry of the log of events that are counted."""
+
+
+class OutboxEntry(Struct, frozen=True):
+    """A step of a node: how far it has come, what it passes up, and what it holds back."""
+
+    note: FlowNote
+    seq: Count
+    """The number of the last message so far."""
+    messages: tuple[bytes, ...]
+    """Together they say what the step did; none may go without the others."""
+    carry: bytes
+    """What the node holds back, as its merger saved it."""
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+class RelayStep(Struct, frozen=True, tag="relay"):
+    """What a relay takes next, and how far it goes."""
+
+    step: Count
+    plan: Count
+    now: int
+    take: dict[NodeId, Count]
+    """The last message that is taken of each child that sent some."""
+    view: View
+    charter: Count
+    too_late: Time = EARLIEST
+
+
+class Uncounted(Struct, frozen=True):
+    """A count window that lacks events of nodes that were given up."""
+
+    group: int
+    number: int
+    key: tuple[Any, ...]
+    nodes: tuple[str, ...]
+
+
+class Readers(Struct, frozen=True):
+    """The numbers of the nodes that read events, and of those of them that are missing."""
+
+    numbers: tuple[Count, ...]
+    away: tuple[Count, ...]
+
+
+class RootStep(Struct, frozen=True, tag="root"):
+    """What the root takes next, and how far it goes."""
+
+    step: Count
+    plan: Count
+    now: int
+    take: dict[NodeId, Count]
+    """The last message that is taken of each child that sent some."""
+    view: View
+    """What the children say together."""
+    frontier: Time
+    reach: Time
+    """How far windows are given: no further than where every one with an event is complete."""
+    complete_until: Time
+    newest: Time
+    too_late: Time
+    """Slices that end by then are only counted."""
+    charter: Count
+    lagging: Lagging | None
+    ended: dict[NodeId, Time]
+    live: tuple[NodeId, ...] | None
+    """The nodes that may still bring slices, where some windows are read by stream."""
+    since: dict[NodeId, Time]
+    """Since when each child is waited for."""
+    readers: Readers | None
+    """Where count windows are found by asking."""
+    uncounted: tuple[Uncounted, ...] = ()
+    """Found when the step is carried out."""
+    counted_late: Count = 0
+    """Where a step is carried out elsewhere: events that were counted and came too late so far."""
+
+    @property
+    def decided(self) -> tuple[int, int, int, tuple[str, ...]]:
+        """What another step that takes no message must differ in."""
+        return self.plan, self.frontier, self.view.complete_until, self.view.missing
+
+    @property
+    def closing(self) -> bool:
+        """Whether everybody has ended."""
+        return self.complete_until >= LATEST
+
+
+class RootState(Struct, frozen=True):
+    """All that the root needs to go on after a step."""
+
+    last: RootStep | None
+    counts: dict[str, int]
+    children: dict[NodeId, Child]
+    tally: bytes | None
+    """Count windows that are found by asking; None: there are none."""
+    assembler: bytes | None
+    """None where steps are carried out elsewhere."""
+
+
+class StepFile(Struct, frozen=True):
+    """A step that is carried out elsewhere, with all that it depends on."""
+
+    step: RelayStep | RootStep
+    bodies: tuple[bytes, ...]
+    """The messages that it takes."""
+    full: bytes | None = None
+    """Count windows that are full by now, as partials."""
