@@ -166,20 +166,10 @@ class GroupState:
 
     def _take(self, time: int, *, keep: bool) -> settled.Ordered | None:
         """The waiting events before a time, in order."""
-        early, later = [], []
-        for table in self.waiting:
-            before = table.column(settled.TIME).to_numpy() < time
-            passed = int(np.count_nonzero(before))
-            if passed == len(before):
-                early.append(table)
-            elif not passed:
-                later.append(table)
-            else:
-                early.append(table.filter(pa.array(before)))
-                later.append(table.filter(pa.array(~before)))
+        events, rest = settled.settle(self.waiting, time)
         if keep:
-            self.waiting = later
-        return settled.ordered(early) if early else None
+            self.waiting = rest
+        return events
 
     def unended(self) -> Iterator[tuple[Complete, int]]:
         """By window type: the windows that are open, and how many events are in one of them.

@@ -126,7 +126,7 @@ class GroupMerger:
         rows = concat_rows(self.rows, self.bound.operators)
         early = self.bound.has_sessions
         ripe = rows.start < frontier if early else rows.end <= frontier
-        waiting, rest = _split(self.waiting, frontier)
+        waiting, rest = settled.split(self.waiting, frontier)
         made = partials.take(self, rows.where(ripe), waiting, node, seq)
         self.waiting, self._piled = rest, 0
         self.rows = [] if ripe.all() else [rows.where(~ripe)]
@@ -141,12 +141,12 @@ class GroupMerger:
         assert self.own is not None
         operators = self.bound.operators
         if settles is not None:
-            ripe_events, self.waiting = _split(self.waiting, settles)
-            if ripe_events:
-                self.owned.append(self.own.cut(settled.ordered(ripe_events)))
+            events, self.waiting = settled.settle(self.waiting, settles)
+            if events is not None:
+                self.owned.append(self.own.cut(events))
         parts, self.owned = self.owned, []
         if settles is None and not parts:
-            waiting, self.waiting = _split(self.waiting, frontier)
+            waiting, self.waiting = settled.split(self.waiting, frontier)
             return partials.take(self, no_rows(operators), waiting, node, seq)
         owned = concat_owned(parts, len(self.own.places), operators)
         early = (owned.tags[:, 0] > 0) | self.bound.has_sessions
@@ -314,7 +314,7 @@ class Merger:
             else:
                 whole = settles if self.stream is not None else None
                 made[id] = group.release_owned(frontier, whole, self.node, seq)
-        ripe, self._events = _split(self._events, frontier)
+        ripe, self._events = settled.split(self._events, frontier)
         events = pa.concat_tables(ripe, promote_options="permissive") if ripe else None
         return Partials(made, events)
 
@@ -392,15 +392,3 @@ def _with_stamps(batch: Batch) -> pa.Table:
     columns = dict(zip(batch.table.schema.names, batch.table.columns, strict=True))
     stamps = {settled.TIME: pa.array(batch.times), settled.ARRIVAL: pa.array(batch.arrivals)}
     return pa.table(columns | stamps)
-
-
-def _split(tables: list[pa.Table], frontier: int) -> tuple[list[pa.Table], list[pa.Table]]:
-    """Events before the frontier, and the others."""
-    if frontier >= LATEST:
-        return tables, []
-    early, later = [], []
-    for table in tables:
-        before = table.column(settled.TIME).to_numpy() < frontier
-        early.append(table.filter(pa.array(before)))
-        later.append(table.filter(pa.array(~before)))
-    return [t for t in early if t.num_rows], [t for t in later if t.num_rows]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catchment.engine.batch import Batch, Chosen
 from catchment.engine.rows import Rows, flat
@@ -57,22 +58,52 @@ def waiting(
     return pa.table(data)
 
 
-@dataclass(slots=True)
 class Ordered:
-    """Settled events in order of key, time, arrival; `heads` is where each key's events begin."""
+    """Settled events in order of key, time, arrival; `heads` is where each key's events begin.
 
-    key: Ints
-    time: Ints
-    heads: Ints
-    segment: Ints
-    table: pa.Table
+    Columns are put in order when somebody asks for them.
+    """
+
+    def __init__(self, events: pa.Table, rows: Ints, key: Ints, time: Ints) -> None:
+        self._events = events
+        self._rows = rows
+        self.key = key
+        self.time = time
+        new = np.ones(len(key), np.bool_)
+        new[1:] = key[1:] != key[:-1]
+        self.heads = np.flatnonzero(new)
 
     def __len__(self) -> int:
         return len(self.key)
 
+    @cached_property
+    def segment(self) -> Ints:
+        """The number of each event's key among those here."""
+        return segment_codes(self.heads, len(self))
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """How many events each key has."""
+        return np.diff(self.heads, append=len(self))
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All columns, in order."""
+        return take(self._events, self._rows)
+
+    def column(self, text: str) -> pa.Array[Any]:
+        """A column, in order."""
+        return _taken(one_piece(self._events.column(text)), self._rows)
+
+    def ints(self, text: str) -> Ints:
+        """A column of integers, in order."""
+        values: Ints = _ints(self._events, text).take(self._rows)
+        return values
+
     def condition(self, text: str) -> Mask:
-        met: Mask = one_piece(self.table.column("?" + text)).to_numpy(zero_copy_only=False)
-        return met
+        met = one_piece(self._events.column("?" + text)).to_numpy(zero_copy_only=False)
+        meets: Mask = met.take(self._rows)
+        return meets
 
     @property
     def first(self) -> Mask:
@@ -84,19 +115,72 @@ class Ordered:
 
 def ordered(tables: list[pa.Table]) -> Ordered:
     """Sorts events by key, time, arrival."""
-    table = pa.concat_tables(tables, promote_options="permissive")
-    key, time, arrival = (_ints(table, name) for name in (KEY, TIME, ARRIVAL))
-    order = sort_order(arrival, time, key)
-    table = table.take(order)
-    key, time = key[order], time[order]
-    new = np.ones(len(key), np.bool_)
-    new[1:] = key[1:] != key[:-1]
-    heads = np.flatnonzero(new)
-    return Ordered(key, time, heads, segment_codes(heads, len(key)), table)
+    return _ordered(_joined(tables), None)
+
+
+def settle(tables: list[pa.Table], time: int) -> tuple[Ordered | None, list[pa.Table]]:
+    """The events before a time, in order, and the others."""
+    first = [int(pc.min(table.column(TIME)).as_py()) < time for table in tables]
+    if not any(first):
+        return None, tables
+    later = [table for table, some in zip(tables, first, strict=True) if not some]
+    table = _joined([table for table, some in zip(tables, first, strict=True) if some])
+    before = _ints(table, TIME) < time
+    if before.all():
+        return _ordered(table, None), later
+    rest = take(table, np.flatnonzero(~before))
+    return _ordered(table, np.flatnonzero(before)), [rest, *later]
+
+
+def split(tables: list[pa.Table], time: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """Events before a time, and the others."""
+    early, later = [], []
+    for table in tables:
+        before = _ints(table, TIME) < time
+        passed = int(np.count_nonzero(before))
+        if passed == len(before):
+            early.append(table)
+        elif not passed:
+            later.append(table)
+        else:
+            early.append(take(table, np.flatnonzero(before)))
+            later.append(take(table, np.flatnonzero(~before)))
+    return early, later
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+
+
+def _ordered(table: pa.Table, rows: Ints | None) -> Ordered:
+    """These rows of a table, or all, by key, time, arrival."""
+    columns = [_ints(table, name) for name in (ARRIVAL, TIME, KEY)]
+    if rows is not None:
+        columns = [column.take(rows) for column in columns]
+    order = sort_order(*columns)
+    _, time, key = columns
+    placed = order if rows is None else rows.take(order)
+    return Ordered(table, placed, key.take(order), time.take(order))
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
     return table.column(name).to_numpy()
+
+
+def take(table: pa.Table, rows: Ints) -> pa.Table:
+    """Some rows of a table."""
+    columns = [_taken(one_piece(column), rows) for column in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def _taken(array: pa.Array[Any], rows: Ints) -> pa.Array[Any]:
+    """Some rows of a column; of plain numbers, NumPy takes them faster than Arrow."""
+    plain = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    if plain and not array.null_count:
+        return pa.array(array.to_numpy().take(rows))
+    return array.take(rows)
 
 
 def recode(table: pa.Table, place: Ints) -> pa.Table:
@@ -111,19 +195,22 @@ def cut_rows(
     """Slices sorted events at every edge and cut: the rows, and the first event of each."""
     low, high = int(events.time.min()), int(events.time.max())
     edges = slice_edges(group).around(events.time, low, high)
-    place = np.searchsorted(edges, events.time, side="right") - 1
     new = cuts | events.first
-    new[1:] |= place[1:] != place[:-1]
+    place = None
+    if len(edges) > 2:
+        place = np.searchsorted(edges, events.time, side="right") - 1
+        new[1:] |= place[1:] != place[:-1]
     gap = smallest_gap(group.windows)
     if gap is not None:
         new[1:] |= events.time[1:] - events.time[:-1] > gap
     heads = np.flatnonzero(new)
+    where = np.zeros(len(heads), np.int64) if place is None else place[heads]
     groups = Grouping(None, len(heads), starts=heads, rows=len(events))
     fields = flat(lift(_Read(events), Chosen(None, None), lambda: events.time, groups, operators))
-    last = np.concatenate([heads[1:], [len(events)]]) - 1
+    last = np.append(heads[1:], len(events)) - 1
     rows = Rows(
-        edges[place[heads]],
-        edges[place[heads] + 1],
+        edges[where],
+        edges[where + 1],
         events.key[heads],
         events.time[heads],
         events.time[last],
@@ -146,8 +233,14 @@ class _Read(Batch):
     """Events whose expressions were evaluated on arrival: they are columns by their own text."""
 
     def __init__(self, events: Ordered) -> None:
-        super().__init__(events.table, events.time, 0)
-        self.arrivals = _ints(events.table, ARRIVAL)
+        super().__init__(pa.table({}), events.time, 0)
+        self._events = events
+
+    @cached_property
+    def arrivals(self) -> Ints:
+        return self._events.ints(ARRIVAL)
 
     def array(self, expression: str) -> pa.Array[Any]:
-        return self.read(expression)
+        if expression not in self._arrays:
+            self._arrays[expression] = self._events.column(expression)
+        return self._arrays[expression]

@@ -12,7 +12,9 @@ from catchment.operators.ragged import Array, Ints, spans
 
 _LOWEST = np.iinfo(np.int64).min
 _HIGHEST = np.iinfo(np.int64).max
-_WORD = 1 << 16
+_BITS = 63
+_NEARLY = 64
+"""Of so many values one may be less than the one before: a merge sort is then faster."""
 
 
 class Grouping:
@@ -133,39 +135,58 @@ class Grouping:
 def sort_order(*columns: Ints) -> Ints:
     """The rows in order of the last column, of equals in order of the one before it, and so on.
 
-    The result is that of `np.lexsort`. Columns that are in order already cost next to nothing.
+    The result is that of `np.lexsort`. Where all columns and the number of the row fit into one
+    word, sorting those words is several times as fast as any sort of indices. Columns that are in
+    order already, or nearly, cost less still.
 
     >>> sort_order(np.array([1, 0, 2, 3]), np.array([5, 5, 4, 5])).tolist()
     [2, 1, 0, 3]
     """
-    order: Ints | None = None
-    for column in columns:
-        values = column if order is None else column[order]
-        falls = np.count_nonzero(values[1:] < values[:-1])
-        if falls:
-            nearly = falls < len(values) // 4  # a merge sort then finds long runs
-            further = np.argsort(values, kind="stable") if nearly else stable_order(values)
-            order = further if order is None else order[further]
-    return np.arange(len(columns[-1]), dtype=np.int64) if order is None else order
+    rows = len(columns[-1])
+    while columns and not _falls(columns[0]):
+        columns = columns[1:]  # of equals, the earlier row comes first anyway
+    if not columns:
+        return np.arange(rows, dtype=np.int64)
+    if len(columns) == 1 and _falls(columns[0]) < rows // _NEARLY:
+        return np.argsort(columns[0], kind="stable")  # a merge sort that finds long runs
+    packed = _packed(columns)
+    if packed is not None:
+        return packed
+    order = np.argsort(columns[0], kind="stable")
+    for column in columns[1:]:
+        order = order[sort_order(column[order])]
+    return order
+
+
+def _falls(values: Ints) -> int:
+    """How many values are less than the one before them."""
+    return int(np.count_nonzero(values[1:] < values[:-1]))
+
+
+def _packed(columns: tuple[Ints, ...]) -> Ints | None:
+    """The order of rows by words of all columns, the last one foremost, and the row; None where
+    63 bits do not hold them."""
+    lowest = [int(column.min()) for column in columns]
+    widths = [
+        (int(column.max()) - low).bit_length() for column, low in zip(columns, lowest, strict=True)
+    ]
+    rows = len(columns[0])
+    row_bits = (rows - 1).bit_length()
+    if sum(widths) + row_bits > _BITS:
+        return None
+    words = np.arange(rows, dtype=np.int64)
+    shift = row_bits
+    for column, low, width in zip(columns, lowest, widths, strict=True):
+        words |= (column - low) << shift
+        shift += width
+    words.sort()
+    words &= (1 << row_bits) - 1
+    return words
 
 
 def stable_order(values: Ints) -> Ints:
-    """The rows in order of integers, equals as they come.
-
-    NumPy sorts integers of 16 bits by radix. Where two such passes will do, they take half the time
-    of its sort of longer ones.
-    """
-    if not len(values):
-        return np.empty(0, np.int64)
-    low = int(values.min())
-    span = int(values.max()) - low
-    if span >= _WORD * _WORD:
-        return np.argsort(values, kind="stable")
-    above = values - low if low else values
-    order = np.argsort((above % _WORD).astype(np.uint16), kind="stable")
-    if span < _WORD:
-        return order
-    return order[np.argsort((above // _WORD).astype(np.uint16)[order], kind="stable")]
+    """The rows in order of integers, equals as they come."""
+    return sort_order(values)
 
 
 npt_bool = np.ndarray[Any, np.dtype[np.bool_]]

@@ -12,6 +12,9 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
+_LONG = 256
+"""Values of a row, on average, from which rows are copied one by one."""
+
 
 def spans(starts: Ints, lengths: Ints) -> Ints:
     """The indices `starts[i] .. starts[i] + lengths[i]` of all i, one after the other.
@@ -45,8 +48,14 @@ class Ragged:
         return int(self.offsets.nbytes + self.values.nbytes)
 
     def take(self, index: Ints) -> Ragged:
+        """Rows at these places, in memory of their own."""
         lengths = self.lengths[index]
-        return Ragged(offsets_of(lengths), self.values[spans(self.offsets[index], lengths)])
+        offsets, starts = offsets_of(lengths), self.offsets[index]
+        if len(index) and offsets[-1] > _LONG * len(index):  # copied row by row
+            ends = (starts + lengths).tolist()
+            rows = [self.values[a:b] for a, b in zip(starts.tolist(), ends, strict=True)]
+            return Ragged(offsets, np.concatenate(rows))
+        return Ragged(offsets, self.values[spans(starts, lengths)])
 
     def __getitem__(self, rows: slice) -> Ragged:
         start, stop, _ = rows.indices(len(self))

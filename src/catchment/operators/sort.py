@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator, value_type
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import Array, Fields, Ints, Ragged, offsets_of
+
+_FEW = 32
+"""Values of a row, on average, below which it is not worth a sort of its own."""
 
 
 @register_operator
@@ -62,24 +67,34 @@ class Distinct(Operator):
 
 def sort_within(values: Array, groups: Grouping) -> Ragged:
     """The values of each group, sorted."""
-    order, starts, _ = groups.segments
-    offsets = offsets_of(groups.count)
-    if len(starts) > len(values) // 32:  # many small groups: one sort by two keys
-        return Ragged(offsets, values[np.lexsort((values, groups.codes))])
-    ordered = values[order]
-    for _, begin, end in groups.stretches():
-        ordered[begin:end].sort()
-    return Ragged(offsets, ordered)
+    order, _, _ = groups.segments
+    ordered = values.take(order)
+    return _sorted(Ragged(offsets_of(groups.count), ordered), "quicksort")
 
 
 def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
     """The values of all rows of each group, sorted."""
-    order, _, _ = groups.segments
-    if groups.rows == groups.n:  # one run per group, already in order
-        return rows.take(order)
+    order, starts, present = groups.segments
     gathered = rows.take(order)
-    codes = np.repeat(groups.codes[order], gathered.lengths)
-    return sort_within(gathered.values, Grouping(codes, groups.n))
+    if groups.rows == groups.n:  # one run per group, already in order
+        return gathered
+    lengths = np.zeros(groups.n, np.int64)
+    if len(present):
+        lengths[present] = np.add.reduceat(gathered.lengths, starts)
+    # A merge sort finds the runs, and only merges them.
+    return _sorted(Ragged(offsets_of(lengths), gathered.values), "stable")
+
+
+def _sorted(rows: Ragged, kind: Literal["quicksort", "stable"]) -> Ragged:
+    """The same with the values of each row sorted, in place."""
+    values, offsets = rows.values, rows.offsets
+    filled = np.flatnonzero(rows.lengths > 1)
+    if len(filled) > len(values) // _FEW:  # many short rows: one sort by two keys
+        codes = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
+        return Ragged(offsets, values.take(np.lexsort((values, codes))))
+    for begin, end in zip(offsets[filled].tolist(), offsets[filled + 1].tolist(), strict=True):
+        values[begin:end].sort(kind=kind)
+    return rows
 
 
 def unique_within(run: Ragged) -> Ragged:

@@ -46,14 +46,30 @@ def ranks(windows: Sequence[Counted], operators: Operators, since: int | None) -
     return Ranks(tuple(windows), no_rows(operators), none, none, since)
 
 
-def ranked(state: Ranks, events: Ordered) -> Ints:
-    """The rank of every event among its key's; -1 for events from before the windows started."""
-    counts = np.ones(len(events), np.bool_) if state.since is None else events.time > state.since
-    so_far = np.cumsum(counts) - counts
-    before = so_far[events.heads][events.segment]
-    keys = events.key[events.heads]
-    offset = _totals(state, keys)[events.segment]
-    return np.where(counts, so_far - before + offset, -1)
+class Ranked(NamedTuple):
+    """Events that count windows rank: of each key, where they begin, and the first one's rank.
+
+    Events of a key are in order of time, so those from before the windows started come first.
+    """
+
+    begin: Ints
+    length: Ints
+    rank: Ints
+
+    def of(self, at: Ints, segment: Ints) -> Ints:
+        """The ranks of events at these places, of keys with these numbers; -1 for those from before
+        the windows started."""
+        after = at - self.begin[segment]
+        return np.where(after < 0, -1, after + self.rank[segment])
+
+
+def ranked(state: Ranks, events: Ordered) -> Ranked:
+    """Where every key's events stand among all of the key's."""
+    early = np.zeros(len(events.heads), np.int64)
+    if state.since is not None:
+        early = np.add.reduceat(events.time <= state.since, events.heads, dtype=np.int64)
+    before = _totals(state, events.key[events.heads])
+    return Ranked(events.heads + early, events.lengths - early, before)
 
 
 def _totals(state: Ranks, keys: Ints) -> Ints:
@@ -66,13 +82,17 @@ def _totals(state: Ranks, keys: Ints) -> Ints:
     return out
 
 
-def boundaries(state: Ranks, rank: Ints) -> Mask:
+def boundaries(state: Ranks, ranks: Ranked, events: int) -> Mask:
     """Where a count window starts or ends."""
-    new = rank < 0
+    new = np.zeros(events, np.bool_)
+    new[ranks.begin[ranks.length > 0]] = True  # what is before it is in no window
+    first, end = ranks.rank, ranks.rank + ranks.length
     for step, shift in {(w.step, 0) for w in state.windows} | {
         (w.step, w.size % w.step) for w in state.windows
     }:
-        new |= rank % step == shift
+        low, high = -((shift - first) // step), -((shift - end) // step)
+        number, key = runs(low, high)
+        new[ranks.begin[key] + number * step + shift - first[key]] = True
     return new
 
 
@@ -87,7 +107,7 @@ class Full(NamedTuple):
 def step(
     state: Ranks,
     events: Ordered,
-    rank: Ints,
+    ranks: Ranked,
     rows: Rows,
     heads: Ints,
     store: StoreKind,
@@ -95,9 +115,8 @@ def step(
 ) -> tuple[Ranks, Full]:
     """Takes in the rows that the events were cut to; gives the windows that are full."""
     keys = events.key[events.heads]
-    before = _totals(state, keys)
-    tails = np.concatenate([events.heads[1:], [len(events)]]) - 1
-    after = np.maximum(before, rank[tails] + 1)
+    before, after = ranks.rank, ranks.rank + ranks.length
+    rank = ranks.of(heads, np.searchsorted(events.heads, heads, side="right") - 1)
     kept = _joined(state, rows, rank, heads, len(events), operators)
     full = _assemble(state, kept, keys, before, after, store, operators)
     everyone = np.union1d(state.keys, keys)
@@ -110,10 +129,10 @@ def step(
 def _joined(
     state: Ranks, rows: Rows, rank: Ints, heads: Ints, events: int, operators: Operators
 ) -> Rows:
-    inside = np.flatnonzero(rank[heads] >= 0)
+    inside = np.flatnonzero(rank >= 0)
     lengths = np.diff(heads, append=events)
     fresh = rows.take(inside)
-    fresh.start = rank[heads][inside]
+    fresh.start = rank[inside]
     fresh.end = fresh.start + lengths[inside]
     kept = concat_rows([state.kept, fresh], operators)
     return kept.take(np.lexsort((kept.start, kept.key)))
@@ -263,7 +282,7 @@ class CountedState(ShapeState):
                 self._tracks[n] = RankTrack(places, after)
             return _numbered(places, full)
 
-        return Followed(boundaries(state, rank), settle)
+        return Followed(boundaries(state, rank, len(events)), settle)
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         rows = [state.kept for places, state in self._tracks if place in places]

@@ -26,6 +26,7 @@ from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
 from catchment.model.window import Marked
 from catchment.operators import grouped
+from catchment.operators.grouping import segment_codes
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
@@ -70,11 +71,21 @@ class MarkTrack(NamedTuple):
 
 
 def track(state: OpenMarked, events: Ordered) -> MarkTrack:
-    """Follows the windows of every key through its events."""
+    """Follows the windows of every key through its events.
+
+    Only events that open or close a window, and the first of each key, are looked at one by one:
+    every other event is in the window, if any, that the one before it left open.
+    """
     opens = events.condition(state.window.opens)
     closes = None if state.window.closes is None else events.condition(state.window.closes)
-    after = np.ones(len(events), np.bool_) if state.since is None else events.time > state.since
+    after = None if state.since is None else events.time > state.since
+    marking = opens if closes is None else opens | closes
+    marking = marking.copy() if after is None else marking & after
+    marking[events.heads] = True
+    looked_at = np.flatnonzero(marking)
     keys = events.key[events.heads]
+    heads = np.searchsorted(looked_at, events.heads)
+    counts = np.ones(len(looked_at), np.bool_) if after is None else after[looked_at]
     # An open window, and a state nobody saw, go before the key's events as an event of their own.
     known = np.isin(state.open.key, keys)
     before = state.open.key[known]
@@ -82,7 +93,7 @@ def track(state: OpenMarked, events: Ordered) -> MarkTrack:
     if state.since is not None:
         strange = np.setdiff1d(np.setdiff1d(keys, state.seen), state.open.key)
     virtual = np.concatenate([before, strange])
-    at = events.heads[np.searchsorted(keys, virtual)]
+    at = heads[np.searchsorted(keys, virtual)]
     order = np.argsort(at, kind="stable")
     virtual, at = virtual[order], at[order]
     carried_at = np.argsort(order, kind="stable")[: len(before)]
@@ -93,19 +104,19 @@ def track(state: OpenMarked, events: Ordered) -> MarkTrack:
     starts_before = np.concatenate([state.open.start[known], np.zeros(len(strange), np.int64)])[
         order
     ]
-    time = put(events.time, starts_before)
-    segment = put(events.segment, np.searchsorted(keys, virtual))
-    real = put(np.ones(len(events), np.bool_), False).astype(np.bool_)
-    opening = put(opens & after, True).astype(np.bool_)
-    closing = None if closes is None else put(closes & after, False).astype(np.bool_)
+    time = put(events.time[looked_at], starts_before)
+    segment = put(segment_codes(heads, len(looked_at)), np.searchsorted(keys, virtual))
+    real = put(np.ones(len(looked_at), np.bool_), False).astype(np.bool_)
+    opening = put(opens[looked_at] & counts, True).astype(np.bool_)
+    closing = None if closes is None else put(closes[looked_at] & counts, False).astype(np.bool_)
     first = np.ones(len(time), np.bool_)
     first[1:] = segment[1:] != segment[:-1]
-    counted = put(after, True).astype(np.bool_)
+    counted = put(counts, True).astype(np.bool_)
     flags = np.concatenate([state.unknown[known], np.full(len(strange), UNSURE)])[order]
     if closing is None:
         begins = (first | opening) & counted
         ends = begins & ~first
-        inside = counted
+        inside = stays_open = np.ones(len(time), np.bool_)
     else:
         unsure = np.isin(segment, segment[~real][flags == UNSURE])
         sure = (opening ^ closing) & real
@@ -118,17 +129,23 @@ def track(state: OpenMarked, events: Ordered) -> MarkTrack:
         begins = opening & ~before_open
         ends = closing & before_open
         inside = before_open | begins
+        stays_open = inside & ~ends
     number = np.cumsum(begins) - 1
-    heads = np.flatnonzero(begins)
-    closed, end = _ends(number, ends, time, closing is None, len(heads))
-    unknown = np.zeros(len(heads), np.int64)
+    starts = np.flatnonzero(begins)
+    closed, end = _ends(number, ends, time, closing is None, len(starts))
+    unknown = np.zeros(len(starts), np.int64)
     virtual_numbers = number[~real]
     unknown[virtual_numbers] = flags
-    member = np.where(inside & counted, number, -1)[real]
+    member = np.repeat(
+        np.where(stays_open, number, -1)[real], np.diff(looked_at, append=len(events))
+    )
+    member[looked_at] = np.where(inside & counted, number, -1)[real]
+    if after is not None:
+        member[~after] = -1
     return MarkTrack(
         member,
-        keys[segment[heads]],
-        time[heads],
+        keys[segment[starts]],
+        time[starts],
         end,
         closed,
         unknown,
@@ -193,7 +210,8 @@ def step(
         operators,
     )
     flags = np.concatenate([state.unknown[untouched], unknown[stays], followed.unknown[bare]])
-    held = np.bincount(followed.member[followed.member >= 0], minlength=len(followed.key))
+    sizes_of = np.diff(heads, append=len(events))
+    held = np.bincount(member[inside], sizes_of[inside], len(followed.key)).astype(np.int64)
     held[followed.carried] += state.events[~untouched]
     sizes = np.concatenate([state.events[untouched], held[present][stays], held[bare]])
     seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
