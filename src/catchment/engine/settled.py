@@ -179,7 +179,8 @@ def _taken(array: pa.Array[Any], rows: Ints) -> pa.Array[Any]:
     """Some rows of a column; of plain numbers, NumPy takes them faster than Arrow."""
     plain = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
     if plain and not array.null_count:
-        return pa.array(array.to_numpy().take(rows))
+        values: pa.Array[Any] = pa.array(array.to_numpy().take(rows))
+        return values
     return array.take(rows)
 
 
