@@ -7,14 +7,15 @@ This package is part of a checkout, not of what is installed: `catchment bench` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.figure import Figure
 from catchment.errors import QueryError, did_you_mean
 
-__all__ = ["Figure", "SUITES", "draw", "run"]
+__all__ = ["Figure", "SUITES", "draw", "parts", "run"]
 
 SUITES = {
     "engine": "benchmarks.engine",
@@ -22,15 +23,38 @@ SUITES = {
     "tree": "benchmarks.tree",
     "flush": "benchmarks.flush",
     "count": "benchmarks.count",
+    "mix": "benchmarks.mix",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 
 
-def run(suite: str, quick: bool = False) -> Iterator[Figure]:
-    """The figures of a suite, one by one as they are measured; `quick` takes fewer events."""
+def run(suite: str, quick: bool = False, only: Sequence[str] = ()) -> Iterator[Figure]:
+    """The figures of a suite, one by one as they are measured; `quick` takes fewer events.
+
+    `only` names parts of the suite, if not all of it is wanted.
+    """
     if suite not in SUITES:
         raise QueryError("no such suite", given=suite, hint=did_you_mean(suite, SUITES))
-    yield from import_module(SUITES[suite]).figures(quick)
+    if not only:
+        yield from import_module(SUITES[suite]).figures(quick)
+        return
+    known = parts(suite)
+    for name in only:
+        if name not in known:
+            hint = did_you_mean(name, known) if known else "leave out --only"
+            raise QueryError(f"the suite {suite} has no such part", given=name, hint=hint)
+    for name in dict.fromkeys(only):
+        yield from known[name].figures(quick)
+
+
+def parts(suite: str) -> dict[str, ModuleType]:
+    """The parts of a suite that can be measured alone: the modules of its `PARTS`, if it has any.
+
+    Their names are those of the modules, without the suite's: of `tree_wire`, `wire`.
+    """
+    modules: Sequence[ModuleType] = getattr(import_module(SUITES[suite]), "PARTS", ())
+    names = (module.__name__.rpartition(".")[2].removeprefix(f"{suite}_") for module in modules)
+    return dict(zip(names, modules, strict=True))
 
 
 PLOTS = {"count": "benchmarks.count_plots", "flush": "benchmarks.flush_plots"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -14,7 +15,14 @@ from benchmarks.figure import line
 from benchmarks.process import importable
 
 
-def run(suite: str, quick: bool, as_json: bool, record: bool, plots: Path | None) -> bool:
+def run(
+    suite: str,
+    quick: bool,
+    as_json: bool,
+    record: bool,
+    plots: Path | None,
+    only: Sequence[str] = (),
+) -> bool:
     """Measures a suite, or draws its plots; gives whether every figure reaches its bar."""
     if plots is not None:
         for path in benchmarks.draw(suite, plots, quick):
@@ -24,7 +32,7 @@ def run(suite: str, quick: bool, as_json: bool, record: bool, plots: Path | None
     commit = records.commit() if record else ""
     found = []
     with importable():
-        for figure in benchmarks.run(suite, quick):
+        for figure in benchmarks.run(suite, quick, only):
             typer.echo(json.dumps(asdict(figure)) if as_json else line(figure))
             found.append(figure)
     if record:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from benchmarks import flush_auto, flush_cost, flush_nodes, flush_paper
 from benchmarks.figure import Figure
 
-SUITES = (flush_paper, flush_auto, flush_cost, flush_nodes)
+PARTS = (flush_paper, flush_auto, flush_cost, flush_nodes)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:
     """Every figure, as it is measured."""
-    for suite in SUITES:
-        yield from suite.figures(quick)
+    for part in PARTS:
+        yield from part.figures(quick)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,25 +21,39 @@ SLICES = 100
 """Slices per second of event time in the plain pass."""
 
 
+class Share(NamedTuple):
+    """A speed as a share of the plain pass's, and the bar of large batches."""
+
+    name: str
+    value: float
+    bar: float
+    detail: str
+
+
+UNIT = "of one reduceat pass"
+
+
 def figures(quick: bool = False) -> Iterator[Figure]:
     """Against a plain pass over slices, in order and with late events."""
+    for share in shares(quick, BATCH):
+        yield at_least(share.name, share.value, UNIT, share.bar, share.detail)
+    for share in shares(quick, SMALL):
+        yield plain(f"{share.name}, batches of {SMALL:,}", share.value, UNIT, share.detail)
+
+
+def shares(quick: bool, batch: int) -> Iterator[Share]:
+    """In order, then with late events, the results read after every batch."""
     events, runs = (8_000_000, 3) if quick else (24_000_000, 5)
     lengths = np.random.default_rng(13).integers(1_000, 20_001, WINDOWS) * 1000
     queries = tumbling(lengths.tolist(), ct.sum("v"))
     queries.append(ct.Query("session", ct.sum("v"), window=ct.session("1s")))
     what = f"sum over {WINDOWS:,} tumbling windows of 1 to 20 s in whole ms, a session of gap 1 s"
-    for batch in (BATCH, SMALL):
-        loads = [workload(events, RATE, batch=batch, pauses=5, late=late) for late in (False, True)]
-        times = in_turns(runs, [one_pass(loads[0]), *(ours(queries, load) for load in loads)])
-        for which, (load, bar) in enumerate(zip(loads, (0.08, 0.03), strict=True), 1):
-            name = "unkeyed sum, 1000 random windows and a session" + ", late events" * (which > 1)
-            speed = f"{events / typical(times, which) / 1e6:.0f} M events/s; median of {runs} runs"
-            detail = f"{what}; {load.detail}; {speed}"
-            value, unit = ratio(times, 0, which), "of one reduceat pass"
-            if batch == BATCH:
-                yield at_least(name, value, unit, bar, detail)
-            else:
-                yield plain(f"{name}, batches of {batch:,}", value, unit, detail)
+    loads = [workload(events, RATE, batch=batch, pauses=5, late=late) for late in (False, True)]
+    times = in_turns(runs, [one_pass(loads[0]), *(ours(queries, load) for load in loads)])
+    for which, (load, bar) in enumerate(zip(loads, (0.08, 0.03), strict=True), 1):
+        name = "unkeyed sum, 1000 random windows and a session" + ", late events" * (which > 1)
+        speed = f"{events / typical(times, which) / 1e6:.0f} M events/s; median of {runs} runs"
+        yield Share(name, ratio(times, 0, which), bar, f"{what}; {load.detail}; {speed}")
 
 
 def one_pass(load: Workload) -> Callable[[], Callable[[], object]]:

@@ -14,25 +14,31 @@ Action = Callable[[], Any]
 Prepare = Callable[[], Action]
 """Makes an action, outside the timing."""
 
+Clock = Callable[[], float]
+"""Seconds: `perf_counter`, or `process_time`, by which all threads of a process together take the
+time that they would take on one core, whatever else the machine does."""
 
-def seconds(action: Action) -> float:
+
+def seconds(action: Action, clock: Clock = perf_counter) -> float:
     """How long an action takes, the collector of garbage asleep."""
     gc.collect()
     gc.disable()
     try:
-        begin = perf_counter()
+        begin = clock()
         action()
-        return perf_counter() - begin
+        return clock() - begin
     finally:
         gc.enable()
 
 
-def in_turns(runs: int, actions: Sequence[Prepare], warm_up: bool = True) -> list[list[float]]:
+def in_turns(
+    runs: int, actions: Sequence[Prepare], warm_up: bool = True, clock: Clock = perf_counter
+) -> list[list[float]]:
     """The seconds of each action in each run: `[run][action]`; the first run may not count."""
     if warm_up:
         for prepare in actions:
             prepare()()
-    return [[seconds(prepare()) for prepare in actions] for _ in range(runs)]
+    return [[seconds(prepare(), clock) for prepare in actions] for _ in range(runs)]
 
 
 def ratio(times: Sequence[Sequence[float]], of: int, to: int) -> float:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from benchmarks import tree_capacity, tree_latency, tree_start, tree_wire
 from benchmarks.figure import Figure
 
-SUITES = (tree_wire, tree_capacity, tree_latency, tree_start)
+PARTS = (tree_wire, tree_capacity, tree_latency, tree_start)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:
     """Every figure, as it is measured."""
-    for suite in SUITES:
-        yield from suite.figures(quick)
+    for part in PARTS:
+        yield from part.figures(quick)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -219,6 +220,23 @@ def test_run_yields_the_figures_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_unknown_suite_is_refused() -> None:
     with pytest.raises(QueryError, match="no such suite"):
         list(benchmarks.run("engin"))
+
+
+@pytest.mark.parametrize("suite", benchmarks.SUITES)
+def test_a_suite_is_measured_whole_or_by_parts(suite: str) -> None:
+    assert callable(import_module(benchmarks.SUITES[suite]).figures)
+    parts = benchmarks.parts(suite)
+    assert all(callable(part.figures) and part.__doc__ for part in parts.values())
+    assert len(parts) == len(set(parts.values()))
+
+
+def test_a_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PARTS", (counts, keyed))
+    assert [figure.value for figure in benchmarks.run("engine", True, ["counts"])] == [2, 60]
+    with pytest.raises(QueryError, match=r"the suite engine has no such part \(given: count\)"):
+        list(benchmarks.run("engine", True, ["count"]))
+    with pytest.raises(QueryError, match=r"the suite count has no such part .* leave out --only"):
+        list(benchmarks.run("count", True, ["nodes"]))
 
 
 def test_one_pass_reads_every_event() -> None:

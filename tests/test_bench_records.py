@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,7 +28,7 @@ FIGURES = [
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of records, a commit, and a suite that measures nothing."""
 
-    def run(suite: str, quick: bool) -> Iterator[Figure]:
+    def run(suite: str, quick: bool, only: Sequence[str]) -> Iterator[Figure]:
         yield from FIGURES
 
     monkeypatch.setattr(records, "RESULTS", tmp_path / "results")
@@ -87,7 +87,7 @@ def test_nothing_is_recorded_unless_it_is_asked_for(results: Path) -> None:
 
 
 def test_a_run_that_fails_leaves_no_record(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(suite: str, quick: bool) -> Iterator[Figure]:
+    def run(suite: str, quick: bool, only: Sequence[str]) -> Iterator[Figure]:
         yield FIGURES[0]
         raise CatchmentError("too few windows came")
 

@@ -163,14 +163,24 @@ def test_bench_prints_a_line_per_figure(monkeypatch: pytest.MonkeyPatch) -> None
         "ok    0.4125 of bincount (bar 0.25)  tumbling, 10 keys",
         "      1e+05 events/s  density",
     ]
-    assert calls == [("engine", True)]
+    assert calls == [("engine", True, ())]
 
 
 def test_bench_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = bench_gives(monkeypatch, GOOD, PLAIN)
     lines = catchment("bench", "engine", "--json").stdout.splitlines()
     assert [json.loads(line) for line in lines] == [asdict(GOOD), asdict(PLAIN)]
-    assert calls == [("engine", False)]
+    assert calls == [("engine", False, ())]
+
+
+def test_bench_measures_parts_of_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = bench_gives(monkeypatch, GOOD)
+    catchment("bench", "mix", "--only", "engine", "--only", "random")
+    assert calls == [("mix", False, ["engine", "random"])]
+    told = catchment("bench", "mix", "--only", "engine", "--record", code=2).stderr
+    assert told == (
+        "catchment: a record is of a whole suite (given: --only); leave out --record or --only\n"
+    )
 
 
 def test_bench_fails_when_a_figure_misses_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 from catchment.errors import CatchmentError
 
 
-def run(suite: str, quick: bool, as_json: bool, record: bool, plots: Path | None) -> bool:
+def run(
+    suite: str,
+    quick: bool,
+    as_json: bool,
+    record: bool,
+    plots: Path | None,
+    only: Sequence[str] = (),
+) -> bool:
     """Measures a suite, or draws its plots; gives whether every figure reaches its bar."""
     root = str(checkout(Path(__file__).resolve().parents[3], Path.cwd()))
     if root not in sys.path:
         sys.path.insert(0, root)
     command = import_module("benchmarks.command")
-    reached: bool = command.run(suite, quick, as_json, record, plots)
+    reached: bool = command.run(suite, quick, as_json, record, plots, only)
     return reached
 
 

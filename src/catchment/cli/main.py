@@ -289,13 +289,21 @@ def bench(
     plots: Annotated[
         Path | None, typer.Option(help="Draw the suite's plots there instead.", metavar="DIR")
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure this part of the suite (may be repeated).", metavar="PART"),
+    ] = None,
 ) -> None:
     """Measure speed and size, in a checkout; exit code 1 when a figure misses its bar."""
     from catchment.cli import bench as benching
 
     if record and plots is not None:
         raise QueryError("--record and --plots exclude each other", hint="leave out one")
-    if not benching.run(suite, quick, as_json, record, plots):
+    if record and only:
+        raise QueryError(
+            "a record is of a whole suite", given="--only", hint="leave out --record or --only"
+        )
+    if not benching.run(suite, quick, as_json, record, plots, only or ()):
         raise typer.Exit(1)
 
 

@@ -1,0 +1,119 @@
+"""The suite of mixes: other systems answer alike, mixes have every kind, figures have bars."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import catchment as ct
+from benchmarks import mix_engine, mix_random, mix_sql
+from benchmarks.events import Workload
+from catchment import functions
+from catchment.cli import demo
+from catchment.errors import CatchmentError
+from catchment.functions import built_in
+from catchment.model.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMES = [query.name for query in demo.queries()]
+
+
+@cache
+def load() -> Workload:
+    return mix_engine.batches(demo.EVENTS, 100_000, size=40_000)
+
+
+@cache
+def answers() -> dict[str, pa.Table]:
+    engine = ct.Engine(demo.queries(), lateness="2s")
+    for step in load().steps:
+        engine.push(step.table)
+    return dict(engine.close())
+
+
+def test_every_query_of_the_demo_is_asked_of_the_others() -> None:
+    assert sorted(mix_sql.for_duckdb()) == sorted(mix_sql.for_spark()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_duckdb_answers_as_the_engine_does(name: str) -> None:
+    text = mix_sql.for_duckdb()[name]
+    theirs = mix_engine.in_memory(load()).sql(text).to_arrow_table()
+    assert theirs.num_rows > 0, "a comparison of nothing"
+    mix_sql.agree(name, answers()[name], theirs)
+
+
+@pytest.mark.spark
+def test_spark_answers_as_the_engine_does(spark: SparkSession) -> None:
+    from catchment.spark.session import frame_of
+
+    frame_of(spark, pa.concat_tables([step.table for step in load().steps])).createTempView(
+        "events"
+    )
+    try:
+        for name, text in mix_sql.for_spark().items():
+            mix_sql.agree(name, answers()[name], spark.sql(text).toArrow())
+    finally:
+        spark.catalog.dropTempView("events")
+
+
+def test_other_answers_are_noticed() -> None:
+    ours = answers()["speed"]
+    mix_sql.agree("speed", ours, ours)
+    with pytest.raises(CatchmentError, match="speed: 10 and 9 rows"):
+        mix_sql.agree("speed", ours, ours.slice(1))
+    place = ours.column_names.index("mean")
+    wrong = ours.set_column(place, "mean", pa.array([0.0] * ours.num_rows))
+    with pytest.raises(CatchmentError, match="speed: mean by up to"):
+        mix_sql.agree("speed", ours, wrong)
+    place = ours.column_names.index("player")
+    other = ours.set_column(place, "player", pa.array(["nobody"] * ours.num_rows))
+    with pytest.raises(CatchmentError, match="speed: other values of player"):
+        mix_sql.agree("speed", ours, other)
+
+
+def test_all_results_are_read_however_late_the_events() -> None:
+    """The frontier trails, and goes past the last window: no event is late, no window is missed."""
+    rows = mix_engine.together(demo.queries(), load())()()
+    assert rows == sum(table.num_rows for table in answers().values())
+    assert rows == mix_engine.apart(demo.queries(), load())()()
+
+
+def test_figures_of_the_demo_have_bars() -> None:
+    found = [*mix_engine.of_the_demo(60_000, runs=1), mix_engine.late(60_000, runs=1)]
+    assert [figure.bar for figure in found] == [3, 6, 0.6]
+    assert all(figure.value > 0 for figure in found)
+
+
+def test_a_mix_is_drawn_by_seed() -> None:
+    drawn = [mix_random.mix(Random(seed), 20) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_mixes_have_windows_and_functions_of_every_kind() -> None:
+    queries = mix_random.mix(Random(1), 1000)
+    kinds = {query.window.kind for query in queries}
+    assert kinds == {type(window).kind for window in _windows()}
+    asked = {aggregate.function for query in queries for aggregate in query.aggregates}
+    known = {name for name in vars(built_in) if not name.startswith("_")}
+    assert asked == known and all(name in functions.FUNCTIONS for name in asked)
+    assert {len(query.by) for query in queries} == {0, 1, 2}
+
+
+def _windows() -> list[Window]:
+    return [query.window for query in demo.queries()] + [ct.cumulate("10s", "5s")]
+
+
+def test_a_mix_gives_the_same_rows_together_and_apart() -> None:
+    sample = mix_random.sample(20_000, 1_000)
+    queries = mix_random.mix(Random(3), 30)
+    rows = mix_engine.together(queries, sample)()()
+    assert rows == mix_engine.apart(queries, sample)()() > 0
+    outcome = mix_random.measured(queries, sample, runs=1)
+    assert outcome.queries == 30 and outcome.times > 0
