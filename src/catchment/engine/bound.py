@@ -22,6 +22,7 @@ from catchment.engine.merger import Merger
 from catchment.engine.results import Limit, NamesOf, ResultColumns, Results
 from catchment.engine.set_aside import Spill
 from catchment.engine.slicer import ALONE, Slicer
+from catchment.engine.slicing import GroupSlicer, SharedSlicer
 from catchment.engine.times import now
 from catchment.model.capacity import MemoryLimits
 from catchment.model.duration import micros
@@ -76,6 +77,13 @@ class BoundPlan:
             if group.id in known
         }
         """The groups whose types are known, by their ids."""
+        sharing: dict[tuple[object, ...], dict[int, GroupSlicer]] = {}
+        for id, bound in self.groups.items():
+            if bound.group.slicing == "arrival" and bound.slicer.shares:
+                place = bound.group.measure, bound.group.by
+                sharing.setdefault(place, {})[id] = bound.slicer
+        self.shared = [SharedSlicer(some) for some in sharing.values() if len(some) > 1]
+        """Slicers of groups that may be sliced together."""
         self.shapes = {
             group.id: self.groups[group.id].shape
             if group.id in self.groups

@@ -140,8 +140,12 @@ class Slicer:
                 self.counts["updates"] += int((batch.times < frontier).sum())
         by_clock = any(g.measure == "processing" for g in self.bound.plan.groups)
         made = Sliced(self.stream, batch, batch.at(self.clock()) if by_clock else batch, {})
+        if len(batch):
+            for shared in self.bound.shared:
+                events = made.at_clock if shared.measure == "processing" else batch
+                made.parts.update(shared.slice(events))
         for id, bound in self.bound.groups.items():
-            if not bound.group.distinct_on:
+            if not bound.group.distinct_on and id not in made.parts:
                 made.parts[id] = sliced_group(bound, made.events_of(bound))
         return made
 

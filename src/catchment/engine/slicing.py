@@ -7,14 +7,15 @@ up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from catchment.engine.batch import Batch, Chosen
-from catchment.engine.keys import LocalKeys
-from catchment.engine.rows import Rows, concat_rows, flat, no_rows
+from catchment.engine.keys import LocalKeys, distinct
+from catchment.engine.rows import Rows, concat_rows, empty_names, flat, merge_fields, no_rows
 from catchment.model.plan import Group
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
 from catchment.operators.base import QUIET, Reading
@@ -26,6 +27,10 @@ _FINEST = 2
 """Where slices would outnumber events by this, sessions are cut at the data's own gaps instead."""
 _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
+_CELL = 4
+"""Events in a cell, on average, from which groups are sliced together."""
+_CONDITIONS = 16
+"""Conditions of groups that are sliced together, at most."""
 
 
 class SlicedGroup(NamedTuple):
@@ -51,6 +56,10 @@ class GroupSlicer:
         self.gap = session_grid(group.windows)
         self.smallest_gap = smallest_gap(group.windows) or 0
         self.coarse = Edges(periods_of(group.windows)) if self.gap else self.edges
+        self.conditions = sum(selection is not None for selection in group.selections)
+        small = all(operator.small for operator in operators.values())
+        self.shares = group.way == "slices" and small and not group.distinct_on
+        """Whether it may be sliced together with others of the same key."""
 
     def slice(self, batch: Batch, kept: Chosen) -> SlicedGroup:
         """The partials of a batch, one row per slice and key, or a few."""
@@ -156,6 +165,32 @@ class GroupSlicer:
         cell = (times - origin).view(np.uint64) // np.uint64(unit)  # faster than signed
         return table.take(cell.view(np.int64))
 
+    def joint_rows(self, batch: Batch, code: Ints, codes: int) -> Rows:
+        """Rows of slice and code; the codes of events are below `codes`."""
+        groups, start, end, present = self._by_slice(batch.times, code, codes, batch.in_order)
+        return self._rows(batch, Chosen(None, None), batch.times, groups, start, end, present)
+
+    def merged(self, rows: Rows, key: Ints, batch: Batch, keys: int) -> Rows:
+        """Rows of finer slices, under these codes of keys, merged into those of this group."""
+        fields = {name: rows.fields[name] for name in empty_names(self.operators)}
+        if not len(rows):
+            return no_rows(self.operators)
+        edges = self.edges.around(batch.times, *batch.span)
+        place = np.searchsorted(edges, rows.start, side="right") - 1
+        width = keys * len(self.group.selections)
+        groups, present = grouped(place * width + key, (len(edges) - 1) * width)
+        place, key = np.divmod(present, width)
+        start, end = edges[place], edges[place + 1]
+        if groups.n == groups.rows:
+            order = groups.segments[0]
+            fields = {name: take(column, order) for name, column in fields.items()}
+        else:
+            fields = merge_fields(fields, groups, self.operators)
+        first = last = start
+        if self.smallest_gap:
+            first, last = groups.min(rows.first), groups.max(rows.last)
+        return Rows(start, end, key, first, last, fields)
+
     def _by_gap(self, times: Ints, code: Ints | None) -> tuple[Grouping, Ints, Ints, Ints]:
         """Groups events that no break and no edge parts: sessions with gaps too fine for a grid."""
         assert self.gap is not None
@@ -256,6 +291,98 @@ class GroupSlicer:
         if present is not None:
             first, last = first[present], last[present]
         return np.where(matters, first, start), np.where(matters, last, start)
+
+
+class SharedSlicer:
+    """Slices batches for several groups of one key at once.
+
+    Events are reduced once, to cells: one row for each slice between the edges of all the groups,
+    key, and set of conditions met. What each group makes of the batch is put together from the
+    cells that meet its conditions. Where cells are not far fewer than events, groups are left out,
+    those with the most conditions and edges first, and slice by themselves.
+    """
+
+    def __init__(self, groups: Mapping[int, GroupSlicer]) -> None:
+        self._ids = sorted(
+            groups, key=lambda id: (groups[id].conditions, groups[id].edges.rate, id)
+        )
+        self._groups = groups
+        self.measure = groups[self._ids[0]].group.measure
+        self._joint: dict[int, GroupSlicer] = {}
+
+    def slice(self, batch: Batch) -> dict[int, SlicedGroup]:
+        """What the groups make of a batch, as far as it pays to slice them together."""
+        some = len(self._ids)
+        while some > 1:
+            cells = self._cells(batch, [self._groups[id] for id in self._ids[:some]], some)
+            if cells is not None:
+                return {
+                    id: cells.group(self._groups[id], shared=number > 0)
+                    for number, id in enumerate(self._ids[:some])
+                }
+            some //= 2
+        return {}
+
+    def _cells(self, batch: Batch, slicers: list[GroupSlicer], some: int) -> _Cells | None:
+        """The cells of the first groups; None where they are too many."""
+        joint = self._joint.get(some)
+        if joint is None:
+            joint = self._joint[some] = joined(slicers)
+        keys = batch.keys(joint.group.by)
+        low, high = batch.span
+        if joint.gap and (high - low) // joint.gap > _FINEST * len(batch):
+            return None
+        edges = joint.edges.around(batch.times, low, high)
+        most = len(batch) // _CELL
+        if (len(edges) - 1) * keys.count > most:
+            return None
+        conditions = list(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
+        if len(conditions) > _CONDITIONS:
+            return None
+        met = np.zeros(len(batch), np.int64)
+        for bit, condition in enumerate(conditions):
+            met |= batch.mask(condition).astype(np.int64) << bit
+        sets, place = distinct(met)
+        if (len(edges) - 1) * keys.count * len(sets) > most:
+            return None
+        code = place if keys.codes is None else keys.codes * len(sets) + place
+        rows = joint.joint_rows(batch, code, keys.count * len(sets))
+        return _Cells(batch, keys, conditions, sets, rows, len(batch) * len(joint.operators))
+
+
+class _Cells(NamedTuple):
+    """A batch, reduced to rows whose keys are `key * len(sets) + set of conditions met`."""
+
+    batch: Batch
+    keys: LocalKeys
+    conditions: list[str]
+    sets: Ints
+    """Which conditions each set has, as bits."""
+    rows: Rows
+    calls: int
+
+    def group(self, slicer: GroupSlicer, shared: bool) -> SlicedGroup:
+        """The partials of a group; what `shared` cells took to compute is another's."""
+        rows, selections = self.rows, slicer.group.selections
+        key, place = np.divmod(rows.key, len(self.sets))
+        if selections != (None,):
+            selection = np.full(len(self.sets), -1, np.int64)
+            for number, condition in enumerate(selections):
+                bit = 0 if condition is None else 1 << self.conditions.index(condition)
+                selection[(self.sets & bit) == bit] = number
+            chosen = np.flatnonzero(selection[place] >= 0)
+            key = (selection[place] * self.keys.count + key)[chosen]
+            rows = rows.take(chosen)
+        made = slicer.merged(rows, key, self.batch, self.keys.count)
+        return SlicedGroup(made, self.keys, 0 if shared else self.calls)
+
+
+def joined(slicers: Sequence[GroupSlicer]) -> GroupSlicer:
+    """A slicer at all edges of several groups, with all their operators."""
+    windows = dict.fromkeys(window for s in slicers for window in s.group.windows)
+    operators = {id: operator for s in slicers for id, operator in s.operators.items()}
+    group = replace(slicers[0].group, windows=tuple(windows), selections=(None,))
+    return GroupSlicer(group, operators)
 
 
 def _numbered(bounds: Ints, width: int, code: Ints | None) -> Ints:
