@@ -75,6 +75,7 @@ class Changing:
 @pytest.mark.parametrize("mix", MIXES)
 @examples(1.5)
 @given(seed=st.integers(0, 2**32))
+@example(seed=21754630)  # repeats were dropped as since an earlier query's first event, not its own
 def test_an_engine(mix: str, seed: int) -> None:
     first, added = MIXES[mix]
     draw = Draw(seed, added)
