@@ -7,6 +7,7 @@ from catchment.expression.disjointness import (
     Ranges,
     alternatives,
     apart,
+    column_ranges,
     constraints,
     disjoint,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "alternatives",
     "apart",
     "canonical",
+    "column_ranges",
     "columns",
     "constraints",
     "disjoint",

@@ -21,7 +21,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from catchment.expression.convert import OPPOSITE
-from catchment.expression.nodes import Call, Literal, Node, render
+from catchment.expression.nodes import Call, Column, Literal, Node, render
 from catchment.expression.parsing import parse
 
 _MOST = 256
@@ -57,7 +57,16 @@ class Ranges(NamedTuple):
         if len(self.parts) == 1 == len(other.parts):
             (low, high), (begin, end) = self.parts[0], other.parts[0]
             return low < end and begin < high
-        return any(low < end and begin < high for low, high in self.parts for begin, end in other[1])
+        ones, others = iter(self.parts), iter(other.parts)
+        one, its = next(ones, None), next(others, None)
+        while one is not None and its is not None:
+            if one[0] < its[1] and its[0] < one[1]:
+                return True
+            if one[1] <= its[0]:
+                one = next(ones, None)
+            else:
+                its = next(others, None)
+        return False
 
 
 Alternative = Mapping[str, Ranges]
@@ -111,6 +120,38 @@ def constraints(found: Alternatives) -> Alternative:
     return {term: ranges for term, ranges in joined.items() if ranges is not None}
 
 
+def column_ranges(text: str) -> tuple[str, Ranges] | None:
+    """The column and its ranges, of a condition that says no more than these; None of others.
+
+    >>> column_ranges("v >= 3 AND v < 7")
+    ('v', Ranges(kind='number', parts=(((1, 3, 0), (1, 7, 0)),)))
+    >>> column_ranges("v >= 3 AND ok") is None
+    True
+    """
+    node = parse(text)
+    facts = node.args if isinstance(node, Call) and node.op == "and" else (node,)
+    columns = {_column_of(fact) for fact in facts}
+    found = alternatives(text)
+    if len(columns) != 1 or None in columns or len(found) != 1:
+        return None
+    ((_, ranges),) = found[0].items()
+    return (str(columns.pop()), ranges) if ranges.kind else None
+
+
+def _column_of(fact: Node) -> str | None:
+    """The column that a fact compares with constants, if it does, and their order is certain."""
+    if not isinstance(fact, Call) or (fact.op not in OPPOSITE and fact.op != "in"):
+        return None
+    column, *constants = fact.args
+    if not isinstance(column, Column):
+        return None
+    known = all(
+        isinstance(c, Literal) and c.kind != "null" and _comparable(c) is not None
+        for c in constants
+    )
+    return column.name if known else None
+
+
 def _joined(each: list[Ranges]) -> Ranges | None:
     """All ranges that one of these has; None where their kinds differ."""
     kinds = {ranges.kind for ranges in each if ranges.kind}
@@ -131,6 +172,8 @@ def _alternatives(node: Node, holds: bool) -> list[list[Fact]]:
         return _alternatives(node.args[0], not holds)
     if not isinstance(node, Call) or node.op not in ("and", "or"):
         return [[(node, holds)]]
+    if (node.op == "and") == holds and all(map(_plain, node.args)):
+        return [[(arg, holds) for arg in node.args]]
     parts = [_alternatives(arg, holds) for arg in node.args]
     if (node.op == "or") == holds:
         return [facts for part in parts for facts in part]
@@ -140,6 +183,10 @@ def _alternatives(node: Node, holds: bool) -> list[list[Fact]]:
             continue  # leaving a condition out is safe: the rest is easier to meet
         result = [left + right for left, right in product(result, part)]
     return result
+
+
+def _plain(node: Node) -> bool:
+    return not isinstance(node, Call) or node.op not in ("and", "or", "not")
 
 
 @dataclass(slots=True)
@@ -159,14 +206,22 @@ class _Term:
 def _known(facts: list[Fact]) -> Alternative | None:
     """The ranges of the terms in these facts; None where the facts contradict each other."""
     terms: dict[Node, _Term] = {}
-    if any(_impossible(terms, *fact) for fact in facts):
-        return None
-    found = {render(node): _ranges(term) for node, term in terms.items()}
-    return found if all(ranges.parts for ranges in found.values()) else None
+    for node, holds in facts:
+        if _impossible(terms, node, holds):
+            return None
+    found: dict[str, Ranges] = {}
+    for node, term in terms.items():
+        ranges = found[render(node)] = _ranges(term)
+        if not ranges.parts:
+            return None
+    return found
 
 
 def _impossible(terms: dict[Node, _Term], node: Node, holds: bool) -> bool:
     """Adds a fact to its term; True when it can never be true."""
+    if isinstance(node, Call) and node.op in OPPOSITE:
+        op = node.op if holds else OPPOSITE[node.op]
+        return _compared(terms, op, node.args[0], node.args[1:])
     if isinstance(node, Literal):
         return node.value is not True if holds else node.value is not False
     if isinstance(node, Call) and node.op == "is null":
@@ -174,9 +229,6 @@ def _impossible(terms: dict[Node, _Term], node: Node, holds: bool) -> bool:
         term.is_null |= holds
         term.is_valued |= not holds
         return False
-    if isinstance(node, Call) and node.op in OPPOSITE:
-        op = node.op if holds else OPPOSITE[node.op]
-        return _compared(terms, op, node.args[0], node.args[1:])
     if isinstance(node, Call) and node.op == "in":
         return _compared(terms, "=" if holds else "<>", node.args[0], node.args[1:])
     truth = Literal("bool", holds)
@@ -253,6 +305,8 @@ def _ranges(term: _Term) -> Ranges:
         points = (((1, value, 0), (1, value, 1)) for value in sorted(term.among - term.excluded))
         kept = (part for part in points if term.low <= part[0] and part[1] <= term.high)
         return Ranges(kind, tuple(kept))
+    if not term.excluded:
+        return Ranges(kind, ((term.low, term.high),) if term.low < term.high else ())
     low, parts = term.low, []
     for value in sorted(term.excluded):
         parts.append((low, min(term.high, (1, value, 0))))

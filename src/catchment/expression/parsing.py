@@ -50,10 +50,14 @@ def parse(text: str, what: str = "expression") -> Node:
     """The nodes of an expression; `what` says in errors which expression it is."""
     if is_plain(text):
         return Column(text)
+    found = simple(text)
+    return parse_in_full(text, what) if found is None else found
+
+
+def parse_in_full(text: str, what: str = "expression") -> Node:
+    """The nodes of any expression, by way of sqlglot."""
     if not text.strip():
         raise QueryError(f"the {what} is empty", given=repr(text), hint=_EXAMPLE)
-    if (found := simple(text)) is not None:
-        return found
     try:
         return convert(_syntax(text, what), what)
     except RecursionError as error:

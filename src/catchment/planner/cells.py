@@ -21,7 +21,8 @@ T = TypeVar("T")
 class Cells(Generic[T]):
     """What is held in ranges that lie apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, block: int = _BLOCK) -> None:
+        self._most = block
         self._kind = ""
         self._held: dict[Range, list[T]] = {}
         self._blocks: list[list[Range]] = [[]]
@@ -70,7 +71,7 @@ class Cells(Generic[T]):
         number = bisect_left(self._heads, part)
         block = self._blocks[number]
         block.insert(bisect_left(block, part), part)
-        if len(block) > _BLOCK:
+        if len(block) > self._most:
             half = len(block) // 2
             self._blocks[number : number + 1] = [block[:half], block[half:]]
             self._heads.insert(number, block[half])

@@ -1,11 +1,11 @@
 """The selections of a group while it is planned: which further condition may join them.
 
-An event must meet at most one selection of a group, so a condition joins only where it can be proved
-disjoint from every selection. To compare it with each would take, for a million queries, a million
-times a million proofs. Of few selections each is compared. Where there are more, some term must
-divide them: all of them constrain it, each to ranges of its own or to just the ranges of others
-(`site = 'a'`, or `v < 3 AND k = 'x'` beside `v < 3 AND k = 'y'`). The selections that a condition can
-meet are then found in the order of the term's ranges, and only these few are compared.
+An event must meet at most one selection of a group, so a condition joins only where it can be
+proved disjoint from every selection. To compare each with each would take, for a million queries, a
+million times a million proofs. Of few selections each is compared. Where there are more, some term
+must divide them: all of them constrain it, each to ranges of its own or to just the ranges of
+others (`site = 'a'`, or `v < 3 AND k = 'x'` beside `v < 3 AND k = 'y'`). The selections that a
+condition can meet are then found in the order of the term's ranges; only these few are compared.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ class Selections:
         if self._dividing is None:
             return all(apart(asked, other) for other in self._few)
         terms = constraints(asked)
-        found = [
-            cells.held(terms[term]) for term, cells in self._dividing.items() if term in terms
-        ]
+        found = [cells.held(terms[term]) for term, cells in self._dividing.items() if term in terms]
         least = min((held for held in found if held is not None), key=len, default=None)
         return least is not None and len(least) <= FEW and all(apart(asked, x) for x in least)
 
