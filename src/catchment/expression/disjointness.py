@@ -87,6 +87,8 @@ def disjoint(a: str, b: str) -> bool:
 
 def apart(ones: Alternatives, others: Alternatives) -> bool:
     """As `disjoint`, of conditions that have been read."""
+    if len(ones) == 1 == len(others):
+        return _contradict(ones[0], others[0])
     if len(ones) * len(others) > _MOST:
         return False
     return all(_contradict(one, other) for one in ones for other in others)
