@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from time import perf_counter
 
 import catchment as ct
 from benchmarks.events import workload
 from benchmarks.figure import Figure, below, plain
-from benchmarks.process import environment, python
+from benchmarks.process import environment, gigabytes, python
 from catchment import functions
 
 QUERIES = 1_000_000
@@ -82,7 +80,7 @@ def measure(queries: int) -> dict[str, float]:
     read = sum(1 for name in some if results[name].num_rows or last[name].num_rows)
     return {
         "seconds": planned,
-        "gigabytes": _gigabytes(),
+        "gigabytes": gigabytes(),
         "rows": rows,
         "read": read,
         "events": load.events,
@@ -100,18 +98,6 @@ def _query(number: int) -> ct.Query:
         by="k",
         window=ct.sliding(f"{seconds}s", "1s"),
     )
-
-
-def _gigabytes() -> float:
-    """The most memory this process has held."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # A child's ru_maxrss starts at what its parent held when it was forked; this does not.
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e9
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,3 +42,15 @@ def python(module: str, *words: object) -> list[str]:
     ['-m', 'benchmarks.million', '1000']
     """
     return [sys.executable, "-m", module, *map(str, words)]
+
+
+def gigabytes() -> float:
+    """The most memory this process has held."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # A child's ru_maxrss starts at what its parent held when it was forked; this does not.
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

@@ -16,7 +16,7 @@ import pytest
 
 import benchmarks
 import catchment as ct
-from benchmarks import counts, engine, keyed, million
+from benchmarks import counts, engine, keyed, million, planning
 from benchmarks.baselines import Baseline, CeBuffer, DeBucket, DeSW
 from benchmarks.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
 from benchmarks.figure import Figure, at_least, at_most, below, exactly, plain
@@ -187,6 +187,14 @@ def test_many_queries_run_in_a_process_of_their_own() -> None:
     assert found["rows"] > 0
     assert 0 < found["gigabytes"] < 4
     assert json.dumps(found)
+
+
+def test_distinct_queries_are_planned_in_a_process_of_their_own() -> None:
+    found = planning.alone(2_000, "running")
+    assert found["queries"] == 2_000 > found["groups"]
+    assert found["conditions"] > 1_000
+    assert 0 < found["gigabytes"] < 4
+    assert all(found[step] > 0 for step in ("make", "plan", "add", "write", "read", "explain"))
 
 
 def test_processes_find_the_benchmarks_wherever_they_run(

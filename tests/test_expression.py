@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical, columns, disjoint, evaluate, infer, quote
+from catchment.expression.parsing import parse_in_full
+from catchment.expression.simple import simple
 from expression_rows import Made, Row, choices, conditions, facts, few_rows, numbers, rows
 
 TYPES = {
@@ -336,6 +338,59 @@ def test_types_that_do_not_fit(text: str, message: str) -> None:
     with pytest.raises(SchemaError) as caught:
         infer(text, schema)
     assert str(caught.value).startswith(message)
+
+
+_names = st.sampled_from(["v", "site", "_x1", "order", "date", "band", "andy", "null", "True"])
+_printed = st.characters(exclude_characters="'\\", exclude_categories=["Cs", "Cc"])
+_constants = (
+    st.integers(-(10**18) + 1, 10**18 - 1).map(str)
+    | st.decimals(-999, 999, places=3).map(str)
+    | st.text(_printed, max_size=5).map(lambda text: f"'{text}'")
+)
+_spaces = st.sampled_from(["", " ", "  ", "\n"])
+_signs = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+
+
+@st.composite
+def simple_texts(draw: st.DrawFn) -> str:
+    """Texts of the form that is read without the parser, and some that are not quite."""
+    parts = []
+    for _ in range(draw(st.integers(1, 3))):
+        name, space = draw(_names), draw(_spaces)
+        if draw(st.booleans()):
+            parts.append(f"{name}{space}{draw(_signs)}{draw(_spaces)}{draw(_constants)}{space}")
+        else:
+            listed = f"{draw(_spaces)},".join(draw(st.lists(_constants, min_size=1, max_size=3)))
+            parts.append(f"{name} {draw(st.sampled_from(['IN', 'in']))}{space}({listed}){space}")
+    return draw(st.sampled_from([" AND ", " and ", "AND", " OR "])).join(parts)
+
+
+@given(simple_texts())
+@example("a = 1 AND")
+@example("a = 1 ANDb = 2")
+@example("a='x'AND b=-2")
+@example("a = 'it''s'")
+@example("a = 1 -- AND b = 2")
+@example("a = 3-2")
+@example("a = -0.0 AND a = 007")
+def test_simple_conditions_are_read_as_the_parser_reads_them(text: str) -> None:
+    found = simple(text)
+    if found is not None:
+        assert repr(found) == repr(parse_in_full(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["v > 3", "site = 'x'", "v >= 1.5 AND v < 7", "site IN ('a', 'b') AND v <> -1"]
+)
+def test_conditions_that_need_no_parser(text: str) -> None:
+    assert simple(text) == parse_in_full(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["v > w", "v + 1 > 2", "v > 3 OR v < 1", "s = 'it\\'s'", "`v` > 3", "v > 1e3", ""]
+)
+def test_conditions_that_need_the_parser(text: str) -> None:
+    assert simple(text) is None
 
 
 @settings(max_examples=600, deadline=None)

@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from catchment.engine.choosing import chooser
 from catchment.engine.keys import Encoder, LocalKeys
 from catchment.expression import evaluate
 from catchment.model.plan import Group
 from catchment.operators.base import Reading, is_exact
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import ColumnValues, Mask, column_of, one_piece
+
+_MANY = 8
+"""Selections from which they are looked up together, where they can be. Of fewer each is evaluated:
+other groups may have the same conditions, and share what was found."""
 
 
 class Chosen(NamedTuple):
@@ -125,8 +130,11 @@ class Batch:
         return self._chosen[group.selections]
 
     def _choose(self, selections: tuple[str | None, ...]) -> Chosen:
-        met = np.full(len(self), -1, np.int64)
-        for number, condition in enumerate(selections):
-            met[slice(None) if condition is None else self.mask(condition)] = number
+        if len(selections) < _MANY:
+            met = np.full(len(self), -1, np.int64)
+            for number, condition in enumerate(selections):
+                met[slice(None) if condition is None else self.mask(condition)] = number
+        else:
+            met = chooser(selections).choose(len(self), self.read, self.mask)
         rows = np.flatnonzero(met >= 0)
         return Chosen(rows, met[rows] if len(selections) > 1 else None)

@@ -65,8 +65,9 @@ def bind_types(
     check_rules(plan, time, late)
     check_time(schema, time)
     schema = _plain_schema(plan, schema, _raise)
+    names = _some_names(plan)
     return schema, {
-        group.id: group_types(group, schema, _some_name(plan, group)) for group in plan.groups
+        group.id: group_types(group, schema, names.get(group.id, "?")) for group in plan.groups
     }
 
 
@@ -74,8 +75,9 @@ def misfits(plan: Plan, schema: pa.Schema) -> list[CatchmentError]:
     """Every reason why a plan does not fit the columns of events, other than their time."""
     found: list[CatchmentError] = []
     schema = _plain_schema(plan, schema, found.append)
+    names = _some_names(plan)
     for group in plan.groups:
-        _group_types(group, schema, _some_name(plan, group), found.append)
+        _group_types(group, schema, names.get(group.id, "?"), found.append)
     return found
 
 
@@ -86,7 +88,7 @@ def check_rules(plan: Plan, time: str, late: str) -> None:
     for group in plan.groups:
         if late == "update" and group.slicing == "stream":
             readings = [w.stream_reading for w in group.windows if w.stream_reading]
-            raise no_updates(_some_name(plan, group), readings[0])
+            raise no_updates(_some_names(plan).get(group.id, "?"), readings[0])
 
 
 def check_time(schema: pa.Schema, time: str) -> None:
@@ -108,8 +110,12 @@ def check_time(schema: pa.Schema, time: str) -> None:
         )
 
 
-def _some_name(plan: Plan, group: Group) -> str:
-    return next((name for name, (g, _) in plan.names.items() if g == group.id), "?")
+def _some_names(plan: Plan) -> dict[int, str]:
+    """Of each group the name of its first query."""
+    names: dict[int, str] = {}
+    for name, (group, _) in plan.names.items():
+        names.setdefault(group, name)
+    return names
 
 
 def group_types(group: Group, schema: pa.Schema, query: str = "?") -> Types:

@@ -1,21 +1,27 @@
 """Proof that no row can meet two conditions.
 
-Both conditions together are written as alternatives (disjunctive normal form), each a conjunction
-of facts about terms: `term < 5`, `term IN (...)`, `term IS NULL`. When every alternative
-contradicts itself, the conditions are disjoint. A fact that is not understood is left out, which
-only makes the rest easier to meet; so True is always right.
+A condition is written as alternatives (disjunctive normal form), each a conjunction of facts about
+terms: `term < 5`, `term IN (...)`, `term IS NULL`. What an alternative says of one term is a set of
+ranges that the term's value must be in. Two conditions are disjoint when every alternative of the
+one and every alternative of the other have a term whose ranges do not meet. A fact that is not
+understood is left out, which only makes the rest easier to meet; so True is always right.
+
+Conditions are read once (`alternatives`), and compared range by range. `constraints` gives what a
+condition says of each term in all its alternatives: whoever has many conditions finds by it the few
+that can meet another, without comparing each with each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from catchment.expression.convert import OPPOSITE
-from catchment.expression.nodes import Call, Literal, Node
+from catchment.expression.nodes import Call, Column, Literal, Node, render
 from catchment.expression.parsing import parse
 
 _MOST = 256
@@ -24,16 +30,142 @@ _EXACT = 2**53
 Fact = tuple[Node, bool]
 """A condition, and whether it must hold (True) or its negation must."""
 
+Place = tuple[Any, ...]
+"""A place in the order of all values: `(0,)` is before any value, `(1, v, 0)` just before the value
+v, `(1, v, 1)` just behind it, `(2,)` behind all values. There, up to `(3,)`, is null."""
 
-@lru_cache(maxsize=65536)
+Range = tuple[Place, Place]
+"""All values from one place to another: of `3 <= v < 7` that is `((1, 3, 0), (1, 7, 0))`."""
+
+_FIRST: Place = (0,)
+_LAST: Place = (2,)
+_NULL: Range = (_LAST, (3,))
+
+
+class Ranges(NamedTuple):
+    """What a condition says of one term: the ranges its value is in, in order and apart."""
+
+    kind: str
+    """The kind of the values that the term is compared with; empty where that is not known, and
+    then the ranges say only whether the term is null."""
+    parts: tuple[Range, ...]
+
+    def meets(self, other: Ranges) -> bool:
+        """Whether some value can be in both."""
+        if self.kind != other.kind and self.kind and other.kind:
+            return True  # values of different kinds are in no certain order
+        if len(self.parts) == 1 == len(other.parts):
+            (low, high), (begin, end) = self.parts[0], other.parts[0]
+            return low < end and begin < high
+        ones, others = iter(self.parts), iter(other.parts)
+        one, its = next(ones, None), next(others, None)
+        while one is not None and its is not None:
+            if one[0] < its[1] and its[0] < one[1]:
+                return True
+            if one[1] <= its[0]:
+                one = next(ones, None)
+            else:
+                its = next(others, None)
+        return False
+
+
+Alternative = Mapping[str, Ranges]
+"""The ranges of each term of which an alternative says something; terms by their SQL text."""
+
+Alternatives = tuple[Alternative, ...]
+"""A condition: one of these must be met in full."""
+
+
 def disjoint(a: str, b: str) -> bool:
     """True only when no row can meet both conditions.
 
     >>> disjoint("v < 3 AND ok", "v BETWEEN 5 AND 9"), disjoint("v < 3", "w > 5")
     (True, False)
     """
-    alternatives = _alternatives(Call("and", (parse(a), parse(b))), True)
-    return all(_contradicts(facts) for facts in alternatives)
+    return apart(alternatives(a), alternatives(b))
+
+
+def apart(ones: Alternatives, others: Alternatives) -> bool:
+    """As `disjoint`, of conditions that have been read."""
+    if len(ones) == 1 == len(others):
+        return _contradict(ones[0], others[0])
+    if len(ones) * len(others) > _MOST:
+        return False
+    return all(_contradict(one, other) for one in ones for other in others)
+
+
+def _contradict(one: Alternative, other: Alternative) -> bool:
+    for term, ranges in one.items():
+        known = other.get(term)
+        if known is not None and not ranges.meets(known):
+            return True
+    return False
+
+
+@lru_cache(maxsize=65536)
+def alternatives(text: str) -> Alternatives:
+    """The alternatives of a condition, without those that contradict themselves."""
+    found = (_known(facts) for facts in _alternatives(parse(text), True))
+    return tuple(alternative for alternative in found if alternative is not None)
+
+
+def constraints(found: Alternatives) -> Alternative:
+    """What a condition says of each term that all its alternatives say something of.
+
+    >>> constraints(alternatives("v >= 3 AND v < 7 OR v = 9 AND ok"))
+    {'v': Ranges(kind='number', parts=(((1, 3, 0), (1, 7, 0)), ((1, 9, 0), (1, 9, 1))))}
+    """
+    if len(found) == 1:
+        return found[0]
+    shared = [term for term in found[0] if all(term in other for other in found)] if found else []
+    joined = {term: _joined([each[term] for each in found]) for term in shared}
+    return {term: ranges for term, ranges in joined.items() if ranges is not None}
+
+
+def column_ranges(text: str) -> tuple[str, Ranges] | None:
+    """The column and its ranges, of a condition that says no more than these; None of others.
+
+    >>> column_ranges("v >= 3 AND v < 7")
+    ('v', Ranges(kind='number', parts=(((1, 3, 0), (1, 7, 0)),)))
+    >>> column_ranges("v >= 3 AND ok") is None
+    True
+    """
+    node = parse(text)
+    facts = node.args if isinstance(node, Call) and node.op == "and" else (node,)
+    columns = {_column_of(fact) for fact in facts}
+    found = alternatives(text)
+    if len(columns) != 1 or None in columns or len(found) != 1:
+        return None
+    ((_, ranges),) = found[0].items()
+    return (str(columns.pop()), ranges) if ranges.kind else None
+
+
+def _column_of(fact: Node) -> str | None:
+    """The column that a fact compares with constants, if it does, and their order is certain."""
+    if not isinstance(fact, Call) or (fact.op not in OPPOSITE and fact.op != "in"):
+        return None
+    column, *constants = fact.args
+    if not isinstance(column, Column):
+        return None
+    known = all(
+        isinstance(c, Literal) and c.kind != "null" and _comparable(c) is not None
+        for c in constants
+    )
+    return column.name if known else None
+
+
+def _joined(each: list[Ranges]) -> Ranges | None:
+    """All ranges that one of these has; None where their kinds differ."""
+    kinds = {ranges.kind for ranges in each if ranges.kind}
+    if len(kinds) > 1:
+        return None
+    parts: list[Range] = []
+    for low, high in sorted(part for ranges in each for part in ranges.parts):
+        if parts and low <= parts[-1][1]:
+            parts[-1] = (parts[-1][0], max(parts[-1][1], high))
+        else:
+            parts.append((low, high))
+    return Ranges("".join(kinds), tuple(parts))
 
 
 def _alternatives(node: Node, holds: bool) -> list[list[Fact]]:
@@ -42,6 +174,8 @@ def _alternatives(node: Node, holds: bool) -> list[list[Fact]]:
         return _alternatives(node.args[0], not holds)
     if not isinstance(node, Call) or node.op not in ("and", "or"):
         return [[(node, holds)]]
+    if (node.op == "and") == holds and all(map(_plain, node.args)):
+        return [[(arg, holds) for arg in node.args]]
     parts = [_alternatives(arg, holds) for arg in node.args]
     if (node.op == "or") == holds:
         return [facts for part in parts for facts in part]
@@ -53,26 +187,43 @@ def _alternatives(node: Node, holds: bool) -> list[list[Fact]]:
     return result
 
 
+def _plain(node: Node) -> bool:
+    return not isinstance(node, Call) or node.op not in ("and", "or", "not")
+
+
 @dataclass(slots=True)
 class _Term:
     """What is known of one term."""
 
-    kinds: set[str] = field(default_factory=set)
+    kind: str | None = None
+    """The kind of the values it is compared with; empty where there are several."""
     is_null: bool = False
     is_valued: bool = False
-    low: tuple[Any, bool] | None = None
-    high: tuple[Any, bool] | None = None
-    among: set[Any] | None = None
-    excluded: set[Any] = field(default_factory=set)
+    low: Place = _FIRST
+    high: Place = _LAST
+    among: frozenset[Any] | None = None
+    excluded: frozenset[Any] = frozenset()
 
 
-def _contradicts(facts: list[Fact]) -> bool:
+def _known(facts: list[Fact]) -> Alternative | None:
+    """The ranges of the terms in these facts; None where the facts contradict each other."""
     terms: dict[Node, _Term] = {}
-    return any(_impossible(terms, *fact) for fact in facts) or any(map(_empty, terms.values()))
+    for node, holds in facts:
+        if _impossible(terms, node, holds):
+            return None
+    found: dict[str, Ranges] = {}
+    for node, term in terms.items():
+        ranges = found[render(node)] = _ranges(term)
+        if not ranges.parts:
+            return None
+    return found
 
 
 def _impossible(terms: dict[Node, _Term], node: Node, holds: bool) -> bool:
     """Adds a fact to its term; True when it can never be true."""
+    if isinstance(node, Call) and node.op in OPPOSITE:
+        op = node.op if holds else OPPOSITE[node.op]
+        return _compared(terms, op, node.args[0], node.args[1:])
     if isinstance(node, Literal):
         return node.value is not True if holds else node.value is not False
     if isinstance(node, Call) and node.op == "is null":
@@ -80,9 +231,6 @@ def _impossible(terms: dict[Node, _Term], node: Node, holds: bool) -> bool:
         term.is_null |= holds
         term.is_valued |= not holds
         return False
-    if isinstance(node, Call) and node.op in OPPOSITE:
-        op = node.op if holds else OPPOSITE[node.op]
-        return _compared(terms, op, node.args[0], node.args[1:])
     if isinstance(node, Call) and node.op == "in":
         return _compared(terms, "=" if holds else "<>", node.args[0], node.args[1:])
     truth = Literal("bool", holds)
@@ -90,19 +238,35 @@ def _impossible(terms: dict[Node, _Term], node: Node, holds: bool) -> bool:
 
 
 def _compared(terms: dict[Node, _Term], op: str, subject: Node, options: tuple[Node, ...]) -> bool:
-    if isinstance(subject, Literal) or not all(isinstance(o, Literal) for o in options):
+    if isinstance(subject, Literal):
         return False
-    literals = [o for o in options if isinstance(o, Literal)]
-    found = [_comparable(o) for o in literals if o.kind != "null"]
-    if not found or (op == "<>" and len(found) < len(literals)):
-        return True  # a comparison with null is never met
-    values = [value for value in found if value is not None]
-    if len(values) < len(found):
+    values: list[Any] = []
+    kind: str | None = None
+    certain = True
+    for option in options:
+        if not isinstance(option, Literal):
+            return False
+        if option.kind == "null":
+            if op == "<>":
+                return True  # a comparison with null is never met
+            continue
+        value = _comparable(option)
+        if value is None:
+            certain = False
+            continue
+        kind = value[0] if kind is None or kind == value[0] else ""
+        values.append(value[1])
+    if not certain:
         return False
-    term = terms.setdefault(subject, _Term())
+    if not values:
+        return True
+    term = terms.get(subject)
+    if term is None:
+        term = terms[subject] = _Term()
     term.is_valued = True
-    term.kinds |= {kind for kind, _ in values if kind}
-    _note(term, op, [value for _, value in values])
+    term.kind = kind if term.kind is None or term.kind == kind else ""
+    if term.kind:
+        _note(term, op, values)
     return False
 
 
@@ -121,39 +285,33 @@ def _comparable(literal: Literal) -> tuple[str, Any] | None:
 
 def _note(term: _Term, op: str, values: list[Any]) -> None:
     if op == "=":
-        term.among = set(values) if term.among is None else term.among & set(values)
+        term.among = frozenset(values) if term.among is None else term.among.intersection(values)
     elif op == "<>":
-        term.excluded |= set(values)
+        term.excluded = term.excluded.union(values)
     elif op in (">", ">="):
-        bound = (values[0], op == ">")
-        term.low = bound if term.low is None else max(term.low, bound)
+        term.low = max(term.low, (1, values[0], int(op == ">")))
     else:
-        bound = (values[0], op == "<=")
-        term.high = bound if term.high is None else min(term.high, bound)
+        term.high = min(term.high, (1, values[0], int(op == "<=")))
 
 
-def _empty(term: _Term) -> bool:
-    """True when no value has all that is known of the term."""
-    if term.is_null and term.is_valued:
-        return True
-    if len(term.kinds) != 1:
-        return False
-    if term.among is None and term.kinds == {"bool"}:
-        term.among = {True, False}
+def _ranges(term: _Term) -> Ranges:
+    """The ranges that a term's value is in; none where no value has all that is known of it."""
+    if term.is_null:
+        return Ranges("", () if term.is_valued else (_NULL,))
+    kind = term.kind
+    if not kind:
+        return Ranges("", ((_FIRST, _LAST),))
+    if kind == "bool" and term.among is None:
+        term.among = frozenset((True, False))
     if term.among is not None:
-        return not any(_allowed(term, value) for value in term.among)
-    if term.low is None or term.high is None:
-        return False
-    (low, open_low), (high, closed_high) = term.low, term.high
-    if low == high:
-        return open_low or not closed_high or low in term.excluded
-    return bool(low > high)
-
-
-def _allowed(term: _Term, value: Any) -> bool:
-    if value in term.excluded:
-        return False
-    if term.low and (value < term.low[0] or (value == term.low[0] and term.low[1])):
-        return False
-    high = term.high
-    return not (high and (value > high[0] or (value == high[0] and not high[1])))
+        points = (((1, value, 0), (1, value, 1)) for value in sorted(term.among - term.excluded))
+        kept = (part for part in points if term.low <= part[0] and part[1] <= term.high)
+        return Ranges(kind, tuple(kept))
+    if not term.excluded:
+        return Ranges(kind, ((term.low, term.high),) if term.low < term.high else ())
+    low, parts = term.low, []
+    for value in sorted(term.excluded):
+        parts.append((low, min(term.high, (1, value, 0))))
+        low = max(low, (1, value, 1))
+    parts.append((low, term.high))
+    return Ranges(kind, tuple((low, high) for low, high in parts if low < high))

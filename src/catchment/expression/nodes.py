@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Literal as OneOf
 
 Kind = OneOf["null", "bool", "int", "float", "string", "time", "date"]
@@ -117,6 +118,7 @@ def is_plain(name: str) -> bool:
     return PLAIN.fullmatch(name) is not None and name.lower() not in RESERVED
 
 
+@lru_cache(maxsize=4096)
 def quote(name: str) -> str:
     """A column's name as SQL text.
 

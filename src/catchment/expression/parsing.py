@@ -1,4 +1,4 @@
-"""SQL text to nodes, with sqlglot (dialect Spark)."""
+"""SQL text to nodes, with sqlglot (dialect Spark); simple conditions without it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 from catchment.errors import QueryError
 from catchment.expression.convert import convert
 from catchment.expression.nodes import Column, Node, is_plain, render, walk
+from catchment.expression.simple import simple
 
 _CACHE = 65536
 _EXAMPLE = "write an SQL expression, as in \"v > 0 AND kind = 'goal'\""
@@ -49,6 +50,12 @@ def parse(text: str, what: str = "expression") -> Node:
     """The nodes of an expression; `what` says in errors which expression it is."""
     if is_plain(text):
         return Column(text)
+    found = simple(text)
+    return parse_in_full(text, what) if found is None else found
+
+
+def parse_in_full(text: str, what: str = "expression") -> Node:
+    """The nodes of any expression, by way of sqlglot."""
     if not text.strip():
         raise QueryError(f"the {what} is empty", given=repr(text), hint=_EXAMPLE)
     try:

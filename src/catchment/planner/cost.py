@@ -78,14 +78,12 @@ def slicing_loses(windows: Sequence[Window], rate: float) -> str | None:
 def slices_per_window(windows: Sequence[Window]) -> float:
     """The largest number of slices that one window is assembled from."""
     rate = edges_of(windows).rate
-    most = 1.0
-    for window in windows:
-        for period in window.periods:
-            most = max(most, rate * period.length / 1e6)
-        if isinstance(window, Counted):
-            others = [w for w in windows if isinstance(w, Counted)]
-            cut = math.gcd(*(w.size for w in others), *(w.step for w in others))
-            most = max(most, window.size / cut)
+    longest = max((period.length for period in periods_of(windows)), default=0)
+    most = max(1.0, rate * longest / 1e6)
+    counted = [window for window in windows if isinstance(window, Counted)]
+    if counted:
+        cut = math.gcd(*(w.size for w in counted), *(w.step for w in counted))
+        most = max(most, max(window.size for window in counted) / cut)
     return most
 
 

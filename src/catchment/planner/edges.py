@@ -38,18 +38,34 @@ class Edges:
             series.add((slide, (offset + length) % slide))
         if grid is not None:
             series.add((grid, 0))
-        series = _joined(series)
-        self.slides = np.array([slide for slide, _ in sorted(series)], np.int64)
-        self.offsets = np.array([offset for _, offset in sorted(series)], np.int64)
-        self.points = np.array(sorted(points), np.int64)
-        self.unit = math.gcd(*self.slides.tolist(), *self.offsets.tolist(), *points) or 1
+        self._series = sorted(_joined(series))
+        self._points = sorted(points)
+        self._known: Ints | None = None
+
+    # Plans of many groups ask only for the rate of edges: arrays are made once somebody cuts.
+
+    @cached_property
+    def slides(self) -> Ints:
+        return np.array([slide for slide, _ in self._series], np.int64)
+
+    @cached_property
+    def offsets(self) -> Ints:
+        return np.array([offset for _, offset in self._series], np.int64)
+
+    @cached_property
+    def points(self) -> Ints:
+        return np.array(self._points, np.int64)
+
+    @cached_property
+    def unit(self) -> int:
         """Every edge is a multiple of this."""
-        self._known: Ints = np.array([LATEST, EARLIEST], np.int64)
+        numbers = (number for series in self._series for number in series)
+        return math.gcd(*numbers, *self._points) or 1
 
     def between(self, low: int, high: int) -> Ints:
         """Sorted edges around `[low, high]`: the first is at most `low`, the last above `high`."""
         edges = self._known
-        if not (edges[0] <= low and high < edges[-1]):
+        if edges is None or not (edges[0] <= low and high < edges[-1]):
             # Streams go on: look ahead, so that the next batches find their edges made.
             ahead = high + min(8 * (high - low), _AHEAD)
             edges = self._known = self._between(low, ahead if self._few(low, ahead) else high)
@@ -103,13 +119,18 @@ class Edges:
     @cached_property
     def rate(self) -> float:
         """Distinct edges per second, counted over a while long enough to be typical."""
-        if not len(self.slides):
+        if not self._series:
             return 0.0
-        per_second = float((1e6 / self.slides).sum())
-        span = int(min(3_600e6, max(60e6, float(self.slides.max())), 2e4 / per_second * 1e6))
-        span = max(span, int(self.slides.min()))
-        inside = self._between(0, span - 1)
-        return float(len(inside) - 1) / (span / 1e6)
+        slides = [slide for slide, _ in self._series]
+        per_second = sum(1e6 / slide for slide in slides)
+        span = int(min(3_600e6, max(60e6, float(max(slides))), 2e4 / per_second * 1e6))
+        span = max(span, min(slides))
+        if len(self._series) == 1 and not self._points:
+            ((slide, offset),) = self._series
+            slices = (span - 1 - offset) // slide - (0 - offset) // slide + 1
+        else:
+            slices = len(self._between(0, span - 1)) - 1
+        return float(slices) / (span / 1e6)
 
 
 def _joined(series: set[tuple[int, int]]) -> set[tuple[int, int]]:

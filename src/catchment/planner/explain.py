@@ -23,8 +23,11 @@ def explain(plan: Plan, rate: float = DEFAULT_RATE) -> str:
         f"assuming {rate:,.0f} events a second"
     )
     lines = [title]
+    named: dict[int, list[str]] = {}
+    for name, (number, _) in plan.names.items():
+        named.setdefault(number, []).append(name)
     for group in plan.groups:
-        lines += _tree(_title(group), _branches(group, plan))
+        lines += _tree(_title(group), _branches(group, plan, named.get(group.id, [])))
     return "\n".join(lines)
 
 
@@ -43,16 +46,15 @@ def _title(group: Group) -> str:
     return f"group {group.id}: by {by}{extra}"
 
 
-def _branches(group: Group, plan: Plan) -> list[str]:
+def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
     refs = [OperatorRef(*ref) for ref in group.operators]
-    names = [name for name, (number, _) in plan.names.items() if number == group.id]
     selections = [condition or "every event" for condition in group.selections]
     branches = [
         f"answers {len(group.answers):,} distinct for {len(names):,} queries: {_some(names)}",
         f"selections: {_some(selections)}",
         f"windows: {_some([window.describe() for window in group.windows])}",
         f"operators, each event once: {', '.join(ref.id for ref in refs)}",
-        _alone(group, plan),
+        _alone(group, Counter(plan.names[name][1] for name in names)),
         _slices(group),
         f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
     ]
@@ -64,8 +66,8 @@ def _some(items: list[str]) -> str:
     return text if len(items) <= _MOST else f"{text} and {len(items) - _MOST:,} more"
 
 
-def _alone(group: Group, plan: Plan) -> str:
-    uses = Counter(number for g, number in plan.names.values() if g == group.id)
+def _alone(group: Group, uses: Counter[int]) -> str:
+    """What separate queries would cost; `uses` counts the queries of each answer."""
     alone = sum(len(operators_of([group.answers[a]])) * times for a, times in uses.items())
     return (
         f"operator calls an event: {len(group.operators)}, against {alone:,} for separate queries"

@@ -2,77 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from catchment.errors import QueryError
-from catchment.expression import disjoint
 from catchment.functions import Function, function_of
 from catchment.model.plan import Answer, Group, Plan, Slicing
 from catchment.model.query import Aggregate, Query
 from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
-from catchment.model.window import Counted, Window
+from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import choose_store, slicing_loses
+from catchment.planner.drafts import Alike, Draft, Need
+from catchment.planner.selections import Selections
 
 DEFAULT_RATE = 10_000.0
 """Events per second of event time that a plan assumes when it is told nothing better."""
-
-
-class Need(NamedTuple):
-    """What a query asks of the slices that it is answered from.
-
-    Queries of one need share slices. Others would only cut each other's slices finer: a median
-    would be sorted once for every edge of a sliding average, and an average would wait until the
-    events of a count window are settled.
-    """
-
-    slicing: Slicing
-    by_rank: bool
-    """Whether windows end at the rank of an event: nodes may then be asked where that is."""
-    large: bool
-    """Whether partials are more than a few numbers: sorted values, sets, sketches."""
-
-
-@dataclass(slots=True)
-class Draft:
-    """A group while queries are still being added to it."""
-
-    by: tuple[str, ...]
-    measure: Any
-    distinct_on: tuple[str, ...]
-    distinct_within: int
-    need: Need
-    selections: list[str | None] = field(default_factory=list)
-    windows: dict[Window, int] = field(default_factory=dict)
-    answers: dict[Answer, int] = field(default_factory=dict)
-    before: Group | None = None
-    """The running group that this one continues."""
-
-    @property
-    def shared(self) -> tuple[Any, ...]:
-        return self.by, self.measure, self.distinct_on, self.distinct_within, self.need
-
-    def fits(self, query: Query) -> bool:
-        """Whether events that meet the query's condition are all, or none, of each selection's."""
-        if self.before is not None and self.before.way == "accumulators":
-            return query.window in self.before.windows and query.where in self.selections
-        where = query.where
-        return where in self.selections or (
-            self.before is None
-            and where is not None
-            and all(other is not None and disjoint(where, other) for other in self.selections)
-        )
-
-    def add(self, query: Query) -> int:
-        if query.where not in self.selections:
-            self.selections.append(query.where)
-        window = self.windows.setdefault(query.window, len(self.windows))
-        answer = Answer(self.selections.index(query.where), window, query.aggregates)
-        return self.answers.setdefault(answer, len(self.answers))
 
 
 def plan(queries: Iterable[Query], *, rate: float = DEFAULT_RATE) -> Plan:
@@ -88,6 +38,19 @@ def plan(queries: Iterable[Query], *, rate: float = DEFAULT_RATE) -> Plan:
     return replan(Plan(), queries, rate)[0]
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keeps the garbage collector out: of what planning makes, nothing is garbage, and to look
+    through the objects of a million queries again and again takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def replan(
     before: Plan,
     queries: Iterable[Query],
@@ -99,13 +62,18 @@ def replan(
     new selections open groups of their own. A running group of count windows stays as it is: its
     nodes may have been asked for the edges of just these windows.
     """
+    with _uncollected():
+        return _replan(before, queries, rate)
+
+
+def _replan(before: Plan, queries: Iterable[Query], rate: float) -> tuple[Plan, dict[int, int]]:
     drafts = [_draft_of(group) for group in before.groups]
-    sharing: dict[tuple[Any, ...], list[Draft]] = {}
+    sharing: dict[tuple[Any, ...], Alike] = {}
     for draft, group in zip(drafts, before.groups, strict=True):
         if draft.need.by_rank:
             draft.windows.update((window, n) for n, window in enumerate(group.windows))
         else:
-            sharing.setdefault(draft.shared, []).append(draft)
+            sharing.setdefault(draft.shared, Alike()).running(draft)
     placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
     names: dict[str, tuple[Draft, int]] = {}
     given = each_its_name(queries)
@@ -115,8 +83,14 @@ def replan(
         place = placed.get(identity)
         if place is None:
             old = before.names.get(query.name)
-            draft = drafts[old[0]] if old else _draft_for(query, sharing, drafts)
-            place = placed[identity] = (draft, draft.add(query))
+            if old:
+                place = drafts[old[0]], drafts[old[0]].add(query)
+            else:
+                _refuse_order(query)
+                shared = _shared(query)
+                alike = sharing.get(shared) or sharing.setdefault(shared, Alike())
+                place = alike.place(query, shared, drafts)
+            placed[identity] = place
         names[query.name] = place
     kept = [draft for draft in drafts if draft.answers]
     made, lineage = _finish(kept, names, rate, before.version + 1)
@@ -137,23 +111,14 @@ def _draft_of(group: Group) -> Draft:
     """An empty draft in a group's place."""
     need = Need(group.slicing, only_counts(group), _large(OperatorRef(*r) for r in group.operators))
     draft = Draft(group.by, group.measure, group.distinct_on, group.distinct_within, need)
-    draft.selections.extend(group.selections)
+    draft.selections = Selections(group.selections)
     draft.before = group
     return draft
 
 
-def _draft_for(
-    query: Query, sharing: dict[tuple[Any, ...], list[Draft]], drafts: list[Draft]
-) -> Draft:
-    _refuse_order(query)
-    new = Draft(query.by, query.measure, query.distinct_on, query.distinct_within, _need(query))
-    candidates = sharing.setdefault(new.shared, [])
-    for draft in candidates:
-        if draft.fits(query):
-            return draft
-    candidates.append(new)
-    drafts.append(new)
-    return new
+def _shared(query: Query) -> tuple[Any, ...]:
+    """What queries of one draft agree in."""
+    return query.by, query.measure, query.distinct_on, query.distinct_within, _need(query)
 
 
 def _need(query: Query) -> Need:
@@ -172,8 +137,14 @@ def _kind_of(aggregates: tuple[Aggregate, ...]) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=4096)
 def _kind_of_one(function: Function, aggregate: Aggregate) -> tuple[bool, bool]:
-    operators = list(_with_required(function.operators(aggregate)))
+    operators = _required(function, aggregate)
     return _ordered(operators), _large(operators)
+
+
+@lru_cache(maxsize=4096)
+def _required(function: Function, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+    """The operators of an aggregate, each after those whose fields it reads."""
+    return tuple(_with_required(function.operators(aggregate)))
 
 
 def _large(operators: Iterable[OperatorRef]) -> bool:
@@ -184,20 +155,27 @@ def _finish(
     drafts: list[Draft], names: dict[str, tuple[Draft, int]], rate: float, version: int
 ) -> tuple[Plan, dict[int, int]]:
     groups: list[Group] = []
-    moved: dict[tuple[int, int], tuple[int, int]] = {}
+    moved: dict[int, list[tuple[int, int]]] = {}
     lineage: dict[int, int] = {}
     for draft in drafts:
         answers = list(draft.answers)
-        for windows, why in _ways(draft, rate):
-            chosen = [a for a, answer in enumerate(answers) if answer.window in windows]
-            for place, answer in enumerate(chosen):
-                moved[id(draft), answer] = (len(groups), place)
+        places = moved[id(draft)] = [(0, 0)] * len(answers)
+        ways = _ways(draft, rate)
+        by_window: dict[int, list[int]] = {}
+        for number, answer in enumerate(answers) if len(ways) > 1 else ():
+            by_window.setdefault(answer.window, []).append(number)
+        for windows, why in ways:
+            chosen: Iterable[int] = range(len(answers))
+            if len(ways) > 1:
+                chosen = sorted(a for window in windows for a in by_window.get(window, ()))
+            for place, number in enumerate(chosen):
+                places[number] = (len(groups), place)
             if draft.before is not None:
                 lineage[len(groups)] = draft.before.id
-            kept = [answers[a] for a in chosen]
+            kept = [answers[number] for number in chosen]
             groups.append(_group(len(groups), draft, windows, kept, why))
-    places = {name: moved[id(draft), answer] for name, (draft, answer) in names.items()}
-    return Plan(version, tuple(groups), places), lineage
+    places_of = {name: moved[id(draft)][answer] for name, (draft, answer) in names.items()}
+    return Plan(version, tuple(groups), places_of), lineage
 
 
 def _ways(draft: Draft, rate: float) -> list[tuple[list[int], str | None]]:
@@ -230,8 +208,12 @@ def _ordered(operators: Iterable[OperatorRef]) -> bool:
 def _group(
     id: int, draft: Draft, windows: list[int], answers: list[Answer], why: str | None
 ) -> Group:
-    kept = tuple(window for window, place in draft.windows.items() if place in windows)
-    renumbered = tuple(Answer(a.selection, windows.index(a.window), a.aggregates) for a in answers)
+    if draft.before is not None and _unchanged(draft, answers):
+        return draft.before if draft.before.id == id else replace(draft.before, id=id)
+    every = list(draft.windows)
+    kept = tuple(every[number] for number in windows)
+    places = {number: place for place, number in enumerate(windows)}
+    renumbered = tuple(Answer(a.selection, places[a.window], a.aggregates) for a in answers)
     running = () if draft.before is None else draft.before.operators
     operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
     store, because = choose_store(kept, operators)
@@ -239,7 +221,7 @@ def _group(
     return Group(
         id,
         draft.by,
-        tuple(draft.selections),
+        tuple(draft.selections.numbers),
         draft.measure,
         draft.distinct_on,
         draft.distinct_within,
@@ -250,6 +232,17 @@ def _group(
         store,
         "slices" if why is None else "accumulators",
         why or because,
+    )
+
+
+def _unchanged(draft: Draft, answers: list[Answer]) -> bool:
+    """Whether a draft is the group that it continues, query for query."""
+    before = draft.before
+    return (
+        before is not None
+        and len(draft.selections.numbers) == len(before.selections)
+        and tuple(draft.windows) == before.windows
+        and tuple(answers) == before.answers
     )
 
 
@@ -268,13 +261,20 @@ def operators_of(
     Those that run already stay: what they hold of slices kept, nothing else could tell.
     """
     needed: dict[OperatorRef, None] = dict.fromkeys(running)
-    stay = set(needed)
+    stay = frozenset(needed)
     for answer in answers:
         for aggregate in answer.aggregates:
-            found = _with_required(function_of(aggregate).operators(aggregate))
-            needed.update(dict.fromkeys(found))
+            needed.update(dict.fromkeys(_required(function_of(aggregate), aggregate)))
+    return list(_less_derived(tuple(needed), stay))
+
+
+@lru_cache(maxsize=4096)
+def _less_derived(
+    needed: tuple[OperatorRef, ...], stay: frozenset[OperatorRef]
+) -> tuple[OperatorRef, ...]:
+    """The operators whose fields no other one holds, in the order in which they are computed."""
     columns: dict[str | None, set[str]] = {}
     for ref in needed:
         columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)
     kept = [ref for ref in needed if ref in stay or ref.kind not in columns[ref.column]]
-    return sorted(kept, key=lambda ref: not operator_class(ref.kind).derives)
+    return tuple(sorted(kept, key=lambda ref: not operator_class(ref.kind).derives))

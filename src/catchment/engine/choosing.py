@@ -1,0 +1,176 @@
+"""Which of many selections each event meets, without a look at every event for every selection.
+
+A group may have a selection for each of a hundred thousand sites. Selections that say no more than
+in which ranges the value of one column is (`site = 'a'`, `k IN (1, 2)`, `v >= 3 AND v < 7`) are
+looked up together: texts in a hash table, numbers in the sorted bounds of all their ranges. As the
+selections of a group are disjoint, an event has at most one. Other conditions are evaluated one by
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catchment.expression import Range, column_ranges
+from catchment.operators.ragged import Array, Ints
+from catchment.operators.values import Mask
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_Bounds = tuple[Array, Array, Ints]
+
+Owned = tuple[Range, int]
+"""A range of values, and the number of the selection that has it."""
+
+
+class Chooser:
+    """Tells which of some disjoint selections each row meets."""
+
+    def __init__(self, selections: tuple[str | None, ...]) -> None:
+        self._selections = selections
+        self._conditions: list[int] = []
+        """The selections that are evaluated one by one."""
+        owned: dict[tuple[str, str], list[Owned]] = {}
+        for number, condition in enumerate(selections):
+            found = None if condition is None else column_ranges(condition)
+            if found is None or not _can_look_up(found[1].kind, found[1].parts):
+                self._conditions.append(number)
+                continue
+            column, (kind, parts) = found
+            owned.setdefault((column, kind), []).extend((part, number) for part in parts)
+        self._lookups = [
+            (column, _Texts(of) if kind == "string" else _Numbers(of))
+            for (column, kind), of in owned.items()
+        ]
+
+    def choose(self, rows: int, read: Callable[[str], Any], meets: Callable[[str], Mask]) -> Ints:
+        """The number of the selection that each row meets, or -1.
+
+        `read` gives a column, and `meets` where a condition holds.
+        """
+        met: Ints = np.full(rows, -1, np.int64)
+        conditions = list(self._conditions)
+        for column, lookup in self._lookups:
+            found = _looked_up(lookup, read(column))
+            if found is None:
+                conditions += dict.fromkeys(lookup.numbers)
+            else:
+                np.copyto(met, found, where=found >= 0)
+        for number in conditions:
+            condition = self._selections[number]
+            met[slice(None) if condition is None else meets(condition)] = number
+        return met
+
+
+@lru_cache(maxsize=64)
+def chooser(selections: tuple[str | None, ...]) -> Chooser:
+    """What chooses among selections, made once for all batches."""
+    return Chooser(selections)
+
+
+def _can_look_up(kind: str, parts: tuple[Range, ...]) -> bool:
+    return kind == "number" or (kind == "string" and all(_point(part) for part in parts))
+
+
+def _point(part: Range) -> bool:
+    """Whether a range has one value."""
+    low, high = part
+    return len(low) == len(high) == 3 and low[1] == high[1]
+
+
+class _Texts:
+    """Selections by the text that a column has."""
+
+    def __init__(self, owned: list[Owned]) -> None:
+        self.numbers = [number for _, number in owned]
+        self._values = pa.array([low[1] for (low, _), _ in owned], pa.string())
+        self._found = np.array([*self.numbers, -1], np.int64)
+
+    def __call__(self, values: Any) -> Ints | None:
+        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+            return None
+        places: Any = pc.index_in(values, value_set=self._values.cast(values.type))
+        known: Ints = pc.fill_null(places, len(self._values)).to_numpy(zero_copy_only=False)
+        return self._found[known]
+
+
+class _Numbers:
+    """Selections by the range that the number in a column is in."""
+
+    def __init__(self, owned: list[Owned]) -> None:
+        owned = sorted(owned)
+        self.numbers = [number for _, number in owned]
+        self._ranges = [part for part, _ in owned]
+        self._bounds: dict[bool, _Bounds] = {}
+        """For whole numbers and for doubles, once a column of such is seen."""
+
+    def __call__(self, values: Any) -> Ints | None:
+        kind = values.type
+        whole = pa.types.is_integer(kind) and kind != pa.uint64()
+        if not (whole or pa.types.is_float64(kind) or pa.types.is_float32(kind)):
+            return None
+        plain: Array = (
+            pc.fill_null(values, 0)
+            .cast(pa.int64() if whole else pa.float64())
+            .to_numpy(zero_copy_only=False)
+        )
+        if whole not in self._bounds:
+            self._bounds[whole] = self._bounds_of(_whole if whole else _double)
+        lows, highs, numbers = self._bounds[whole]
+        if not len(lows):
+            return np.full(len(plain), -1, np.int64)
+        place = np.searchsorted(lows, plain, side="right") - 1
+        inside = (place >= 0) & (plain <= highs[place])
+        if not whole:  # NaN is greater than all numbers
+            inside |= np.isnan(plain) & (highs[place] == np.inf)
+        if values.null_count:
+            inside &= pc.is_valid(values).to_numpy(zero_copy_only=False)
+        return np.where(inside, numbers[place], -1)
+
+    def _bounds_of(self, bounds: Callable[[Range], tuple[Any, Any]]) -> _Bounds:
+        """The first and the last value of each range that has any, and its selection."""
+        found = [(*bounds(part), n) for part, n in zip(self._ranges, self.numbers, strict=True)]
+        kept = [each for each in found if each[0] <= each[1]]
+        lows, highs, numbers = zip(*kept, strict=True) if kept else ((), (), ())
+        return np.array(lows), np.array(highs), np.array(numbers, np.int64)
+
+
+def _whole(part: Range) -> tuple[int, int]:
+    """The first and the last whole number of a range."""
+    low, high = part
+    first, last = _SMALLEST, _LARGEST
+    if len(low) > 1:
+        first = math.floor(low[1]) + 1 if low[2] else math.ceil(low[1])
+    if len(high) > 1:
+        last = math.floor(high[1]) if high[2] else math.ceil(high[1]) - 1
+    return first, last
+
+
+def _double(part: Range) -> tuple[float, float]:
+    """The first and the last double of a range; infinity where it has no bound."""
+    low, high = part
+    first, last = -math.inf, math.inf
+    if len(low) > 1:
+        first = math.nextafter(low[1], math.inf) if low[2] else float(low[1])
+    if len(high) > 1:
+        last = float(high[1]) if high[2] else math.nextafter(high[1], -math.inf)
+    return first, last
+
+
+def _looked_up(lookup: _Texts | _Numbers, values: Any) -> Ints | None:
+    """The selections of a column's values, or -1; None where its type cannot be looked up."""
+    if not isinstance(values, pa.DictionaryArray):
+        return lookup(values)
+    found = lookup(values.dictionary)
+    if found is None:
+        return None
+    indices: Any = values.indices.cast(pa.int64())
+    codes: Ints = pc.fill_null(indices, len(found)).to_numpy(zero_copy_only=False)
+    numbers: Ints = np.append(found, -1)[codes]
+    return numbers

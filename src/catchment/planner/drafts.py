@@ -1,0 +1,130 @@
+"""Groups while they are planned, and which of them a query joins.
+
+Queries of one need, key, measure and deduplication are alike. Among the drafts of those, a query
+joins the first that has its condition, or else the first open one from whose selections its
+condition is disjoint. Drafts are found by the condition and by the terms it speaks of, so that the
+time to place a query does not grow with the number of drafts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from catchment.expression import Alternatives, alternatives
+from catchment.model.plan import Answer, Group, Slicing
+from catchment.model.query import Query
+from catchment.model.window import Window
+from catchment.planner.selections import Selections
+
+
+class Need(NamedTuple):
+    """What a query asks of the slices that it is answered from.
+
+    Queries of one need share slices. Others would only cut each other's slices finer: a median
+    would be sorted once for every edge of a sliding average, and an average would wait until the
+    events of a count window are settled.
+    """
+
+    slicing: Slicing
+    by_rank: bool
+    """Whether windows end at the rank of an event: nodes may then be asked where that is."""
+    large: bool
+    """Whether partials are more than a few numbers: sorted values, sets, sketches."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A group while queries are still being added to it."""
+
+    by: tuple[str, ...]
+    measure: Any
+    distinct_on: tuple[str, ...]
+    distinct_within: int
+    need: Need
+    selections: Selections = field(default_factory=Selections)
+    windows: dict[Window, int] = field(default_factory=dict)
+    answers: dict[Answer, int] = field(default_factory=dict)
+    before: Group | None = None
+    """The running group that this one continues."""
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        return self.by, self.measure, self.distinct_on, self.distinct_within, self.need
+
+    def takes(self, window: Window) -> bool:
+        """Whether a query of one of the selections may join: accumulators stay as they are."""
+        before = self.before
+        return before is None or before.way != "accumulators" or window in before.windows
+
+    def add(self, query: Query, asked: Alternatives | None = None) -> int:
+        """The number of the query's answer, which is added if it is not there."""
+        selection = self.selections.add(query.where, asked)
+        window = self.windows.setdefault(query.window, len(self.windows))
+        answer = Answer(selection, window, query.aggregates)
+        return self.answers.setdefault(answer, len(self.answers))
+
+
+OPEN = 32
+"""Drafts of one term that a new condition is tried on: the newest, in their order."""
+
+
+class Alike:
+    """The drafts of queries that agree in all but their conditions, aggregates and windows."""
+
+    __slots__ = ("_first", "_having", "_open")
+
+    def __init__(self) -> None:
+        self._having: dict[str | None, list[Draft]] = {}
+        """The drafts that have a condition, in order."""
+        self._open: dict[str, list[tuple[int, Draft]]] = {}
+        """By a term that its first selection speaks of: the drafts that are not of a running plan,
+        numbered. Two conditions without a common term cannot be proved disjoint."""
+        self._first: Draft | None = None
+        """The first draft opened here for a condition: those that no event can meet go there."""
+
+    def running(self, draft: Draft) -> None:
+        """Takes a draft in a running group's place: it gets no further selections."""
+        for condition in draft.selections.numbers:
+            self._having.setdefault(condition, []).append(draft)
+
+    def place(
+        self, query: Query, shared: tuple[Any, ...], drafts: list[Draft]
+    ) -> tuple[Draft, int]:
+        """The first draft that a query fits, or a new one, and the query's answer in it."""
+        where = query.where
+        having = self._having.get(where)
+        for draft in having or ():
+            if draft.takes(query.window):
+                return draft, draft.add(query)
+        asked = None if where is None else alternatives(where)
+        found = None if asked is None else self._fitting(asked)
+        draft = found or Draft(*shared)
+        if found is None:
+            drafts.append(draft)
+        if asked is not None and draft.selections.free:
+            self._first = self._first or draft
+            self._open_for(draft, len(drafts), asked)
+        if having is None:
+            self._having[where] = [draft]
+        else:
+            having.append(draft)
+        return draft, draft.add(query, asked)
+
+    def _fitting(self, asked: Alternatives) -> Draft | None:
+        """The first open draft whose selections are all disjoint from a condition."""
+        if self._first is not None and (not asked or self._first.selections.free):
+            return self._first
+        terms = {term for alternative in asked for term in alternative}
+        found = {number: draft for term in terms for number, draft in self._open.get(term, ())}
+        for number in sorted(found):
+            if found[number].selections.fits(asked):
+                return found[number]
+        return None
+
+    def _open_for(self, draft: Draft, number: int, asked: Alternatives) -> None:
+        for term in {term for alternative in asked for term in alternative}:
+            drafts = self._open.setdefault(term, [])
+            drafts.append((number, draft))
+            if len(drafts) > OPEN:
+                del drafts[0]
