@@ -15,7 +15,8 @@ flag "out of order" says so to DataSketches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import datasketches as ds
 import numpy as np
@@ -118,7 +119,9 @@ def coupons_of(low: npt.NDArray[np.uint64], high: npt.NDArray[np.uint64]) -> Cou
     # exponent of the double tells the place of that bit.
     exponent = (high & ~(high >> np.uint64(1))).astype(np.float64).view(np.int64) >> 52
     number = np.minimum(1087 - exponent, 63).astype(np.uint32)
-    return (number << np.uint32(_ADDRESS_BITS)) | (low.astype(np.uint32) & _ADDRESS)
+    coupons: Coupons = number << np.uint32(_ADDRESS_BITS)
+    coupons |= low.astype(np.uint32) & _ADDRESS
+    return coupons
 
 
 def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
@@ -126,10 +129,12 @@ def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
     codes = np.repeat(groups.codes, read.coupons.lengths)
     coupons = unique_within(sort_within(read.coupons.values, Grouping(codes, groups.n)))
     rows = np.flatnonzero(read.dense)
-    return _written(coupons, groups.codes[rows].tolist(), (read.registers(row) for row in rows))
+    tables = map(read.registers, rows.tolist())
+    return _written(coupons, groups.codes[rows].tolist(), tables)
 
 
-class _Read(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _HllParts:
     """Sketches as words; the coupons of those that keep coupons, and how many these are."""
 
     words: Ragged
@@ -142,7 +147,7 @@ class _Read(NamedTuple):
         return self.words.values[begin + _REGISTERS_PREAMBLE : end].view(np.uint8)
 
 
-def _read(parts: Sequence[bytes]) -> _Read:
+def _read(parts: Sequence[bytes]) -> _HllParts:
     words = words_of(parts, _LIST_PREAMBLE + 1)
     begin, length = words.offsets[:-1], words.lengths
     first, second, third = (words.values[begin + place].astype(np.int64) for place in range(3))
@@ -154,7 +159,7 @@ def _read(parts: Sequence[bytes]) -> _Read:
     wanted = np.where(dense, _REGISTER_WORDS, preamble + count)
     check((listed | a_set | dense) & (length == wanted), parts)
     values = words.values[spans(begin + preamble, count)]
-    return _Read(words, dense, count, Ragged(offsets_of(count), values))
+    return _HllParts(words, dense, count, Ragged(offsets_of(count), values))
 
 
 def _written(

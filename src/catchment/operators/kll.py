@@ -14,7 +14,7 @@ throws: the same partials always give the same sketch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ _MOST_LEVELS = 60
 
 def _capacity(depth: int) -> int:
     """The room of a level so far below the highest: two thirds of the one above it, rounded."""
-    return max(_LEAST_ROOM, (2 * KLL_K * 2**depth // 3**depth + 1) // 2)
+    return max(_LEAST_ROOM, (2 * KLL_K * (1 << depth) // int(3**depth) + 1) // 2)
 
 
 _CAPACITIES = np.array([_capacity(depth) for depth in range(_MOST_LEVELS)])
@@ -82,14 +82,15 @@ class Kll(Operator):
         rows = np.flatnonzero(run.lengths)
         run = run.take(rows) if len(rows) < len(run) else run
         ends = run.values[run.offsets[:-1]], run.values[run.offsets[1:] - 1]
-        out[rows] = _written(_compressed(_Sketches(run.lengths, *ends, [run])))
+        out[rows] = _written(_compressed(_KllLevels(run.lengths, *ends, [run])))
         return {"sketch": out}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"sketch": merge_sketches(plain(rows[self.ref]["sketch"]), groups, _union)}
 
 
-class _Sketches(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _KllLevels:
     """Of each sketch, how many values it has seen, the ends of these, and its levels, in order."""
 
     count: Ints
@@ -129,10 +130,10 @@ def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
         here = read.level == level
         levels.append(sort_within(read.values[here], Grouping(codes[here], groups.n)))
     ends = groups.min(read.least), groups.max(read.greatest)
-    return _written(_compressed(_Sketches(groups.add(read.count), *ends, levels)))
+    return _written(_compressed(_KllLevels(groups.add(read.count), *ends, levels)))
 
 
-def _compressed(sketches: _Sketches) -> _Sketches:
+def _compressed(sketches: _KllLevels) -> _KllLevels:
     """Sketches that hold no more than there is room for."""
     heights = sketches.heights
     held = np.sum([run.lengths for run in sketches.levels], axis=0)
@@ -151,7 +152,7 @@ def _compressed(sketches: _Sketches) -> _Sketches:
             run, rising = _halved(run, full, sketches.count + level)
             held = held - rising.lengths
         levels.append(run)
-    return sketches._replace(levels=levels)
+    return replace(sketches, levels=levels)
 
 
 def _joined(known: list[Ragged], rising: Ragged | None) -> Ragged:
@@ -186,7 +187,8 @@ def _halved(run: Ragged, full: npt.NDArray[np.bool_], salt: Ints) -> tuple[Ragge
     return Ragged(offsets_of(stays), kept), Ragged(offsets_of(pairs), rising)
 
 
-class _Read(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _KllParts:
     """Sketches as they are read: of each, count and ends; of each value kept, sketch and level."""
 
     count: Ints
@@ -197,7 +199,7 @@ class _Read(NamedTuple):
     values: Array
 
 
-def _read(parts: Sequence[bytes]) -> _Read:
+def _read(parts: Sequence[bytes]) -> _KllParts:
     words = words_of(parts, _SINGLE_WORDS)
     begin, length = words.offsets[:-1], words.lengths
     first, second = (words.values[begin + place].astype(np.int64) for place in range(2))
@@ -216,7 +218,7 @@ def _read(parts: Sequence[bytes]) -> _Read:
     check((levels.min(sizes) >= 0) & (levels.add(sizes) == kept), parts)
     one = np.ones(len(parts), np.int64)
     count = _doubles(words, begin + 2, one).view(np.int64)
-    return _Read(
+    return _KllParts(
         np.where(single, 1, count),
         _doubles(words, begin + ends, one),
         _doubles(words, begin + np.where(single, ends, ends + 2), one),
@@ -241,7 +243,7 @@ def _doubles(words: Ragged, at: Ints, count: Ints) -> Array:
     return words.values[spans(at, 2 * count)].view(_DOUBLE)
 
 
-def _written(sketches: _Sketches) -> Array:
+def _written(sketches: _KllLevels) -> Array:
     heights = sketches.heights
     held = np.sum([run.lengths for run in sketches.levels], axis=0)
     single = sketches.count == 1

@@ -209,8 +209,11 @@ class PeriodicState(ShapeState):
 
     def absorb(self, rows: Rows) -> None:
         self._pending.add(rows)
-        if self._pending.untidy(len(self._pending.rows[0])):
-            self._pending.rows = [compact(self._pending.emptied(self.operators), self.operators)]
+        if self._pending.untidy(self._pending.rows[0].nbytes):
+            self.merge()
+
+    def merge(self) -> None:
+        self._pending.rows = [compact(self._pending.emptied(self.operators), self.operators)]
 
     def late(self, times: Ints) -> None:
         self._late.append(times)
