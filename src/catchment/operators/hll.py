@@ -104,11 +104,12 @@ def _coupons_of_numbers(values: Array) -> Coupons:
 def _hash_levels(levels: Array) -> tuple[Any, Any]:
     """Numbers of any type as numbers, what is neither number nor text as text."""
     values = levels.tolist()
-    if all(isinstance(value, str | bytes) for value in values):
+    kinds = set(map(type, values))
+    if kinds <= {str, bytes}:
         return hash_texts(values)
-    if all(isinstance(value, int) for value in values):
+    if kinds <= {int, bool}:
         return hash_numbers(np.array([value & _ALL_BITS for value in values], np.uint64))
-    if all(isinstance(value, float) for value in values):
+    if kinds == {float}:
         return hash_numbers(np.array(values, np.float64))
     return hash_texts([str(value) for value in values])
 
