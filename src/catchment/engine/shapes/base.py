@@ -78,6 +78,8 @@ class Followed(NamedTuple):
 
 _UNTIDY = 1 << 23
 """Bytes of rows that may pile up before they are merged."""
+_PARTS = 64
+"""Tables of rows that may pile up, however small."""
 
 
 class Pile:
@@ -96,7 +98,7 @@ class Pile:
 
         As each merge reads these too, there must be more new ones the more of them there are.
         """
-        return self._added > _UNTIDY + 2 * merged
+        return len(self.rows) > _PARTS or self._added > _UNTIDY + 2 * merged
 
     def emptied(self, operators: Operators) -> Rows:
         """All rows in one table; none are left."""
