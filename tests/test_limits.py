@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,9 +18,12 @@ from catchment.durable.folder import Folder
 from catchment.engine.assembler import Assembler
 from catchment.engine.merger import Merger
 from catchment.engine.partials import Partials
+from catchment.engine.rows import Rows, no_rows
+from catchment.engine.shapes.base import Pile
 from catchment.errors import SourceError, StateError
 from catchment.model.capacity import Capacity, machine_memory
 from catchment.model.frontier import Frontier
+from catchment.model.window import Window
 from catchment.nodes.status import limits, status
 from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
@@ -131,6 +135,37 @@ def test_state_of_every_kind_is_bounded(query: ct.Query) -> None:
     for part in (merger, assembler):
         with pytest.raises(StateError, match="the state takes more memory than it may"):
             feed(part)
+
+
+@pytest.mark.parametrize("window", [ct.tumbling("1h"), ct.session("1h")], ids=["time", "session"])
+def test_what_is_held_is_merged_before_it_is_refused(window: Window) -> None:
+    """Sixty sketches of a few kilobytes each are one."""
+    query = ct.Query("q", ct.approx_count_distinct("v").alias("n"), window=window)
+    bound = ct.Engine([query], schema=valued(0).schema, state_bytes=64 << 10).bound
+    slicer, merger, assembler = bound.slicer(), bound.merger(), bound.assembler()
+    for number in range(60):
+        for sliced in slicer.slice(valued(number).slice(0, 3000)):
+            merger.add(sliced)
+            assembler.add(sliced)
+    assert merger.held_bytes < 60 * 4136 / 2  # it was not refused, and half of them are one
+    (found,) = assembler.close()["q"]["n"].to_pylist()
+    assert abs(found - 180_000) < 0.05 * 180_000
+
+
+def test_no_more_piles_up_than_is_merged_soon() -> None:
+    """A pile is merged by its bytes, which must be the more the more was merged before, and where
+    its tables are many."""
+    pile = Pile()
+    row = no_rows({})
+    for _ in range(64):
+        pile.add(row)
+        assert not pile.untidy(0)
+    pile.add(row)
+    assert pile.untidy(0)
+    assert not len(pile.emptied({})) and not pile.untidy(0)
+    many = np.zeros(1 << 20, np.int64)  # forty megabytes a table
+    pile.add(Rows(many, many, many, many, many))
+    assert pile.untidy(0) and pile.untidy(10 << 20) and not pile.untidy(30 << 20)
 
 
 def valued(number: int) -> pa.Table:

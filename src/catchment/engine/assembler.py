@@ -87,7 +87,7 @@ class Assembler:
             self._add_events(sliced.events_of)
         self._memory.came(len(sliced.batch))
         self._memory.bound_keys(self.states.values())
-        self._memory.weigh(lambda: self.held_bytes)
+        self._memory.weigh(lambda: self.held_bytes, self._merge)
 
     def _add_events(self, events_of: Callable[[BoundGroup], Batch]) -> None:
         """Gives events to the groups that drop duplicates.
@@ -215,7 +215,7 @@ class Assembler:
                 results.add(id, *to_block(windows, state.keys, state.operators))
             state.collect_keys()
         self._memory.forget_texts(self.states.values())
-        self._memory.weigh(lambda: self.held_bytes)
+        self._memory.weigh(lambda: self.held_bytes, self._merge)
         return results
 
     # -- plans -----------------------------------------------------------------------------------
@@ -270,6 +270,11 @@ class Assembler:
         ]
 
     # -- state -----------------------------------------------------------------------------------
+
+    def _merge(self) -> None:
+        for state in self.states.values():
+            for shape in state.shapes:
+                shape.merge()
 
     @property
     def held_bytes(self) -> int:

@@ -64,12 +64,18 @@ class MemoryWatch:
         """Notes that so many events or partials have come."""
         self._come += rows
 
-    def weigh(self, held: Callable[[], int]) -> None:
-        """Refuses to go on with more state than allowed; looks only when much has come."""
+    def weigh(self, held: Callable[[], int], merge: Callable[[], None]) -> None:
+        """Refuses to go on with more state than allowed, even once all that can be is merged.
+
+        Looks only when much has come.
+        """
         if self._come < _MANY:
             return
         self._come = 0
         size = held()
+        if size > self.limits.state_bytes:
+            merge()
+            size = held()
         if size > self.limits.state_bytes:
             raise StateError(
                 "the state takes more memory than it may",

@@ -279,7 +279,7 @@ class Merger:
             self.groups[id].add(part, sliced.stream, self.watched)
         self._memory.came(len(sliced.batch))
         self._memory.bound_keys(self.groups.values())
-        self._memory.weigh(lambda: self.held_bytes)
+        self._memory.weigh(lambda: self.held_bytes, self._merge)
 
     def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
         """Takes in what others sliced by the same plan; `newest` is the newest event time there."""
@@ -375,6 +375,10 @@ class Merger:
                 group.continue_from(old[lineage[id]], self.newest)
             elif self.newest > EARLIEST:
                 group.begin(self.newest)
+
+    def _merge(self) -> None:
+        for group in self.groups.values():
+            group.shelf()
 
     @property
     def held_bytes(self) -> int:

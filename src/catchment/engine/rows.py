@@ -30,6 +30,7 @@ class Rows:
     first: Ints
     last: Ints
     fields: dict[str, Field] = field(default_factory=dict)
+    _nbytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, columns: Iterable[Ints], fields: dict[str, Field]) -> Rows:
@@ -59,9 +60,11 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for column in self.columns()) + sum(
-            nbytes(column) for column in self.fields.values()
-        )
+        """Bytes held; found once, as fields do not change."""
+        if self._nbytes is None:
+            own = sum(column.nbytes for column in self.columns())
+            self._nbytes = own + sum(nbytes(column) for column in self.fields.values())
+        return self._nbytes
 
     def columns(self) -> tuple[Ints, ...]:
         return self.start, self.end, self.key, self.first, self.last

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import datasketches as ds
+import numpy as np
 import pyarrow as pa
 
 from catchment.functions.base import Function, register_function
 from catchment.functions.quantiles import share
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef, Ragged
+from catchment.operators.hll import estimates
+from catchment.operators.kll import quantiles
 from catchment.operators.ragged import plain
 from catchment.operators.values import to_arrow
 
@@ -53,12 +55,7 @@ class ApproxCountDistinct(CountDistinct):
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
         sketches = plain(computed[OperatorRef("hll", aggregate.column)]["sketch"])
-        values = [_estimate(sketch) for sketch in sketches.tolist()]
-        return pa.array(values, pa.int64())
-
-
-def _estimate(sketch: bytes | None) -> int:
-    return 0 if sketch is None else round(ds.hll_sketch.deserialize(sketch).get_estimate())
+        return to_arrow(estimates(sketches), pa.int64())
 
 
 @register_function
@@ -81,12 +78,8 @@ class ApproxQuantile(Function):
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
         sketches = plain(computed[OperatorRef("kll", aggregate.column)]["sketch"])
-        q = self.q(aggregate)
-        values = [
-            None if sketch is None else ds.kll_doubles_sketch.deserialize(sketch).get_quantile(q)
-            for sketch in sketches.tolist()
-        ]
-        return pa.array(values, pa.float64())
+        values = quantiles(sketches, self.q(aggregate))
+        return to_arrow(values, pa.float64(), ~np.isnan(values))
 
 
 @register_function

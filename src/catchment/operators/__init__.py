@@ -4,9 +4,10 @@ from catchment.operators import count as count
 from catchment.operators import digest as digest
 from catchment.operators import ends as ends
 from catchment.operators import extreme as extreme
+from catchment.operators import hll as hll
+from catchment.operators import kll as kll
 from catchment.operators import moments as moments
 from catchment.operators import product as product
-from catchment.operators import sketches as sketches
 from catchment.operators import sort as sort
 from catchment.operators import sum as sum
 from catchment.operators import user as user

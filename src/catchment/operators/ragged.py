@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+_TEXTS = {bytes, str, type(None)}
+
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
@@ -109,5 +111,9 @@ def nbytes(field: Field) -> int:
     values = field.values if isinstance(field, Ragged) else field
     size = int(field.nbytes)
     if values.dtype == object:
-        size += sum(len(v) if isinstance(v, bytes | str) else 64 for v in values.tolist())
+        listed = values.tolist()
+        if _TEXTS.issuperset(map(type, listed)):
+            size += sum(map(len, filter(None, listed)))
+        else:
+            size += sum(len(v) if isinstance(v, bytes | str) else 64 for v in listed)
     return size

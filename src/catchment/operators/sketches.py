@@ -1,107 +1,65 @@
-"""Approximate quantiles (KLL) and distinct counts (HLL), in the bytes that Spark uses too."""
+"""Columns of sketches: one value of bytes a row, None where there are no values.
+
+The bytes are those of Apache DataSketches, which Spark's functions read and merge. Many rows are
+read and written at once, as 32-bit words.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
-import datasketches as ds
 import numpy as np
-import pyarrow as pa
 
-from catchment.operators.base import Computed, Input, Operator, register_operator
-from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Array, Fields, plain
-from catchment.operators.sort import sort_within, unique_within
+from catchment.errors import StateError
+from catchment.operators.grouping import Grouping, grouped
+from catchment.operators.ragged import Array, Ints, Ragged, offsets_of
 
-KLL_K = 200
-"""KLL's size parameter: a rank error of about 1.65 %."""
-HLL_LOG2 = 12
-"""HLL's size parameter: an error of about 1.6 %; the first few hundred values are kept as is."""
+WORD = np.dtype("<u4")
 
 
-@register_operator
-class Kll(Operator):
-    """A KLL sketch of doubles; None for a group without values."""
-
-    kind = "kll"
-    small = False
-    reads = "doubles"
-
-    @property
-    def fields(self) -> dict[str, pa.DataType]:
-        return {"sketch": pa.binary()}
-
-    def lift(self, events: Input, lifted: Computed) -> Fields:
-        order = events.groups.segments[0]
-        values = events.values.astype(np.float64)[order]
-        out = np.full(events.groups.n, None, object)
-        for group, begin, end in events.groups.stretches():
-            sketch = ds.kll_doubles_sketch(KLL_K)
-            segment = values[begin:end]
-            sketch.update(segment[~np.isnan(segment)])
-            out[group] = None if sketch.is_empty() else sketch.serialize()
-        return {"sketch": out}
-
-    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"sketch": _merged(plain(rows[self.ref]["sketch"]), groups, _union_kll)}
-
-
-@register_operator
-class Hll(Operator):
-    """An HLL sketch; None for a group without values."""
-
-    kind = "hll"
-    small = False
-
-    @property
-    def fields(self) -> dict[str, pa.DataType]:
-        return {"sketch": pa.binary()}
-
-    def lift(self, events: Input, lifted: Computed) -> Fields:
-        # A sketch takes one value at a time in Python: give it each distinct value once.
-        distinct = unique_within(sort_within(events.values, events.groups))
-        values = distinct.values.tolist()
-        if events.levels is not None:
-            hashable = [_hashable(level) for level in events.levels]
-            values = [hashable[rank] for rank in values]
-        out = np.full(events.groups.n, None, object)
-        for group in np.flatnonzero(distinct.lengths).tolist():
-            sketch = ds.hll_sketch(HLL_LOG2, ds.HLL_8)
-            for value in values[distinct.offsets[group] : distinct.offsets[group + 1]]:
-                sketch.update(value)
-            out[group] = sketch.serialize_compact()
-        return {"sketch": out}
-
-    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"sketch": _merged(plain(rows[self.ref]["sketch"]), groups, _union_hll)}
-
-
-def _hashable(value: Any) -> int | float | str:
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
-    if value == "":
-        return "\0"  # a sketch passes over the empty text, but it is a value
-    return value if isinstance(value, int | float | str) else str(value)
-
-
-def _merged(sketches: Array, groups: Grouping, union: Any) -> Array:
-    order = groups.segments[0]
+def merge_sketches(
+    sketches: Array, groups: Grouping, union: Callable[[Sequence[bytes], Grouping], Array]
+) -> Array:
+    """The sketch of each group; `union` makes it where there are several."""
+    rows = known(sketches)
+    codes = groups.codes[rows]
+    alone = np.bincount(codes, minlength=groups.n)[codes] == 1
     out = np.full(groups.n, None, object)
-    for group, begin, end in groups.stretches():
-        parts = sorted(s for s in sketches[order[begin:end]].tolist() if s is not None)
-        out[group] = parts[0] if len(parts) == 1 else union(parts) if parts else None
+    out[codes[alone]] = sketches[rows[alone]]
+    if not alone.all():
+        several, present = grouped(codes[~alone], groups.n)
+        out[present] = union(sketches[rows[~alone]].tolist(), several)
     return out
 
 
-def _union_kll(parts: list[bytes]) -> bytes:
-    sketch = ds.kll_doubles_sketch.deserialize(parts[0])
-    for part in parts[1:]:
-        sketch.merge(ds.kll_doubles_sketch.deserialize(part))
-    return bytes(sketch.serialize())
+def known(sketches: Array) -> Ints:
+    """The rows that have values."""
+    return np.flatnonzero([sketch is not None for sketch in sketches.tolist()])
 
 
-def _union_hll(parts: list[bytes]) -> bytes:
-    union = ds.hll_union(HLL_LOG2)
-    for part in parts:
-        union.update(ds.hll_sketch.deserialize(part))
-    return bytes(union.get_result(ds.HLL_8).serialize_compact())
+def words_of(sketches: Sequence[bytes], least: int) -> Ragged:
+    """The words of each sketch, of which there must be so many at least."""
+    lengths = np.fromiter(map(len, sketches), np.int64, len(sketches))
+    check((lengths % 4 == 0) & (lengths >= 4 * least), sketches)
+    return Ragged(offsets_of(lengths // 4), np.frombuffer(b"".join(sketches), WORD))
+
+
+def bytes_of(words: Ragged) -> Array:
+    """The words of each row as one value of bytes."""
+    data = words.values.astype(WORD, copy=False).tobytes()
+    ends = (4 * words.offsets).tolist()
+    out = np.empty(len(words), object)
+    out[:] = [data[begin:end] for begin, end in pairwise(ends)]
+    return out
+
+
+def check(good: Array, sketches: Sequence[bytes]) -> None:
+    """Refuses sketches that are not in the form in which Catchment writes them."""
+    if not good.all():
+        bad = sketches[int(np.argmin(good))]
+        raise StateError(
+            "a partial holds a sketch that is damaged or was written by something else",
+            given=f"{len(bad)} bytes that begin with {bad[:8].hex(' ') or 'nothing'}",
+            hint="partials are made by ct.slice and ct.merge",
+        )

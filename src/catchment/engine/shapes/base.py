@@ -76,8 +76,10 @@ class Followed(NamedTuple):
     settle: Settle
 
 
-_UNTIDY = 1 << 16
-"""Rows that may pile up between two frontiers before they are merged."""
+_UNTIDY = 1 << 23
+"""Bytes of rows that may pile up before they are merged."""
+_PARTS = 64
+"""Tables of rows that may pile up, however small."""
 
 
 class Pile:
@@ -89,14 +91,14 @@ class Pile:
 
     def add(self, rows: Rows) -> None:
         self.rows.append(rows)
-        self._added += len(rows)
+        self._added += rows.nbytes
 
     def untidy(self, merged: int) -> bool:
-        """Whether to merge them now with the rows, so many, that were merged before.
+        """Whether to merge them now with the rows, of so many bytes, that were merged before.
 
         As each merge reads these too, there must be more new ones the more of them there are.
         """
-        return self._added > _UNTIDY + 2 * merged
+        return len(self.rows) > _PARTS or self._added > _UNTIDY + 2 * merged
 
     def emptied(self, operators: Operators) -> Rows:
         """All rows in one table; none are left."""
@@ -124,6 +126,10 @@ class ShapeState(ABC):
 
     def absorb(self, rows: Rows) -> None:
         """Takes in slices, made here or elsewhere."""
+        return
+
+    def merge(self) -> None:
+        """Merges what has come, so that no more is held than windows need."""
         return
 
     def late(self, times: Ints) -> None:

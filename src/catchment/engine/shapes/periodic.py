@@ -209,19 +209,22 @@ class PeriodicState(ShapeState):
 
     def absorb(self, rows: Rows) -> None:
         self._pending.add(rows)
-        if self._pending.untidy(len(self._pending.rows[0])):
-            self._pending.rows = [compact(self._pending.emptied(self.operators), self.operators)]
+        if self._pending.untidy(self._pending.rows[0].nbytes):
+            self.merge()
+
+    def merge(self) -> None:
+        self._pending.rows = [compact(self._pending.emptied(self.operators), self.operators)]
 
     def late(self, times: Ints) -> None:
         self._late.append(times)
 
     def complete(self, moment: Moment) -> list[Complete]:
-        rest = self._settle(moment.horizon)
-        if len(moment.loose):
-            rest = compact(concat_rows([rest, moment.loose], self.operators), self.operators)
-        kind, number = self._due(rest, moment)
+        kind, number = self._due(moment)
         out = []
-        if len(kind):
+        if len(kind):  # until some window ends, slices need not be merged
+            rest = self._settle(moment.horizon)
+            if len(moment.loose):
+                rest = compact(concat_rows([rest, moment.loose], self.operators), self.operators)
             found = assemble_periodic(
                 (kind, number), self._series, self._store, rest, self.operators, self._exact
             )
@@ -246,9 +249,10 @@ class PeriodicState(ShapeState):
         self._pending.rows = [rest] if len(rest) else []
         return rest
 
-    def _due(self, rest: Rows, moment: Moment) -> Windows:
+    def _due(self, moment: Moment) -> Windows:
         """The windows that end now, and those said already that may have changed."""
-        starts = np.concatenate([self._store.starts, rest.start])
+        pending = [rows.start for rows in self._pending.rows]
+        starts = np.concatenate([self._store.starts, *pending, moment.loose.start])
         kind, number = due(self._series, moment.before, moment.frontier, starts)
         if self._late:
             again = touched(self._series, np.concatenate(self._late), EARLIEST, moment.before)

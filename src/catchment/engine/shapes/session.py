@@ -91,8 +91,11 @@ class SessionState(ShapeState):
 
     def absorb(self, rows: Rows) -> None:
         self._fresh.add(rows)
-        if self._fresh.untidy(len(self._open[0].open)):
-            self._step(EARLIEST)
+        if self._fresh.untidy(self._open[0].open.nbytes):
+            self.merge()
+
+    def merge(self) -> None:
+        self._step(EARLIEST)
 
     def complete(self, moment: Moment) -> list[Complete]:
         parts = [self._step(moment.horizon)]

@@ -1,0 +1,268 @@
+"""KLL sketches, for approximate quantiles: the operator, and the bytes of DataSketches.
+
+A sketch is a number of *levels*. A value of level h stands for 2**h values near it, so of many
+values few are kept:
+
+    level 0    all values, while there is room for them
+    level 1    of level 0, once it is full: every second value, in order
+    level 2    of level 1, likewise, and so on
+
+Which of two neighbours goes up is decided by what is there, in place of the dice that DataSketches
+throws: the same partials always give the same sketch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from catchment.operators.base import Computed, Input, Operator, register_operator
+from catchment.operators.grouping import Grouping
+from catchment.operators.ragged import (
+    Array,
+    Fields,
+    Ints,
+    Ragged,
+    offsets_of,
+    plain,
+    spans,
+)
+from catchment.operators.sketches import WORD, bytes_of, check, known, merge_sketches, words_of
+from catchment.operators.sort import order_within, sort_within
+
+KLL_K = 200
+"""The size parameter: a rank error of about 1.65 %; so many values are kept as they are."""
+_LEAST_ROOM = 8
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""Every bit of a number multiplied by this changes the first bits of the product."""
+_MOST_LEVELS = 60
+
+
+def _capacity(depth: int) -> int:
+    """The room of a level so far below the highest: two thirds of the one above it, rounded."""
+    return max(_LEAST_ROOM, (2 * KLL_K * (1 << depth) // int(3**depth) + 1) // 2)
+
+
+_CAPACITIES = np.array([_capacity(depth) for depth in range(_MOST_LEVELS)])
+_ROOM = offsets_of(_CAPACITIES)
+"""What a sketch of so many levels may hold."""
+_DOUBLE = np.dtype("<f8")
+# The first two words: size of the preamble, version, family, flags, k, the least room of a level.
+_HEAD, _SINGLE_HEAD = 0x020F0105, 0x040F0202
+_SORTED = 0x02000000
+_SIZES = _LEAST_ROOM << 16 | KLL_K
+_PREAMBLE, _SINGLE_PREAMBLE, _SINGLE_WORDS = 5, 2, 4
+_ENDS = 4
+"""Words of the least and the greatest value."""
+
+
+@register_operator
+class Kll(Operator):
+    """A KLL sketch of doubles; None for a group without values. NaN is passed over."""
+
+    kind = "kll"
+    small = False
+    reads = "doubles"
+
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        return {"sketch": pa.binary()}
+
+    def lift(self, events: Input, lifted: Computed) -> Fields:
+        values, groups = events.values.astype(np.float64, copy=False), events.groups
+        numbers = ~np.isnan(values)
+        if not numbers.all():
+            values, groups = values[numbers], groups.select(numbers)
+        run = sort_within(values, groups)
+        out = np.full(len(run), None, object)
+        rows = np.flatnonzero(run.lengths)
+        run = run.take(rows) if len(rows) < len(run) else run
+        ends = run.values[run.offsets[:-1]], run.values[run.offsets[1:] - 1]
+        out[rows] = _written(_compressed(_KllLevels(run.lengths, *ends, [run])))
+        return {"sketch": out}
+
+    def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
+        return {"sketch": merge_sketches(plain(rows[self.ref]["sketch"]), groups, _union)}
+
+
+@dataclass(frozen=True, slots=True)
+class _KllLevels:
+    """Of each sketch, how many values it has seen, the ends of these, and its levels, in order."""
+
+    count: Ints
+    least: Array
+    greatest: Array
+    levels: list[Ragged]
+
+    @property
+    def heights(self) -> Ints:
+        """How many levels each sketch has."""
+        filled = [np.where(run.lengths > 0, h + 1, 1) for h, run in enumerate(self.levels)]
+        heights: Ints = np.maximum.reduce(filled)
+        return heights
+
+
+def quantiles(sketches: Array, q: float) -> Array:
+    """About the value below which a share q of the values lies; NaN of no values."""
+    out = np.full(len(sketches), np.nan)
+    rows = known(sketches)
+    if not len(rows):
+        return out
+    read = _read(sketches[rows].tolist())
+    order = order_within(read.values, read.part)
+    weights = np.cumsum(np.left_shift(1, read.level[order]))
+    last = np.cumsum(np.bincount(read.part, minlength=len(rows))) - 1
+    before = np.append(0, weights[last[:-1]])
+    at = np.searchsorted(weights, before + (q * read.count).astype(np.int64), side="right")
+    out[rows] = read.values[order[np.minimum(at, last)]]
+    return out
+
+
+def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
+    read = _read(parts)
+    codes = groups.codes[read.part]
+    levels = []
+    for level in range(int(read.level.max()) + 1):
+        here = read.level == level
+        levels.append(sort_within(read.values[here], Grouping(codes[here], groups.n)))
+    ends = groups.min(read.least), groups.max(read.greatest)
+    return _written(_compressed(_KllLevels(groups.add(read.count), *ends, levels)))
+
+
+def _compressed(sketches: _KllLevels) -> _KllLevels:
+    """Sketches that hold no more than there is room for."""
+    heights = sketches.heights
+    held = np.sum([run.lengths for run in sketches.levels], axis=0)
+    if (held <= _ROOM[heights]).all():
+        return sketches
+    levels: list[Ragged] = []
+    rising: Ragged | None = None
+    while len(levels) < len(sketches.levels) or rising is not None:
+        level = len(levels)
+        run = _joined(sketches.levels[level : level + 1], rising)
+        room = _CAPACITIES[np.maximum(heights - 1 - level, 0)]
+        full = (held > _ROOM[heights]) & (run.lengths >= room)
+        rising = None
+        if full.any():
+            heights = heights + (full & (heights == level + 1))
+            run, rising = _halved(run, full, sketches.count + level)
+            held = held - rising.lengths
+        levels.append(run)
+    return replace(sketches, levels=levels)
+
+
+def _joined(known: list[Ragged], rising: Ragged | None) -> Ragged:
+    if rising is None or not known:
+        return known[0] if rising is None else rising
+    if not len(known[0].values):
+        return rising
+    rows = np.arange(len(rising))
+    both = [known[0], rising]
+    codes = np.concatenate([np.repeat(rows, run.lengths) for run in both])
+    values = np.concatenate([run.values for run in both])
+    return sort_within(values, Grouping(codes, len(rows)))
+
+
+def _halved(run: Ragged, full: npt.NDArray[np.bool_], salt: Ints) -> tuple[Ragged, Ragged]:
+    """What stays of each row, and what rises: of a full row, one of each two neighbours.
+
+    Of an odd number, the first or the last stays.
+    """
+    begin, length = run.offsets[:-1], run.lengths
+    odd = full & (length % 2 == 1)
+    dice = np.zeros(len(run), np.int64)
+    middle = run.values[begin[full] + length[full] // 2].view(np.uint64)
+    dice[full] = (middle ^ salt[full].view(np.uint64)) * _SPREAD >> np.uint64(62)
+    skip = odd & (dice > 1)
+    pairs = np.where(full, length // 2, 0)
+    first = begin + skip + (dice & 1)
+    bounds = zip(first[full].tolist(), (first + 2 * pairs)[full].tolist(), strict=True)
+    rising = np.concatenate([run.values[low:high:2] for low, high in bounds])
+    stays = np.where(full, odd, length)
+    kept = run.values[spans(np.where(odd & ~skip, begin + length - 1, begin), stays)]
+    return Ragged(offsets_of(stays), kept), Ragged(offsets_of(pairs), rising)
+
+
+@dataclass(frozen=True, slots=True)
+class _KllParts:
+    """Sketches as they are read: of each, count and ends; of each value kept, sketch and level."""
+
+    count: Ints
+    least: Array
+    greatest: Array
+    part: Ints
+    level: Ints
+    values: Array
+
+
+def _read(parts: Sequence[bytes]) -> _KllParts:
+    words = words_of(parts, _SINGLE_WORDS)
+    begin, length = words.offsets[:-1], words.lengths
+    first, second = (words.values[begin + place].astype(np.int64) for place in range(2))
+    single = (first == _SINGLE_HEAD) & (length == _SINGLE_WORDS)
+    check((single | (first | _SORTED == _HEAD)) & (second == _SIZES), parts)
+    check(single | (length > _PREAMBLE + _ENDS), parts)
+    heights = np.ones(len(parts), np.int64)
+    heights[~single] = words.values[begin[~single] + _PREAMBLE - 1] >> 16
+    ends = np.where(single, _SINGLE_PREAMBLE, _PREAMBLE + heights)
+    preamble = np.where(single, _SINGLE_PREAMBLE, ends + _ENDS)
+    kept = (length - preamble) // 2
+    good = (heights > 0) & (heights <= _MOST_LEVELS) & (length == preamble + 2 * kept)
+    check(good & (kept > 0), parts)
+    sizes = _level_sizes(words, heights, ~single)
+    levels = Grouping(None, len(parts), starts=np.cumsum(heights) - heights, rows=len(sizes))
+    check((levels.min(sizes) >= 0) & (levels.add(sizes) == kept), parts)
+    one = np.ones(len(parts), np.int64)
+    count = _doubles(words, begin + 2, one).view(np.int64)
+    return _KllParts(
+        np.where(single, 1, count),
+        _doubles(words, begin + ends, one),
+        _doubles(words, begin + np.where(single, ends, ends + 2), one),
+        np.repeat(np.arange(len(parts)), kept),
+        np.repeat(spans(0 * heights, heights), sizes),
+        _doubles(words, begin + preamble, kept),
+    )
+
+
+def _level_sizes(words: Ragged, heights: Ints, many: npt.NDArray[np.bool_]) -> Ints:
+    """How many values each level of each sketch has; those of a single value have one level."""
+    sizes = np.ones(heights.sum(), np.int64)
+    levels = heights[many]
+    begins = words.values[spans(words.offsets[:-1][many] + _PREAMBLE, levels)].astype(np.int64)
+    ends = np.append(begins[1:], 0)[: len(begins)]
+    ends[np.cumsum(levels) - 1] = _ROOM[levels]
+    sizes[np.repeat(many, heights)] = ends - begins
+    return sizes
+
+
+def _doubles(words: Ragged, at: Ints, count: Ints) -> Array:
+    return words.values[spans(at, 2 * count)].view(_DOUBLE)
+
+
+def _written(sketches: _KllLevels) -> Array:
+    heights = sketches.heights
+    held = np.sum([run.lengths for run in sketches.levels], axis=0)
+    single = sketches.count == 1
+    ends = np.where(single, _SINGLE_PREAMBLE, _PREAMBLE + heights)
+    preamble = np.where(single, _SINGLE_PREAMBLE, ends + _ENDS)
+    offsets = offsets_of(preamble + 2 * held)
+    begin, many = offsets[:-1], ~single
+    words = np.empty(offsets[-1], WORD)
+    words[begin] = np.where(single, _SINGLE_HEAD, _HEAD)
+    words[begin + 1] = _SIZES
+    at = begin[many]
+    words[spans(at + 2, np.full(len(at), 2))] = sketches.count[many].view(WORD)
+    words[at + _PREAMBLE - 1] = heights[many] << 16 | KLL_K
+    for place, end in ((0, sketches.least), (2, sketches.greatest)):
+        words[spans((begin + ends)[many] + place, np.full(len(at), 2))] = end[many].view(WORD)
+    level_begin, value_begin = _ROOM[heights] - held, begin + preamble
+    for level, run in enumerate(sketches.levels):
+        there = many & (level < heights)
+        words[begin[there] + _PREAMBLE + level] = level_begin[there]
+        words[spans(value_begin, 2 * run.lengths)] = run.values.view(WORD)
+        level_begin, value_begin = level_begin + run.lengths, value_begin + 2 * run.lengths
+    return bytes_of(Ragged(offsets, words))
