@@ -256,7 +256,7 @@ class KeyIndex:
             self._known = more
         lasting = self._known[codes]
         if (lasting < 0).any():
-            fresh = np.unique(codes[lasting < 0])
+            fresh, _ = distinct(codes[lasting < 0])
             self._known[fresh] = self.lookup(np.zeros(len(fresh), np.int64), keys.take(fresh))
             lasting = self._known[codes]
         return lasting

@@ -13,6 +13,8 @@ from catchment.planner.edges import Edges
 
 EAGER_FROM = 24
 """Slices per window from which a tree over slices beats a list of them."""
+ALIKE = 4
+"""How many times as often as its own windows ask for a large partial may be cut."""
 FEW_EVENTS = 2.0
 """Events per slice below which slices are hardly fewer than events."""
 
@@ -48,6 +50,48 @@ def edges_of(windows: Sequence[Window]) -> Edges:
 @lru_cache(maxsize=64)
 def _edges_of(windows: tuple[Window, ...]) -> Edges:
     return Edges(periods_of(windows), session_grid(windows))
+
+
+def cut_alike(windows: Iterable[Window], window: Window) -> bool:
+    """Whether large partials may be cut at the edges of some windows and of one more.
+
+    To merge sorted values, sets or sketches costs as much as to make them. So together they may
+    be cut at most `ALIKE` times as often as any of the windows asks for.
+
+    >>> from catchment.windows import tumbling
+    >>> cut_alike([tumbling("10s")], tumbling("20s")), cut_alike([tumbling("1s")], tumbling("60s"))
+    (True, False)
+    """
+    every = dict.fromkeys([*windows, window])
+    if len(every) == 1:
+        return True
+    own = [_series(one) for one in every]
+    if not all(own):
+        return False  # of windows bounded by marks nobody knows how often they are cut
+    series = frozenset[tuple[int, int]]().union(*own)
+    needed = [one for one in series if not any(_covers(other, one) for other in series - {one})]
+    return _cuts(needed) <= ALIKE * min(map(_cuts, own))
+
+
+@lru_cache(maxsize=4096)
+def _series(window: Window) -> frozenset[tuple[int, int]]:
+    """Where a window is cut: evenly, in time or in ranks, from an offset on."""
+    if isinstance(window, Counted):
+        return frozenset({(window.step, 0), (window.step, window.size % window.step)})
+    if window.session_gap is not None:
+        return frozenset({(window.session_gap, 0)})
+    # A single window is cut as rarely as if it came again and again.
+    edges = Edges(period._replace(only=False) for period in window.periods)
+    return frozenset(zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True))
+
+
+def _covers(finer: tuple[int, int], coarser: tuple[int, int]) -> bool:
+    """Whether one series has all edges of another."""
+    return coarser[0] % finer[0] == 0 and (coarser[1] - finer[1]) % finer[0] == 0
+
+
+def _cuts(series: Iterable[tuple[int, int]]) -> float:
+    return sum(1 / slide for slide, _ in series)
 
 
 def overlap(period: Period) -> int:

@@ -15,6 +15,7 @@ from catchment.expression import Alternatives, alternatives
 from catchment.model.plan import Answer, Group, Slicing
 from catchment.model.query import Query
 from catchment.model.window import Window
+from catchment.planner.cost import cut_alike
 from catchment.planner.selections import Selections
 
 
@@ -23,7 +24,8 @@ class Need(NamedTuple):
 
     Queries of one need share slices. Others would only cut each other's slices finer: a median
     would be sorted once for every edge of a sliding average, and an average would wait until the
-    events of a count window are settled.
+    events of a count window are settled. For the same reason large partials are shared only by
+    queries of one condition whose windows are cut about as often (`Draft.takes`).
     """
 
     slicing: Slicing
@@ -53,9 +55,18 @@ class Draft:
         return self.by, self.measure, self.distinct_on, self.distinct_within, self.need
 
     def takes(self, window: Window) -> bool:
-        """Whether a query of one of the selections may join: accumulators stay as they are."""
+        """Whether a query of one of the selections may join.
+
+        Accumulators stay as they are. Large partials are shared only where the windows of both are
+        cut about as often.
+        """
         before = self.before
-        return before is None or before.way != "accumulators" or window in before.windows
+        if before is not None and before.way == "accumulators":
+            return window in before.windows
+        return not self.need.large or cut_alike([*self.windows, *self._running()], window)
+
+    def _running(self) -> tuple[Window, ...]:
+        return () if self.before is None else self.before.windows
 
     def add(self, query: Query, asked: Alternatives | None = None) -> int:
         """The number of the query's answer, which is added if it is not there."""
@@ -94,15 +105,18 @@ class Alike:
         """The first draft that a query fits, or a new one, and the query's answer in it."""
         where = query.where
         having = self._having.get(where)
-        for draft in having or ():
+        for draft in having[-OPEN:] if having else ():
             if draft.takes(query.window):
                 return draft, draft.add(query)
         asked = None if where is None else alternatives(where)
-        found = None if asked is None else self._fitting(asked)
-        draft = found or Draft(*shared)
+        draft = Draft(*shared)
+        # Large partials of one condition would be made for all the others too.
+        found = None if asked is None or draft.need.large else self._fitting(asked)
         if found is None:
             drafts.append(draft)
-        if asked is not None and draft.selections.free:
+        else:
+            draft = found
+        if asked is not None and draft.selections.free and not draft.need.large:
             self._first = self._first or draft
             self._open_for(draft, len(drafts), asked)
         if having is None:
