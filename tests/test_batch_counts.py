@@ -45,7 +45,9 @@ def parcels_of(work: Work, splits: list[pa.Table]) -> list[pa.RecordBatch]:
         slicer, merger = bound.slicer(), bound.merger(number)
         for sliced in slicer.slice(table, arrival=rank(number, 0)):
             merger.add(sliced)
-        found.append(parcel(by_bucket(work, merger, SplitRead(number, slicer.counts))))
+        found.append(
+            parcel(list(by_bucket(work, merger.take(number), SplitRead(number, slicer.counts))))
+        )
     return found
 
 

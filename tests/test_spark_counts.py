@@ -52,7 +52,6 @@ def test_a_batch_counts_windows_that_never_end(spark: SparkSession) -> None:
     results = ct.run(EVENTS, QUERIES, spark=spark)
     assert (results.counts["open_windows"], results.counts["open_events"]) == (windows, inside)
     assert "complete" not in results["large"].column_names
-    # Large windows are found by asking where their edges are, unless they are to be emitted.
     emitted = ct.run(EVENTS, QUERIES, spark=spark, incomplete="emit")
     assert emitted.counts["open_windows"] == windows
     rows = [row for query in QUERIES for row in rows_of(emitted[query.name])]

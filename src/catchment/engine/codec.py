@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -94,16 +94,21 @@ class _Text(msgspec.Struct, frozen=True):
 
 
 def pack(
-    record: object, tables: Mapping[str, pa.Table], compression: Compression | None = "zstd"
+    record: object,
+    tables: Mapping[str, pa.Table],
+    compression: Compression | None = "zstd",
+    plain: Collection[str] = (),
 ) -> bytes:
-    """A header, a record as JSON, and tables in Arrow's stream format, under one checksum."""
+    """A header, a record as JSON, and tables in Arrow's stream format, under one checksum.
+
+    Tables whose names are in `plain` are not compressed.
+    """
     parts = []
     sizes: dict[str, int] = {}
     for name, table in tables.items():
         sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(
-            compression=compression if table.nbytes >= _LARGE else None
-        )
+        pressed = table.nbytes >= _LARGE and name not in plain
+        options = pa.ipc.IpcWriteOptions(compression=compression if pressed else None)
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write_table(table)
         data = sink.getvalue().to_pybytes()

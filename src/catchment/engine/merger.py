@@ -337,6 +337,18 @@ class Merger:
         """Takes the events of a group that wait, settled or not."""
         return self.groups[id].take_waiting()
 
+    def take_events(self) -> Partials:
+        """Takes all events that are cut elsewhere: nothing here would make fewer of them."""
+        found = {
+            id: table
+            for id, group in self.groups.items()
+            if group.bound.group.slicing == "settled"
+            and (table := group.take_waiting()) is not None
+        }
+        events, self._events = self._events, []
+        joined = pa.concat_tables(events, promote_options="permissive") if events else None
+        return Partials(found, joined)
+
     # -- state ------------------------------------------------------------------------------------
 
     def save(self) -> bytes:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec
+from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
-from catchment.engine.partials import Partials, key_columns
+from catchment.engine.partials import Partials, are_events, key_columns, without_stamps
 from catchment.engine.results import Limit, ResultColumns, Results
 from catchment.model import records
 from catchment.model.plan import Plan
@@ -33,11 +33,15 @@ def pack_partials(
     note: object = NoNote(),
     compression: codec.Compression | None = "lz4",
 ) -> bytes:
-    """Partials as bytes, with a note; slices repeat so much that to compress them saves time."""
+    """Partials as bytes, with a note.
+
+    Slices repeat so much that to compress them saves time; of events that wait, it would not.
+    """
     tables = {str(id): table for id, table in partials.groups.items() if table.num_rows}
+    plain = [name for name, table in tables.items() if are_events(table)]
     if partials.events is not None and partials.events.num_rows:
         tables[_EVENTS] = partials.events
-    return codec.pack(note, tables, compression)
+    return codec.pack(note, tables, compression, plain)
 
 
 @overload
@@ -66,12 +70,16 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
         if not table.num_rows:
             continue
         group = plan.groups[id]
+        keys = [column.dictionary_encode() for column in key_columns(table, group)]
+        if are_events(table):
+            table = without_stamps(table, group, keys)
         if not group.by or buckets == 1:
             shares.setdefault(0, {})[id] = table
             continue
-        place = _places(key_columns(table, group), buckets)
+        place = _places(keys, buckets)
         for bucket in np.unique(place).tolist():
-            shares.setdefault(bucket, {})[id] = table.filter(pa.array(place == bucket))
+            rows = np.flatnonzero(place == bucket)
+            shares.setdefault(bucket, {})[id] = settled.take(table, rows)
     made = {bucket: Partials(groups) for bucket, groups in shares.items()}
     if partials.events is not None and partials.events.num_rows:
         made[0] = Partials(shares.get(0, {}), partials.events)
@@ -79,14 +87,12 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
 
 
 def _places(columns: list[pa.Array[Any]], buckets: int) -> Ints:
-    """A bucket for each row that depends on the values alone, in every process alike."""
+    """A bucket for each row of encoded columns that depends on the values alone, in every process
+    alike."""
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        codes = column.dictionary_encode()
-        if isinstance(codes, pa.ChunkedArray):
-            codes = codes.combine_chunks()
-        values = _marks(codes.dictionary)
-        place = codes.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+        values = _marks(column.dictionary)
+        place = column.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
         mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + values[place]
     mixed ^= mixed >> np.uint64(29)
     return (mixed % np.uint64(buckets)).astype(np.int64)

@@ -146,6 +146,15 @@ def stamped(
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
 
 
+def without_stamps(table: pa.Table, group: Group, keys: list[pa.Array[Any]]) -> pa.Table:
+    """Events that wait, for a way on which none comes twice: with keys as these columns, without
+    stamps, and without selections where there is one only."""
+    for name, column in zip(group.by, keys, strict=True):
+        place = table.schema.get_field_index(f"key {name}")
+        table = table.set_column(place, f"key {name}", column)
+    return table.drop_columns([NODE, SEQ, *([SELECTION] if len(group.selections) == 1 else [])])
+
+
 def types_of(table: pa.Table) -> dict[str | None, pa.DataType | None]:
     """The types of the aggregated expressions, which partials carry along."""
     known = pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_TYPES]))
@@ -228,7 +237,9 @@ def _lanes(holder: SliceHolder, table: pa.Table, stream: str | None) -> Ints:
 
 def _codes(holder: SliceHolder, table: pa.Table) -> Ints:
     keys = key_columns(table, holder.bound.group)
-    return holder.keys.codes_of(codec.ints(table, SELECTION), keys)
+    if SELECTION in table.schema.names:
+        return holder.keys.codes_of(codec.ints(table, SELECTION), keys)
+    return holder.keys.codes_of(np.zeros(table.num_rows, np.int64), keys)
 
 
 def ends_of(table: pa.Table) -> Ints:

@@ -161,9 +161,7 @@ def common_condition(plan: Plan) -> str | None:
 
 def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Planned) -> RunResults:
     bound = work.bound()
-    # What is not full can only be emitted where its events are.
-    asks = work.rules.incomplete == "count"
-    groups = frozenset(found_by_asking(planned, bound, "auto") if asks else ())
+    groups = _asked(work, planned, spark)
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     with ExitStack() as stack:
         if groups:
@@ -189,6 +187,19 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
     made = RunResults(parts, list(work.plan.names), counts, unread, spark)
     made.aside = spilled
     return made
+
+
+def _asked(work: Work, planned: Planned, spark: SparkSession) -> frozenset[int]:
+    """The groups of count windows whose edges are found by samples.
+
+    That reads what tasks kept of the events twice more, so it is done only where one task would
+    get all events otherwise: without keys, on several machines. What is not full can only be
+    emitted where its events are.
+    """
+    if work.rules.incomplete == "emit" or is_local(spark):
+        return frozenset()
+    found = found_by_asking(planned, work.bound(), "auto")
+    return frozenset(id for id in found if not work.plan.groups[id].by)
 
 
 def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFrame:

@@ -30,7 +30,7 @@ from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
 from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
 from catchment.spark.records import SplitRead
 from catchment.spark.rows import PARCEL
-from catchment.spark.tasks import Work, by_bucket, parcel, pieces
+from catchment.spark.tasks import Work, by_bucket, parcels, pieces
 
 _PIECE = 1 << 18
 """Rows sliced at once: Spark's own batches are too small to be worth the calls."""
@@ -187,5 +187,7 @@ class SliceRows:
             events = piece.rename_columns(list(self.names))
             for sliced in slicer.slice(events, arrival=rank(number, arrival)):
                 merger.add(sliced)
+                yield from parcels(by_bucket(work, merger.take_events(), SplitRead(number)))
             arrival += piece.num_rows
-        yield parcel(by_bucket(work, merger, SplitRead(number, slicer.counts)))
+        last = SplitRead(number, slicer.counts)
+        yield from parcels(by_bucket(work, merger.take(number), last))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
 from catchment.engine.bound import BoundPlan
-from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, pack_results, share_out, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.engine.slicer import rank
@@ -79,6 +78,11 @@ def parcel(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["bucket", "body"])
 
 
+def parcels(rows: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    """Rows on their way through Spark, each by itself: they may be large."""
+    return (parcel([row]) for row in rows)
+
+
 def bodies(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
     """The rows of parcels."""
     for batch in batches:
@@ -115,9 +119,9 @@ class ReadAndSlice:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_numpy().tolist():
-                yield parcel(self._split(number))
+                yield from parcels(self._split(number))
 
-    def _split(self, number: int) -> list[tuple[int, bytes]]:
+    def _split(self, number: int) -> Iterator[tuple[int, bytes]]:
         node, split = self.splits[number]
         spill = None if self.work.aside is None else self.work.aside.spill(number)
         bound = self.work.bound()
@@ -129,6 +133,7 @@ class ReadAndSlice:
             arrival = arrival if piece.arrival is None else piece.arrival
             for sliced in slicer.slice(piece.events, arrival=rank(node, arrival)):
                 merger.add(sliced)
+                yield from by_bucket(self.work, merger.take_events(), SplitRead(number))
             arrival += piece.events.num_rows
             if piece.bad is not None:
                 slicer.counts["events"] += piece.bad.num_rows
@@ -141,18 +146,18 @@ class ReadAndSlice:
                 spill(kind, held)
         spilled = [] if spill is None else spill.written
         first = SplitRead(number, slicer.counts, unread, spilled)
-        return by_bucket(self.work, merger, first)
+        yield from by_bucket(self.work, merger.take(number), first)
 
 
-def by_bucket(work: Work, merger: Merger, first: SplitRead) -> list[tuple[int, bytes]]:
-    """What a merger holds, packed by bucket; the first gets all that is said of the split."""
-    shares = share_out(merger.take(first.number), work.plan, work.buckets)
+def by_bucket(work: Work, partials: Partials, first: SplitRead) -> Iterator[tuple[int, bytes]]:
+    """Partials packed by bucket; the first bucket gets all that is said of the split, if there is
+    something to say."""
+    shares = share_out(partials, work.plan, work.buckets)
     note = SplitRead(first.number)
-    return [
-        (bucket, pack_partials(shares.get(bucket, Partials()), note if bucket else first))
-        for bucket in range(work.buckets)
-        if bucket == 0 or bucket in shares
-    ]
+    for bucket in range(work.buckets):
+        said = first if bucket == 0 else note
+        if bucket in shares or said != note:
+            yield bucket, pack_partials(shares.get(bucket, Partials()), said)
 
 
 @dataclass(frozen=True)
