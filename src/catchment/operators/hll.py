@@ -54,7 +54,7 @@ _HALVES = 0.5 ** np.arange(256)
 _SMALL = 32
 """Numbers below this are added up apart from the others: then no sum is rounded."""
 _HALVES_OF_SMALL = np.where(np.arange(256) < _SMALL, _HALVES, 0.0)
-_NUMBERS_AT_ONCE, _TABLES_AT_ONCE = 1 << 13, 64
+_NUMBERS_AT_ONCE, _TABLES_AT_ONCE = 1 << 15, 64
 """What is hashed and summed together: few enough to stay in the cache of a core."""
 _ALL_BITS = (1 << 64) - 1
 

@@ -43,7 +43,7 @@ class Ragged:
 
     @property
     def lengths(self) -> Ints:
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     @property
     def nbytes(self) -> int:

@@ -127,10 +127,12 @@ def unique_within(run: Ragged) -> Ragged:
         same = same | (np.isnan(values[1:]) & np.isnan(values[:-1]))
     first = np.ones(len(values), np.bool_)
     first[1:] = ~np.asarray(same, np.bool_)
-    begins = run.offsets[:-1][run.lengths > 0]
+    lengths = run.lengths
+    filled = lengths > 0
+    begins = run.offsets[:-1][filled]
     first[begins] = True
-    kept = np.concatenate([[0], np.cumsum(first)])
-    return Ragged(kept[run.offsets].astype(np.int64), values[first])
+    lengths[filled] = np.add.reduceat(first, begins, dtype=np.int64)
+    return Ragged(offsets_of(lengths), values[first])
 
 
 def decoded(events: Input, run: Ragged) -> Ragged:
