@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import mix_engine, mix_node, mix_random
+from benchmarks import (
+    mix_batch,
+    mix_driver,
+    mix_engine,
+    mix_keys,
+    mix_node,
+    mix_random,
+    mix_stream,
+)
 from benchmarks.figure import Figure
 
-PARTS = (mix_engine, mix_random, mix_node)
+PARTS = (mix_engine, mix_random, mix_node, mix_batch, mix_keys, mix_stream, mix_driver)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import catchment as ct
+from catchment.errors import CatchmentError
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout that the benchmarks are in."""
@@ -46,11 +47,20 @@ def python(module: str, *words: object) -> list[str]:
 
 def gigabytes() -> float:
     """The most memory this process has held."""
-    status = Path("/proc/self/status")
-    if status.exists():
+    if sys.platform == "linux":
         # A child's ru_maxrss starts at what its parent held when it was forked; this does not.
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e9
+        return peak_bytes(os.getpid()) / 1e9
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has held, where Linux tells; it must still be there."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise CatchmentError(
+        "the peak of a process's memory is not known",
+        given=f"process {pid}",
+        hint="the benchmark needs Linux, and a process that has not ended",
+    )
