@@ -25,6 +25,7 @@ from benchmarks.mix_files import failures, told
 from benchmarks.process import environment, peak_bytes, python
 from benchmarks.progress import tell
 from benchmarks.spark_data import BEGIN
+from catchment.errors import CatchmentError
 
 NAME = "driver memory, many results against few"
 BAR = 1.25
@@ -40,7 +41,9 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         found = []
         for number, times in enumerate((1, slides), 1):
             tell(f"driver memory, {events * times:,} results", number, 2)
-            found.append(alone(folder, times))
+            found.append(one := alone(folder, times))
+            if not one["failed"] and one["rows"] != events * times:
+                raise CatchmentError("other results than there are windows", given=str(one))
     few, many = found
     value = many["bytes"] / few["bytes"]
     failed = [one["failed"] for one in found if one["failed"]]

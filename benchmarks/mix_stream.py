@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import catchment as ct
@@ -85,7 +84,8 @@ def streamed(spark: Any, load: Files, queries: Sequence[ct.Query]) -> Streamed:
     """Reads all files as a stream, and stops."""
     from catchment.sources.parquet_file import Parquet
 
-    marks: list[tuple[float, int]] = [(time.perf_counter(), 0)]
+    marks: list[tuple[float, int]] = []
+    begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="catchment-bench-") as folder:
         job = ct.Job(
             name="mix",
@@ -97,12 +97,11 @@ def streamed(spark: Any, load: Files, queries: Sequence[ct.Query]) -> Streamed:
         )
         handle = job.start(spark)
         handle.watch(lambda status: marks.append((time.perf_counter(), status.events)))
-        handle.wait()
-        took = time.perf_counter() - marks[0][0]
-    counts = [events for _, events in marks]
-    (t0, n0), (t1, n1) = marks[1], marks[-1]
-    empty = sum(after == before for before, after in pairwise(counts))
-    return Streamed(took, (n1 - n0) / (t1 - t0), len(marks) - 1, empty)
+        batches = handle.wait().batch + 1
+        took = time.perf_counter() - begin
+    full = len({events for _, events in marks if events})
+    (t0, n0), (t1, n1) = marks[0], marks[-1]
+    return Streamed(took, (n1 - n0) / (t1 - t0), batches, batches - full)
 
 
 def _batch(spark: Any, load: Files, queries: Sequence[ct.Query]) -> int:

@@ -56,7 +56,8 @@ def gigabytes() -> float:
 
 def peak_bytes(pid: int) -> int:
     """The most memory that a process has held, where Linux tells; it must still be there."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+    status = Path(f"/proc/{pid}/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     raise CatchmentError(

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import cache
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import catchment as ct
-from benchmarks import mix_engine, mix_random, mix_sql
+from benchmarks import (
+    mix_batch,
+    mix_driver,
+    mix_engine,
+    mix_files,
+    mix_keys,
+    mix_random,
+    mix_sql,
+    mix_stream,
+)
 from benchmarks.events import Workload
+from benchmarks.process import peak_bytes
+from benchmarks.spark_data import FILES, Files
+from benchmarks.spark_stream import BATCH
 from catchment import functions
 from catchment.cli import demo
 from catchment.errors import CatchmentError
@@ -61,6 +77,61 @@ def test_spark_answers_as_the_engine_does(spark: SparkSession) -> None:
             mix_sql.agree(name, answers()[name], spark.sql(text).toArrow())
     finally:
         spark.catalog.dropTempView("events")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_answers_from_files(spark: SparkSession) -> None:
+    with mix_files.demo_files(80_000) as files:
+        assert len(files.paths) == FILES
+        found = list(mix_batch.compared(spark, files, runs=1))
+        assert [figure.bar for figure in found] == [25, 4]
+        queries = [query for query in demo.queries() if query.name in mix_stream.STREAMED]
+        streamed = mix_stream.streamed(spark, files, queries)
+        assert len(queries) == len(mix_stream.STREAMED)
+        assert streamed.batches == streamed.empty + FILES // BATCH
+        assert streamed.rate > 0 and streamed.seconds > 0
+
+
+def many(paths: list[str]) -> int:
+    return len(paths)
+
+
+def test_a_job_that_fails_has_no_speed() -> None:
+    def fails(paths: list[str]) -> int:
+        raise CatchmentError("no room left")
+
+    load = Files(Path("nowhere"), 10, 10, 10)
+    found = mix_keys.against("keys", fails, many, 1.5, load, runs=1)
+    assert (found.value, found.ok) == (0.0, False) and "no room left" in found.detail
+    assert mix_keys.against("keys", many, many, 1e-9, load, runs=2).ok is True
+    with pytest.raises(CatchmentError, match="Spark finds other windows"):
+        mix_keys.against("keys", lambda paths: 7, many, 1.5, load, runs=1)
+
+
+@pytest.mark.parametrize(
+    ("peak", "failed", "ok"), [(110, "", True), (130, "", False), (110, "too large", False)]
+)
+def test_the_driver_must_neither_grow_nor_fail(
+    peak: int, failed: str, ok: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alone(folder: str, slides: int) -> dict[str, Any]:
+        events = pq.read_metadata(Path(folder) / "events.parquet").num_rows
+        if slides == 1:
+            return {"bytes": 100, "rows": events, "failed": ""}
+        return {"bytes": peak, "rows": 0 if failed else events * slides, "failed": failed}
+
+    monkeypatch.setattr(mix_driver, "alone", alone)
+    (found,) = mix_driver.figures(quick=True)
+    assert found.ok is ok and found.value == peak / 100
+    assert failed in found.detail
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_the_peak_of_a_process_is_known() -> None:
+    assert peak_bytes(os.getpid()) > 10_000_000
+    with pytest.raises(CatchmentError, match="the peak of a process's memory is not known"):
+        peak_bytes(1 << 30)
 
 
 def test_other_answers_are_noticed() -> None:
