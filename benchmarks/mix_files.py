@@ -52,8 +52,10 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 def told(error: Exception) -> str:
-    """The beginning of an error's words, on one line."""
-    return " ".join(str(error).split())[:200]
+    """What went wrong, on one line: the cause that an error of Spark names last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:200]
 
 
 def spark_answers(spark: Any, paths: list[str], texts: dict[str, str]) -> dict[str, pa.Table]:

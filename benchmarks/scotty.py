@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 import catchment as ct
 from benchmarks.events import Workload, ours, tumbling, workload
 from benchmarks.figure import Figure, at_least, plain
-from benchmarks.timing import in_turns, ratio, typical
+from benchmarks.timing import Clock, in_turns, ratio, typical
 
 WINDOWS = 1000
 RATE = 100_000
@@ -41,7 +42,7 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         yield plain(f"{share.name}, batches of {SMALL:,}", share.value, UNIT, share.detail)
 
 
-def shares(quick: bool, batch: int) -> Iterator[Share]:
+def shares(quick: bool, batch: int, clock: Clock = perf_counter) -> Iterator[Share]:
     """In order, then with late events, the results read after every batch."""
     events, runs = (8_000_000, 3) if quick else (24_000_000, 5)
     lengths = np.random.default_rng(13).integers(1_000, 20_001, WINDOWS) * 1000
@@ -49,7 +50,8 @@ def shares(quick: bool, batch: int) -> Iterator[Share]:
     queries.append(ct.Query("session", ct.sum("v"), window=ct.session("1s")))
     what = f"sum over {WINDOWS:,} tumbling windows of 1 to 20 s in whole ms, a session of gap 1 s"
     loads = [workload(events, RATE, batch=batch, pauses=5, late=late) for late in (False, True)]
-    times = in_turns(runs, [one_pass(loads[0]), *(ours(queries, load) for load in loads)])
+    actions = [one_pass(loads[0]), *(ours(queries, load) for load in loads)]
+    times = in_turns(runs, actions, clock=clock)
     for which, (load, bar) in enumerate(zip(loads, (0.08, 0.03), strict=True), 1):
         name = "unkeyed sum, 1000 random windows and a session" + ", late events" * (which > 1)
         speed = f"{events / typical(times, which) / 1e6:.0f} M events/s; median of {runs} runs"

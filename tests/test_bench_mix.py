@@ -93,6 +93,13 @@ def test_spark_answers_from_files(spark: SparkSession) -> None:
         assert streamed.rate > 0 and streamed.seconds > 0
 
 
+def test_the_cause_of_a_failure_is_told() -> None:
+    text = "An error occurred\n  at x\nCaused by: a\n  at y\nCaused by: results too large\n at z"
+    assert mix_files.told(ValueError(text)) == "Caused by: results too large"
+    assert mix_files.told(ValueError("no room\nleft")) == "no room"
+    assert mix_files.told(ValueError()) == "ValueError"
+
+
 def many(paths: list[str]) -> int:
     return len(paths)
 
