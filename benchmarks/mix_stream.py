@@ -32,6 +32,10 @@ STREAMED = (
 """What Spark's streaming can express: windows in time, and functions of constant size."""
 
 
+RUNS = 2
+"""The first also warms up, on both sides."""
+
+
 class Streamed(NamedTuple):
     """A job that has read all files."""
 
@@ -51,11 +55,13 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     spark = session(cores=2)
     asked = demo.queries()
     with demo_files(1_000_000 if quick else 8_000_000) as load:
-        tell("streaming the demo's queries, batch", 1, 3)
-        batch = min(seconds(lambda: _batch(spark, load, asked)) for _ in range(2))
-        tell("streaming the demo's queries, streaming", 2, 3)
-        mine = streamed(spark, load, asked)
-        tell("streaming the demo's queries, Spark's own", 3, 3)
+        batches, streams = [], []
+        for number in range(1, RUNS + 1):
+            tell("streaming the demo's queries, beside a batch", number, RUNS)
+            batches.append(seconds(lambda: _batch(spark, load, asked)))
+            streams.append(streamed(spark, load, asked))
+        batch, mine = min(batches), min(streams)
+        tell("streaming the demo's queries, Spark's own", 1, 1)
         with few_partitions(spark):
             theirs = native_rate(_native(spark, load))
     detail = f"{load.detail}; {BATCH} files a micro-batch, all there is is read"
@@ -65,10 +71,14 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         "of the batch's speed",
         0.5,
         f"{detail}; from start to end {mine.seconds:.1f} s in {mine.batches} micro-batches, "
-        f"the batch {batch:.1f} s",
+        f"the batch {batch:.1f} s; best of {RUNS} runs",
     )
     yield at_most(
-        "micro-batches that have no input", mine.empty, "micro-batches", 0, f"as above; {detail}"
+        "micro-batches that have no input",
+        max(one.empty for one in streams),
+        "micro-batches",
+        0,
+        f"as above; {detail}",
     )
     yield at_least(
         f"streaming the demo's {len(asked)} queries, against {len(STREAMED)} in Spark's streaming",
