@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catchment.errors import SourceError
-from catchment.sources import journal, parquet_file
+from catchment.sources import files, journal, listing, parquet_file
 from catchment.sources.arrow_file import ArrowFile
 from catchment.sources.parquet_file import Parquet
 from catchment.sources.types import fits, schema_of, type_of
@@ -45,6 +45,29 @@ def test_files_with_old_times_are_not_lost(tmp_path: Path) -> None:
     aged(put(tmp_path / "in/a.parquet", events(2)), 10**6)
     second = source.latest(first)
     assert values(read_between(source, first, second)[0], "n") == [2]
+
+
+def test_a_file_that_a_listing_overlooked_still_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when files are put in place while a folder is listed."""
+    for name, age in (("a", 3), ("b", 2), ("c", 1)):
+        aged(put(tmp_path / f"in/{name}.parquet", events(age)), age)
+    source = opened(Parquet(path=str(tmp_path / "in"), max_files_per_batch=1), tmp_path / "home")
+    whole = listing.find
+    listings = iter([["b"], ["a", "b", "c"]])
+
+    def lacking(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[listing.ListedFile]:
+        there = next(listings, ["a", "b", "c"])
+        return [found for found in whole(paths, endings) if Path(found.path).stem in there]
+
+    monkeypatch.setattr(files, "find", lacking)
+    position, read = source.start(), []
+    for _ in range(3):
+        after = source.latest(position)
+        read += values(read_between(source, position, after)[0], "n")
+        position = after
+    assert read == [3, 2, 1]
 
 
 def test_files_are_taken_in_order_of_their_times(tmp_path: Path) -> None:

@@ -330,9 +330,18 @@ class FileSource(Source):
         return find(self._paths, self.endings)
 
     def _fresh_files(self, most: int | None) -> list[tuple[ListedFile, ExaminedFile]]:
-        """Files not taken yet, by their times, that can be read now."""
+        """Files not taken yet, by their times, that can be read now.
+
+        A listing may lack a file that came while it was made and have one that came later. So what
+        is new is listed once more: files that are put in place one after the other are read in
+        this order, and no event is late because its file was overlooked.
+        """
         seen = self._opened.seen
         files = [found for found in self._list() if found.path not in seen]
+        if files:
+            latest = max(found.mtime_ns for found in files)
+            again = (found for found in self._list() if found.path not in seen)
+            files = [found for found in again if found.mtime_ns <= latest]
         self._forget_gone({found.path for found in files})
         fresh: list[tuple[ListedFile, ExaminedFile]] = []
         for found in sorted(files, key=lambda f: (f.mtime_ns, f.path)):
