@@ -175,7 +175,8 @@ class InBatch:
 
     def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
         script = Script(cases)
-        found = ct.run(self.form(script.events, home, spark), script.queries, TIME, spark)
+        where = spark if self.marks else False
+        found = ct.run(self.form(script.events, home, spark), script.queries, TIME, where)
         return {case.name: [script.results(case, found)] for case in cases}
 
 
@@ -565,6 +566,7 @@ def running(job: JobModel) -> Iterator[RunningTree]:
 
 
 BATCH = (
+    InBatch("batch-in-process", as_files, marks=()),
     InBatch("batch-path", as_files),
     InBatch("batch-arrow", as_arrow),
     InBatch("batch-dataframe", as_frame, sliced_by_spark),

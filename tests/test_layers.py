@@ -35,7 +35,7 @@ LAYERS = (
     ("job",),
     ("tree",),
     ("spark",),
-    ("nodes",),
+    ("batch", "nodes"),
     ("simulate",),
     ("catchment",),  # what `import catchment` offers; nothing below may lean on it
     ("measure",),

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from catchment.batch import run as run
     from catchment.engine import Engine as Engine
     from catchment.engine import Results as Results
     from catchment.engine import Stats as Stats
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from catchment.operators import register_operator as register_operator
     from catchment.planner import explain as explain
     from catchment.planner import plan as plan
-    from catchment.spark.batch import run as run
     from catchment.spark.job import Job as Job
     from catchment.sqltext import sql as sql
     from catchment.windows import *  # noqa: F403
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 # Importing all of it takes a second or two, which every Python process of a Spark job would pay,
 # and pyspark need not be there at all: each name is imported when it is first asked for.
 _NAMES = {
+    "catchment.batch": "run",
     "catchment.engine": "Engine Results Stats assemble merge slice",
     "catchment.errors": (
         "CatchmentError DataError ExtensionError JobError LimitError QueryError SchemaError "
@@ -56,7 +57,6 @@ _NAMES = {
     "catchment.model.query": "Aggregate Query",
     "catchment.operators": "register_operator",
     "catchment.planner": "explain plan",
-    "catchment.spark.batch": "run",
     "catchment.spark.job": "Job",
     "catchment.sqltext": "sql",
 }

@@ -6,6 +6,7 @@ It is a slicer and an assembler in one process, and the queries, which may come 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,6 +15,7 @@ from catchment.engine import codec, snapshots
 from catchment.engine.bound import BoundPlan
 from catchment.engine.results import Results
 from catchment.engine.set_aside import Spill
+from catchment.engine.slicer import as_table
 from catchment.engine.snapshots import AsideRecord, EngineRecord, GivenLimits, SlicerRecord
 from catchment.engine.stats import Stats
 from catchment.engine.times import now
@@ -83,13 +85,15 @@ class Engine:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def push(self, events: pa.Table | pa.RecordBatch) -> None:
-        """Takes in events, in any order."""
-        if self.bound.schema is None and isinstance(events, pa.Table | pa.RecordBatch):
-            self.bound = self.bound.bind(events.schema)
+    def push(self, events: Any) -> None:
+        """Takes in events, in any order: an Arrow table or record batch, or a frame of pandas,
+        Polars or another library that speaks Arrow."""
+        table = as_table(events)
+        if self.bound.schema is None:
+            self.bound = self.bound.bind(table.schema)
             self.slicer.follow(self.bound)
             self.assembler.bind(self.bound)
-        for sliced in self.slicer.slice(events, self.frontier):
+        for sliced in self.slicer.slice(table, self.frontier):
             self.assembler.add(sliced)
 
     def take_late(self) -> pa.Table | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -70,7 +70,7 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
         if not table.num_rows:
             continue
         group = plan.groups[id]
-        keys = [column.dictionary_encode() for column in key_columns(table, group)]
+        keys = [_encoded(column) for column in key_columns(table, group)]
         if are_events(table):
             table = without_stamps(table, group, keys)
         if not group.by or buckets == 1:
@@ -86,7 +86,13 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
     return made
 
 
-def _places(columns: list[pa.Array[Any]], buckets: int) -> Ints:
+def _encoded(column: pa.Array[Any]) -> pa.DictionaryArray[Any, Any]:
+    encoded = column.dictionary_encode()
+    assert isinstance(encoded, pa.DictionaryArray)
+    return encoded
+
+
+def _places(columns: Sequence[pa.DictionaryArray[Any, Any]], buckets: int) -> Ints:
     """A bucket for each row of encoded columns that depends on the values alone, in every process
     alike."""
     mixed = np.zeros(len(columns[0]), np.uint64)

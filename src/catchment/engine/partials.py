@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -146,7 +146,7 @@ def stamped(
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
 
 
-def without_stamps(table: pa.Table, group: Group, keys: list[pa.Array[Any]]) -> pa.Table:
+def without_stamps(table: pa.Table, group: Group, keys: Sequence[pa.Array[Any]]) -> pa.Table:
     """Events that wait, for a way on which none comes twice: with keys as these columns, without
     stamps, and without selections where there is one only."""
     for name, column in zip(group.by, keys, strict=True):

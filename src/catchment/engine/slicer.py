@@ -12,7 +12,7 @@ local to the piece, which a merger or an assembler translates into its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,7 @@ class Slicer:
 
     def slice(
         self,
-        events: pa.Table | pa.RecordBatch,
+        events: Any,
         frontier: int = EARLIEST,
         arrival: int | None = None,
     ) -> Iterator[Sliced]:
@@ -106,12 +106,18 @@ class Slicer:
         Events before the frontier are late. `arrival` is the rank of the first event; without it,
         events are ranked as they come here.
         """
-        table = _as_table(events)
+        table = as_table(events)
         if self.bound.rules.bad == "fail":
             refuse_bad(table, self.bound.rules.time)
         first = self.counts["events"] if arrival is None else arrival
         for begin in range(0, max(table.num_rows, 1), _PIECE):
             yield self._piece(table.slice(begin, _PIECE), frontier, first + begin)
+
+    def unread(self, rows: pa.Table) -> None:
+        """Counts rows that could not be read as events, and sets them aside."""
+        self.counts["events"] += rows.num_rows
+        self.counts["bad"] += rows.num_rows
+        self.aside.add("unread", rows)
 
     def follow(self, bound: BoundPlan) -> None:
         """Goes on by another plan."""
@@ -188,13 +194,31 @@ def lasting_events(
     return part.events.set_column(0, settled.KEY, pa.array(code))
 
 
-def _as_table(events: pa.Table | pa.RecordBatch) -> pa.Table:
+def is_frame(events: object) -> bool:
+    """Whether events are a table, of Arrow or of a library that speaks Arrow's C interface, or
+    columns by their names."""
+    known = isinstance(events, pa.Table | pa.RecordBatch | dict)
+    return known or hasattr(events, "__arrow_c_stream__")
+
+
+def as_table(events: Any) -> pa.Table:
+    """Events as an Arrow table: a table, a record batch, a frame of pandas, Polars and others, or
+    columns by their names."""
+    if isinstance(events, pa.Table):
+        return events
     if isinstance(events, pa.RecordBatch):
         return pa.Table.from_batches([events])
-    if not isinstance(events, pa.Table):
+    if not is_frame(events):
         raise SchemaError(
-            "events must be an Arrow table or record batch",
+            "events must be an Arrow table or record batch, a frame, or columns by their names",
             given=type(events).__name__,
-            hint="try pa.table({...}) or pa.Table.from_pandas(frame)",
+            hint="try pa.table({...}); ct.run(..., spark=False) reads files too",
         )
-    return events
+    try:
+        return pa.table(events)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise SchemaError(
+            "events cannot become an Arrow table",
+            given=type(events).__name__,
+            hint=str(error).splitlines()[0],
+        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,7 @@ from catchment.durable.folder import Folder
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import unpack_results
 from catchment.engine.results import Results
-from catchment.engine.stats import COUNTS
-from catchment.errors import SourceError
+from catchment.engine.slicer import as_table, is_frame
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, QueryRules, bound
@@ -31,10 +30,11 @@ from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
 from catchment.sources.aside_files import AsidePlace, Kept
 from catchment.sources.base import Source
+from catchment.sources.reading import UnreadRow, refuse_waiting
 from catchment.spark import frames
 from catchment.spark.batch_counts import CutApart, Meeting, SampleRanks, doubts_of
-from catchment.spark.records import SplitRead, UnreadRow
-from catchment.spark.results import RunResults
+from catchment.spark.records import SplitRead
+from catchment.spark.results import RunResults, batch_counts
 from catchment.spark.rows import PARCEL
 from catchment.spark.session import cores_of, frame_of, is_local, session, ship
 from catchment.spark.tasks import Assemble, ReadAndSlice, Work
@@ -96,8 +96,8 @@ def computed(
         state_bytes=state_bytes,
         key_bytes=key_bytes,
     )
-    if not isinstance(events, DataFrame) and _is_frame(events):
-        return _run_table(_to_arrow(events), planned, work, spark)
+    if not isinstance(events, DataFrame) and is_frame(events):
+        return _run_table(as_table(events), planned, work, spark)
     if isinstance(events, DataFrame):
         return _assembled(*frames.sliced(events, made, rules.time, work), spark, planned)
     source = source_of(events)
@@ -109,7 +109,7 @@ def computed(
 
 def _tables(events: Events) -> tuple[str, ...]:
     """What SQL may call the events in FROM, besides `events`."""
-    if isinstance(events, DataFrame) or _is_frame(events):
+    if isinstance(events, DataFrame) or is_frame(events):
         return ()
     name = source_of(events).table()
     return () if name is None else (name,)
@@ -125,7 +125,7 @@ def _sliced_source(
             start = source.start()
             end = source.bound(start)
             splits = source.splits(start, end, _SPLITS_A_CORE * cores_of(spark))
-            _none_waiting(source)
+            refuse_waiting(source)
         finally:
             source.close()
     work = made(source.event_schema())
@@ -136,13 +136,6 @@ def _sliced_source(
     task = ReadAndSlice(work, source, numbered, columns, common_condition(plan))
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
     return work, numbers.mapInArrow(task, PARCEL)
-
-
-def _none_waiting(source: Source) -> None:
-    """A stream waits for files that are not whole; a batch job must not leave them out."""
-    for one in source.never_read():
-        if one.waiting:
-            raise SourceError("a file cannot be read", given=one.origin, hint=one.reason)
 
 
 def needed(plan: Plan, time: str, schema: pa.Schema) -> list[str]:
@@ -171,7 +164,8 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
             parcels = _cut_apart(work, kept, groups)
         placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
         rows = placed.mapInArrow(assemble, PARCEL).toArrow()
-    parts, counts = list[Results](), dict.fromkeys(COUNTS, 0)
+    parts = list[Results]()
+    counted: list[Mapping[str, int]] = []
     unread: list[UnreadRow] = []
     spilled: list[Kept] = []
     for body in rows.column("body").to_pylist():
@@ -179,10 +173,8 @@ def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Pla
         parts.append(results)
         unread += note.unread
         spilled += note.spilled
-        for name, count in note.counts.items():
-            counts[name] += count
-    counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
-    counts["aside_dropped"] = counts["bad"] - sum(kept.rows for kept in spilled)
+        counted.append(note.counts)
+    counts = batch_counts(counted, kept=sum(kept.rows for kept in spilled))
     parts = parts or [bound.no_results()]
     made = RunResults(parts, list(work.plan.names), counts, unread, spark)
     made.aside = spilled
@@ -208,18 +200,6 @@ def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFr
     edges = {id: RankEdges(counts_of(work.plan.groups[id])) for id in groups}
     doubts = doubts_of((bytes(body or b"") for body in samples.to_pylist()), edges)
     return parcels.mapInArrow(CutApart(work, groups, doubts), PARCEL)
-
-
-def _is_frame(events: Events) -> bool:
-    return isinstance(events, pa.Table | pa.RecordBatch) or hasattr(events, "__arrow_c_stream__")
-
-
-def _to_arrow(events: Events) -> pa.Table:
-    if isinstance(events, pa.Table):
-        return events
-    if isinstance(events, pa.RecordBatch):
-        return pa.Table.from_batches([events])
-    return pa.table(events)
 
 
 def _run_table(

@@ -11,8 +11,6 @@ All are read with the codec of `model/records.py`, which checks them.
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from msgspec import Struct, convert
 
 from catchment.model.capacity import Capacity
@@ -20,6 +18,7 @@ from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
 from catchment.sources.aside_files import Kept
 from catchment.sources.base import Position
+from catchment.sources.reading import UnreadRow
 from catchment.tree.records import Lagging, Uncounted
 
 
@@ -81,14 +80,6 @@ class Parcel(Struct, frozen=True, omit_defaults=True):
     split: SplitNote | None = None
     aside: str | None = None
     """The kind of the rows set aside."""
-
-
-class UnreadRow(TypedDict):
-    """Where a row is that could not be read, and why."""
-
-    origin: str
-    place: int
-    reason: str
 
 
 class SplitRead(Struct, frozen=True, omit_defaults=True):

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 from pyarrow import compute as pc
-from pyspark.sql import DataFrame, SparkSession
 
 from catchment.engine.results import Results
-from catchment.errors import QueryError, did_you_mean
+from catchment.engine.stats import COUNTS
+from catchment.errors import JobError, QueryError, did_you_mean
 from catchment.sources.aside_files import Kept
 from catchment.sources.base import NeverRead
-from catchment.spark.records import UnreadRow
-from catchment.spark.session import frame_of
+from catchment.sources.reading import UnreadRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def batch_counts(parts: Iterable[Mapping[str, int]], kept: int) -> dict[str, int]:
+    """What all tasks counted, of whose bad rows so many were kept."""
+    counts = dict.fromkeys(COUNTS, 0)
+    for part in parts:
+        for name, count in part.items():
+            counts[name] = counts.get(name, 0) + count
+    counts["accepted"] = counts["events"] - counts["late"] - counts["bad"] - counts["duplicates"]
+    counts["aside_dropped"] = counts["bad"] - kept
+    return counts
 
 
 class RunResults(Mapping[str, pa.Table]):
@@ -27,7 +40,7 @@ class RunResults(Mapping[str, pa.Table]):
         names: list[str],
         counts: dict[str, int],
         unread: list[UnreadRow],
-        spark: SparkSession,
+        spark: SparkSession | None,
     ) -> None:
         self._parts = parts
         self._names = names
@@ -72,4 +85,12 @@ class RunResults(Mapping[str, pa.Table]):
 
     def spark(self, name: str) -> DataFrame:
         """A query's results as a Spark DataFrame."""
+        if self._spark is None:
+            raise JobError(
+                "these results were computed without Spark",
+                given="spark=False",
+                hint="leave spark=False out, or make a DataFrame of results[name]",
+            )
+        from catchment.spark.session import frame_of
+
         return frame_of(self._spark, self[name])

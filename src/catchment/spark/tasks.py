@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -20,7 +20,8 @@ from catchment.model.rules import EventRules
 from catchment.operators.user import Monoid
 from catchment.sources.aside_files import AsidePlace, Kept
 from catchment.sources.base import Source, Split
-from catchment.spark.records import SplitRead, UnreadRow
+from catchment.sources.reading import UnreadRow, pieces_of, unread_rows
+from catchment.spark.records import SplitRead
 
 _KNOWN: dict[bytes, Plan] = {}
 
@@ -35,10 +36,6 @@ class Meets(Protocol):
     def not_full(self) -> tuple[int, int]:
         """Windows that have begun and are not full, and the events in them; after `full`."""
         ...
-
-
-_TOLD = 100
-"""Of so many rows of a split that cannot be read it is told where they are, and why."""
 
 
 @dataclass(frozen=True)
@@ -127,20 +124,14 @@ class ReadAndSlice:
         bound = self.work.bound()
         merger = bound.merger(node)
         slicer = bound.slicer(encoder=merger.encoder, spill=spill)
-        arrival = split.arrival
         unread: list[UnreadRow] = []
-        for piece in self.source.read(split, self.columns, self.where):
-            arrival = arrival if piece.arrival is None else piece.arrival
-            for sliced in slicer.slice(piece.events, arrival=rank(node, arrival)):
+        for piece in pieces_of(self.source, split, self.columns, self.where):
+            for sliced in slicer.slice(piece.events, arrival=rank(node, piece.arrival or 0)):
                 merger.add(sliced)
                 yield from by_bucket(self.work, merger.take_events(), SplitRead(number))
-            arrival += piece.events.num_rows
             if piece.bad is not None:
-                slicer.counts["events"] += piece.bad.num_rows
-                slicer.counts["bad"] += piece.bad.num_rows
-                rows = piece.bad.slice(0, _TOLD - len(unread)).drop_columns(["body"])
-                unread += cast(list[UnreadRow], rows.to_pylist())
-                slicer.aside.add("unread", piece.bad)
+                slicer.unread(piece.bad)
+                unread += unread_rows(piece, len(unread))
         if spill is not None:
             for kind, held in slicer.aside.drained().items():
                 spill(kind, held)
