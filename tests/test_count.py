@@ -14,7 +14,7 @@ from catchment.counting.status import status
 from catchment.model.window import Counted
 from catchment.simulate.counting import Counting, CountingSite, NodeArrivals, Troubles
 from catchment.windows.count import count_sliding, count_tumbling
-from counting import Ids, expected, ranked, stream
+from counting import Ids, expected, ids, ranked, stream
 
 EXACT = ("monitor", "sync", "async", "auto", "central")
 SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) or 40
@@ -27,7 +27,7 @@ def outcome(world: Counting) -> dict[tuple[int, int], list[int]]:
     for _, window in world.run().emitted:
         assert (window.kind, window.number) not in found
         assert window.exact and not window.missing
-        found[window.kind, window.number] = sorted(window.partial["id"].tolist())
+        found[window.kind, window.number] = sorted(ids(window.partial).tolist())
     return found
 
 
@@ -136,7 +136,7 @@ def test_what_got_lost_is_said_again_though_there_is_much_to_say() -> None:
 
 def included(world: Counting, size: int) -> dict[int, list[int]]:
     """The ids in each tumbling window; every event is in at most one."""
-    found = {w.number: w.partial["id"].tolist() for _, w in world.run().emitted}
+    found = {w.number: ids(w.partial).tolist() for _, w in world.run().emitted}
     everything = [id for ids in found.values() for id in ids]
     assert len(set(everything)) == len(everything)
     return found

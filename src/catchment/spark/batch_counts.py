@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from catchment.counting import wire
 from catchment.counting.edges import RankEdges
@@ -42,10 +42,11 @@ Doubts = dict[Lane, Ints]
 """Spans of time in which an edge is, one after the other: begin, end, begin, end."""
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Some events of a lane in one task: every so many, in order."""
+class Sampled(Struct, frozen=True, array_like=True):
+    """Some events of a group and key in one task: every so many, in order."""
 
+    group: int
+    key: Key
     events: int
     step: int
     times: Ints
@@ -61,20 +62,20 @@ class SampleRanks:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
-            found = []
+            found: list[Sampled] = []
             for id, table in unpack_partials(body, SplitRead)[0].groups.items():
                 if id in self.groups:
                     found += self._of(groups[id], id, table)
             yield parcel([(bucket, wire.dump(found))])
 
-    def _of(self, held: GroupMerger, id: int, table: pa.Table) -> list[Any]:
+    def _of(self, held: GroupMerger, id: int, table: pa.Table) -> list[Sampled]:
         events = events_of(held, table)
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
         step = max(1, RankEdges(counts_of(held.bound.group)).longest // _SAMPLES)
         found = []
         for code, rows in segments(keys):
             mine = np.sort(times[rows])
-            found.append([id, key_of(held.keys, code), len(mine), step, mine[::step]])
+            found.append(Sampled(id, key_of(held.keys, code), len(mine), step, mine[::step]))
         return found
 
 
@@ -82,9 +83,9 @@ def doubts_of(samples: Iterator[bytes], windows: Mapping[int, RankEdges]) -> Dou
     """On the driver: where edges may be, by what all tasks have sampled."""
     lanes: dict[Lane, list[Sampled]] = {}
     for body in samples:
-        for id, key, events, step, times in wire.load(body):
-            lanes.setdefault((id, key), []).append(Sampled(events, step, times))
-    return {lane: spans(found, windows[lane[0]]) for lane, found in lanes.items()}
+        for found in wire.load(list[Sampled], body):
+            lanes.setdefault((found.group, found.key), []).append(found)
+    return {lane: spans(several, windows[lane[0]]) for lane, several in lanes.items()}
 
 
 def spans(samples: list[Sampled], edges: RankEdges) -> Ints:
@@ -92,7 +93,7 @@ def spans(samples: list[Sampled], edges: RankEdges) -> Ints:
     from its end on is after them.
 
     >>> from catchment.windows.count import count_tumbling
-    >>> some = Sampled(10, 2, np.array([0, 20, 40, 60, 80]))  # an event each 10
+    >>> some = Sampled(0, Key(0, ()), 10, 2, np.array([0, 20, 40, 60, 80]))  # an event each 10
     >>> spans([some], RankEdges([count_tumbling(5)])).tolist()
     [40, 60, 80, 4611686018427387904]
     """
@@ -203,7 +204,7 @@ class Meeting:
             low = 0
             for number, high in enumerate(_upto(edges, int(ranks[mine].max()))):
                 chosen = rows.take(mine[places == number])
-                one = lift.merge([{"rows": lift.pack(chosen)}])
+                one = lift.merge([lift.pack(chosen)])
                 windows += shelf.add(Slice(low, high, one, True, ()))
                 low = high
             if windows:

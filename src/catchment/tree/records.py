@@ -24,7 +24,7 @@ from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.words import Count, Name, Stand, Time, Version
 
-FORMAT = 3
+FORMAT = 4
 """Of a node's folder."""
 
 NOWHERE = Stand(EARLIEST, EARLIEST, -1)
