@@ -50,7 +50,7 @@ def listed(
         held = ask(AskQueries(), QueryList, root, job)
         found = [
             show.QueryRow(q.name, text(q), "tree", held.versions[q.name], q.name in held.leaving)
-            for q in (Query.from_dict(query) for query in held.queries)
+            for q in map(Query.of, held.queries)
         ]
         rejected: dict[str, str] = {}
     else:
@@ -80,7 +80,7 @@ def add(
     if _in_tree(job, root):
         from catchment.nodes.questions import AddQueries, TreeChange
 
-        new = AddQueries(tuple(query.to_dict() for query in asked))
+        new = AddQueries(tuple(query.record() for query in asked))
         for added, version in ask(new, TreeChange, root, job).versions.items():
             typer.echo(_added(added, version))
         return

@@ -140,14 +140,14 @@ class NodeService:
         charter = self._charter()
         planned = charter.plans[charter.plan]
         return QueryList(
-            tuple(query.to_dict() for query in planned.queries.values()),
+            tuple(query.record() for query in planned.queries.values()),
             {name: planned.definitions[name].version for name in planned.queries},
             tuple(planned.leaving),
         )
 
     def _add_queries(self, asked: AddQueries) -> TreeChange:
         charter, known = self._charter(), self._known()
-        queries = [Query.from_dict(query) for query in asked.queries]
+        queries = [Query.of(query) for query in asked.queries]
         for query in queries:
             if query.name in known:
                 leaves = query.name in charter.plans[charter.plan].leaving

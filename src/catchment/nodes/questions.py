@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from catchment.model import records
 from catchment.model.node_id import NodeId
+from catchment.model.query import QueryRecord
 from catchment.transport import Security
 from catchment.transport import ask as put
 from catchment.tree.words import Name
@@ -28,9 +29,9 @@ class AskQueries(Struct, frozen=True, tag_field="what", tag="queries"):
 
 
 class AddQueries(Struct, frozen=True, tag_field="what", tag="add query"):
-    """Adds queries, as `Query.to_dict` has them."""
+    """Adds queries."""
 
-    queries: tuple[dict[str, Any], ...]
+    queries: tuple[QueryRecord, ...]
 
 
 class RemoveQueries(Struct, frozen=True, tag_field="what", tag="remove query"):
@@ -69,9 +70,9 @@ QUESTION: Any = Question
 
 
 class QueryList(Struct, frozen=True):
-    """The queries that run, as `Query.to_dict` has them, and those of them that are leaving."""
+    """The queries that run, and those of them that are leaving."""
 
-    queries: tuple[dict[str, Any], ...]
+    queries: tuple[QueryRecord, ...]
     versions: dict[str, int]
     """Of their definitions, by name."""
     leaving: tuple[str, ...]

@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from catchment.counting.orders import KeyValue
 from catchment.flush.learnt import Learnt
 from catchment.model.frontier import Frontier
 from catchment.model.node_id import NodeId
@@ -211,7 +212,7 @@ class Uncounted(Struct, frozen=True):
 
     group: int
     number: int
-    key: tuple[Any, ...]
+    key: tuple[KeyValue, ...]
     nodes: tuple[str, ...]
 
 
