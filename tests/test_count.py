@@ -134,6 +134,21 @@ def test_what_got_lost_is_said_again_though_there_is_much_to_say() -> None:
     check(windows, streams, "central", **options)
 
 
+def test_what_got_lost_is_said_again_though_nodes_answer() -> None:
+    """The root has crashed and lost events that nodes have sent: they say so, and send no more."""
+    dice = np.random.default_rng(171688)
+    starts = [0, 40_000, 40_000, 0]
+    streams = {
+        node: stream(dice, node, events, 100_000, disorder=3_000, ties=100, start=starts[node])
+        for node, events in enumerate([213, 237, 37, 84])
+    }
+    troubles = Troubles(crash=0.05, down=20_000)
+    windows = [count_sliding(197, 89), count_sliding(299, 8), count_sliding(185, 1)]
+    options = {"predictor": "last", "troubles": troubles, "seed": 93, "delay": 1}
+    world = check(windows, streams, "auto", lateness=3_000, **options)
+    assert world.measured.messages < 5_000
+
+
 def included(world: Counting, size: int) -> dict[int, list[int]]:
     """The ids in each tumbling window; every event is in at most one."""
     found = {w.number: ids(w.partial).tolist() for _, w in world.run().emitted}

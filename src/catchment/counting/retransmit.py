@@ -13,15 +13,16 @@ class Retransmit(Struct, array_like=True):
     said: int = 0
     """When the root last said something."""
     whole: tuple[int, int] = (0, 0)
-    """When all pieces up to the last edge were here, or more of them came, and how far."""
+    """When all pieces up to one more edge were here, and which edge that was."""
 
-    def lost(self, now: int, complete: int, edge: int, over: bool) -> bool:
-        """Whether something seems lost: all is silent, or pieces lack though edges are found."""
-        if complete == edge or complete > self.whole[1]:
+    def lost(self, now: int, complete: int, over: bool, known: bool) -> bool:
+        """Whether something is known to be lost, or seems so: all is silent, or what is said leads
+        to no more pieces."""
+        if complete > self.whole[1]:
             self.whole = (now, complete)
         if self.longest is None or over:
             return False
         lacking = now - self.whole[0] > self.longest
         if lacking:
             self.whole = (now, complete)
-        return lacking or now - self.said > self.longest
+        return known or lacking or now - self.said > self.longest

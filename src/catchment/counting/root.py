@@ -108,6 +108,8 @@ class RootCounter:
         self.ordered, self.corrected = 0, False
         self.spent = self.doubtful = 0.0
         self.news = self.changed = True
+        self._lost = False
+        """Whether nodes have answered, and what they sent is not here."""
 
     @property
     def slices(self) -> list[Slice]:
@@ -211,7 +213,8 @@ class RootCounter:
         if self.news:
             self.news = False
             self._work()
-        again = self.patience.lost(now, self.complete, self.edge, self.over)
+        again = self.patience.lost(now, self.complete, self.over, self._lost)
+        self._lost = False
         if not self.changed and not again:
             return None
         self.changed, self.patience.said = False, now
@@ -319,7 +322,10 @@ class RootCounter:
             return
         low = found.low or self.found[self.edge].place
         if self.zones and found.loose <= _FEW * len(self.tracks):
-            self._give(None, Zone(self.orders + 1, self.edge + 1, low, found.high))
+            zone, last = Zone(self.orders + 1, self.edge + 1, low, found.high), self.zone
+            # All events there were sent, so who is asked for them again has to send them again.
+            self._lost = last is not None and replace(last, number=zone.number) == zone
+            self._give(None, zone)
         else:
             most = samples(found.loose / len(self.tracks))
             self._give(Ask(self.orders + 1, low, found.high, most), None)
