@@ -170,8 +170,7 @@ class Query:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON has it."""
-        found: dict[str, Any] = records.plain(self.record())
-        return found
+        return records.decode(dict[str, Any], records.encode(self.record()), "a query")
 
     @classmethod
     def from_dict(cls, data: object) -> Query:
