@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks import count_nodes
 from benchmarks.count_cell import EXACT, Outcome, correctness, ground, run
-from benchmarks.count_load import Load, messages
+from benchmarks.count_load import LeanEvents, Load, messages
 from benchmarks.figure import Figure, at_least, below, exactly, plain
 from catchment.counting.wire import load as unpacked
 
@@ -81,9 +81,9 @@ def _work(load: Load, runs: int) -> Figure:
 
 def _central(bodies: list[bytes], window: int) -> float:
     begin = perf_counter()
-    parts = [unpacked(body) for body in bodies]
-    times = np.concatenate([part[1] for part in parts])
-    values = np.concatenate([part[3]["v"] for part in parts])
+    parts = [unpacked(LeanEvents, body) for body in bodies]
+    times = np.concatenate([part.times for part in parts])
+    values = np.concatenate([part.data["v"] for part in parts])
     full = len(times) // window * window
     # Messages of a node follow each other, nodes too: a stable sort by time ranks all events.
     ordered = values[np.argsort(times, kind="stable")][:full]

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.count_load import TICK, Load, messages, streams, truth
 from catchment.counting.fold import Fold, Sums
-from catchment.counting.message import Columns
+from catchment.counting.wire import Columns, dump, load
 from catchment.simulate.counting import Counting, NodeArrivals
 from catchment.windows.count import count_tumbling
 
@@ -95,7 +95,7 @@ def run(
     )
     tally = world.run()
     emitted = sorted(tally.emitted, key=lambda pair: pair[1].number)
-    totals = [float(w.partial["total"][0]) for _, w in emitted if "total" in w.partial]
+    totals = [Sums.total(w.partial) for _, w in emitted if w.partial]
     exact = sum(a == b for a, b in zip(totals, there.sums, strict=False))
     root, count = world.root, max(len(there.sums), 1)
     waits = [now - end for (now, _), end in zip(emitted, _ends(there), strict=False)]
@@ -125,12 +125,17 @@ def _ends(there: Ground) -> list[int]:
 class Ranges(Fold):
     """Which events a window holds, as ranges of each node's positions."""
 
-    def lift(self, events: Columns) -> Columns:
+    def lift(self, events: Columns) -> bytes:
         ids = events["id"]
-        return {"low": ids[:1], "high": ids[-1:] + 1}
+        return dump({"low": ids[:1], "high": ids[-1:] + 1})
 
-    def merge(self, partials: Sequence[Columns]) -> Columns:
-        return {name: np.concatenate([p[name] for p in partials]) for name in ("low", "high")}
+    def merge(self, partials: Sequence[bytes]) -> bytes:
+        found = [self.ranges(partial) for partial in partials]
+        return dump({name: np.concatenate([p[name] for p in found]) for name in ("low", "high")})
+
+    @staticmethod
+    def ranges(partial: bytes) -> Columns:
+        return load(Columns, partial)
 
 
 _NODE = 1 << 40
@@ -148,7 +153,8 @@ def correctness(load: Load, scheme: str) -> float:
     for _, window in world.run().emitted:
         ends = there.ends[window.number]
         starts = there.ends[window.number - 1] if window.number else dict.fromkeys(ends, 0)
-        for low, high in zip(window.partial["low"], window.partial["high"], strict=True):
+        ranges = Ranges.ranges(window.partial)
+        for low, high in zip(ranges["low"], ranges["high"], strict=True):
             node, first = divmod(int(low), _NODE)
             last = int(high) - node * _NODE
             right += max(0, min(last, ends[node]) - max(first, starts[node]))

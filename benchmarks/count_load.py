@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
-from catchment.counting.message import Columns
-from catchment.counting.wire import dump
+from catchment.counting.wire import Columns, dump
 from catchment.measure.central import encoded
 from catchment.operators.ragged import Ints
 from catchment.simulate.counting import NodeArrivals
@@ -17,6 +17,15 @@ from catchment.simulate.counting import NodeArrivals
 SECOND = 1_000_000
 TICK = 10_000
 """Events that come in so many microseconds are read, and by `central` sent, at once."""
+
+
+class LeanEvents(Struct, frozen=True, array_like=True):
+    """Events of a node, as `counting` would write them."""
+
+    node: int
+    times: Ints
+    arrivals: Ints
+    data: Columns
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,8 @@ def messages(found: dict[int, NodeArrivals], lean: bool = False) -> Iterator[byt
 
 
 def _lean(node: int, stream: NodeArrivals, low: int, high: int) -> bytes:
-    data: Columns = {name: column[low:high] for name, column in stream.data.items()}
-    return dump([node, stream.times[low:high], np.zeros(high - low, np.int64), data])
+    data = {name: column[low:high] for name, column in stream.data.items()}
+    return dump(LeanEvents(node, stream.times[low:high], np.zeros(high - low, np.int64), data))
 
 
 def _batch(stream: NodeArrivals, low: int, high: int) -> bytes:

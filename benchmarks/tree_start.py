@@ -10,7 +10,8 @@ from statistics import median
 from benchmarks.figure import Figure, below, plain
 from catchment.errors import CatchmentError
 from catchment.measure.bed import Bed, Layout, stream, windows
-from catchment.transport import ask
+from catchment.nodes.questions import AskStatus, ask
+from catchment.nodes.status import NodeStatus
 
 MEGABYTE = 1_000_000
 _RATE = 100_000
@@ -64,10 +65,10 @@ def start(seconds: int, lean: bool) -> tuple[float, int]:
 def _children(bed: Bed) -> dict[str, bool]:
     """Whether each child of the root is connected; nothing while the root is not there."""
     try:
-        found = ask(bed.address("root"), "status", {}, timeout=1.0)
+        found = ask(bed.address("root"), AskStatus(), NodeStatus, timeout=1.0)
     except CatchmentError:
         return {}
-    return {id: child["connected"] for id, child in found.get("children", {}).items()}
+    return {id: child.connected for id, child in (found.children or {}).items()}
 
 
 def _until(bed: Bed, what: str, happened: Callable[[], bool]) -> None:

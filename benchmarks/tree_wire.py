@@ -16,7 +16,8 @@ from catchment.errors import CatchmentError
 from catchment.generator import Generator
 from catchment.measure.bed import Bed, Form, Layout, Traffic, stream, windows
 from catchment.measure.central import BATCH, Central, CollectorLink, central, encoded
-from catchment.transport import ask
+from catchment.nodes.questions import AskStatus, ask
+from catchment.nodes.status import NodeStatus
 
 KEYS = 10
 WINDOWS = 1000
@@ -96,10 +97,10 @@ def _sample(bed: Bed) -> list[tuple[int, int]]:
     """Messages that have come from a node and bytes on its link, if both stand still just now."""
     before = bed.traffic()["e1"]
     try:
-        status = ask(bed.address("root"), "status", {}, timeout=1.0)
+        status = ask(bed.address("root"), AskStatus(), NodeStatus, timeout=1.0)
     except CatchmentError:
         return []  # it has not begun, or is over
-    received = status.get("children", {}).get("e1", {}).get("received", 0)
+    received = status.children["e1"].received if status.children else 0
     return [(received, before.both)] if before == bed.traffic()["e1"] else []
 
 

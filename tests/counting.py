@@ -7,19 +7,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from catchment.counting.fold import Fold
-from catchment.counting.message import Columns
+from catchment.counting.wire import Columns, dump, load
 from catchment.model.window import Counted
+from catchment.operators.ragged import Ints
 from catchment.simulate.counting import NodeArrivals
 
 
 class Ids(Fold):
     """Keeps which events are in a window, so that each can be told from all others."""
 
-    def lift(self, events: Columns) -> Columns:
-        return {"id": events["id"]}
+    def lift(self, events: Columns) -> bytes:
+        return dump(events["id"])
 
-    def merge(self, partials: Sequence[Columns]) -> Columns:
-        return {"id": np.concatenate([partial["id"] for partial in partials])}
+    def merge(self, partials: Sequence[bytes]) -> bytes:
+        return dump(np.concatenate([ids(partial) for partial in partials]))
+
+
+def ids(partial: bytes) -> Ints:
+    """The ids in a partial."""
+    return load(Ints, partial)
 
 
 def stream(
@@ -35,8 +41,8 @@ def stream(
     """Events at random times; with `ties` many share one."""
     times = start + np.sort(dice.integers(0, max(span, 1), events)) // ties * ties
     late = dice.integers(0, disorder + 1, events) if disorder else None
-    ids = np.arange(events, dtype=np.int64) * 1000 + node
-    return NodeArrivals.of(times.astype(np.int64), {"id": ids}, late)
+    numbers = np.arange(events, dtype=np.int64) * 1000 + node
+    return NodeArrivals.of(times.astype(np.int64), {"id": numbers}, late)
 
 
 def ranked(streams: Mapping[int, NodeArrivals]) -> list[int]:

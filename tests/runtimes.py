@@ -42,6 +42,7 @@ from catchment.testing.transcripts import Results, Transcript, replay
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from notes import answer
 from transcript_script import (
     BEGIN,
     CLOCK,
@@ -522,10 +523,10 @@ class RunningTree:
         """Adds queries, and waits until every node that reads goes by the new plan."""
         told = {"queries": [query.to_dict() for query in queries]}
         root, leaves = self._nodes["root"], [self._nodes[leaf].office for leaf in Simulated.leaves]
-        root.office.ask("add query", told)
+        answer(root.office, "add query", told)
         charter = root.member.charter
         assert charter is not None
-        self.wait(lambda: all(a.ask("status", {}).get("plan") == charter.plan for a in leaves))
+        self.wait(lambda: all(answer(a, "status", {}).get("plan") == charter.plan for a in leaves))
 
     def wait(self, met: Callable[[], bool], seconds: float = 280) -> None:
         """Waits until something is so; fails if a node is in trouble, or after so many seconds."""

@@ -138,6 +138,12 @@ MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
         "1.5",
         "try 1000",
     ),
+    "count 2**70": (
+        window_mistake(f"count_tumbling({2**70})", f"count_window({2**70})"),
+        "the count window is too large",
+        f"{2**70:,}",
+        "the most is 281,474,976,710,656 events",
+    ),
     "quantile 2": (
         function_mistake("quantile('v', 2)", "quantile(v, 2)"),
         "quantile takes one number from 0 to 1",

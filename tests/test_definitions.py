@@ -32,6 +32,7 @@ from catchment.testing.strategies import to_table
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from notes import answer
 from pipeline import Batch, Pipeline
 from small_tables import examples
 from trees import batches, charter, final
@@ -284,7 +285,7 @@ class Told:
         root = self.world.sites["root"].member
         assert root is not None
         office = NodeService(root, threading.RLock(), threading.Event(), lambda: None)
-        return office.ask(what, body)
+        return answer(office, what, body)
 
 
 def test_a_query_leaves_a_tree_after_its_last_window() -> None:

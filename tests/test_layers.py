@@ -152,9 +152,18 @@ def test_importing_the_package_does_not_import_pandas() -> None:
 
 def test_only_durable_makes_the_disk_hold_something() -> None:
     found = [
-        path for path in SOURCES if re.search(r"\b(fsync|fdatasync|flock)\(", path.read_text())
+        path
+        for path in SOURCES
+        if re.search(r"\b(fsync|fdatasync|flock|os\.sync)\b", path.read_text())
     ]
-    assert {layer_of(path) for path in found} <= {"durable"}
+    assert {layer_of(path) for path in found} == {"durable"}
+
+
+def test_only_one_module_encodes_and_decodes_records() -> None:
+    """So what is read is checked everywhere, and cannot be read in two ways."""
+    codec = r"\bmsgspec\.(json|msgpack)\b|\bmsgspec import .*\b(json|msgpack)\b|^import msgpack"
+    found = [path for path in SOURCES if re.search(codec, path.read_text(), re.MULTILINE)]
+    assert found == [PACKAGE / "model" / "records.py"]
 
 
 def test_every_module_says_what_it_is() -> None:

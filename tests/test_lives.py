@@ -27,11 +27,12 @@ from catchment.simulate import World
 from catchment.simulate.memory import Events, MemoryDisk
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.transport import ask
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.lives import LOST, OLD_COPY, REMOVED, TAKEN_OVER, OutdatedError, for_good
 from catchment.tree.member import GRACE, Member
+from catchment.tree.records import FORMAT
 from catchment.tree.words import Reply
+from notes import ask
 from trees import QUERIES, SCHEMA, batches, charter, check
 
 SECOND = 1_000_000
@@ -340,11 +341,13 @@ def test_a_folder_of_another_format_is_refused() -> None:
     pair = Pair()
     pair.begun()
     pair.disk.put("identity", b'{"node":"a"}')
-    with pytest.raises(StateError, match=r"another version.*a: format 2 or older.*reads format 3"):
+    ours = f"reads format {FORMAT}"
+    with pytest.raises(StateError, match=rf"another version.*a: format 2 or older.*{ours}"):
         pair.start()
-    records.put(pair.disk, "identity", {"node": "a", "format": 4})
-    with pytest.raises(StateError, match=r"another version.*a: format 4"):
-        pair.start()
+    for other in (FORMAT - 1, FORMAT + 1):
+        records.put(pair.disk, "identity", {"node": "a", "format": other})
+        with pytest.raises(StateError, match=rf"another version.*a: format {other}.*{ours}"):
+            pair.start()
 
 
 @pytest.mark.parametrize("left", [0, 2])

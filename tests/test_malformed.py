@@ -21,6 +21,7 @@ from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
 from catchment.errors import CatchmentError, DataError, JobError, RefusedError, StateError
 from catchment.job.topology import NodeSection, check_nodes
+from catchment.model import records
 from catchment.model.node_id import LONGEST, alike, node_id
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.status import status
@@ -30,7 +31,8 @@ from catchment.tree.inbox import Inbox, log_of
 from catchment.tree.member import GRACE, Member
 from catchment.tree.message import checked, encode, heard, spoken
 from catchment.tree.records import Received
-from catchment.tree.words import Beat, Hello, Reply, plain, read
+from catchment.tree.words import Beat, Hello, Reply, read
+from notes import note
 from trees import QUERIES, READ, SCHEMA, batches, charter
 
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
@@ -160,8 +162,8 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
     root = a_root(made, MemoryDisk())
     root.on_hello(Hello("a"), 5)
     words: list[dict[str, Any]] = [
-        plain(Hello("a", 1, True, 3, 1, "job", 2, moved=None)),
-        plain(Beat(1, 2)),
+        records.plain(Hello("a", 1, True, 3, 1, "job", 2, moved=None)),
+        records.plain(Beat(1, 2)),
     ]
     word = dice.choice(words)
     names = [*Hello.__struct_fields__, *Beat.__struct_fields__, "strange"]
@@ -169,20 +171,20 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
         name = dice.choice(names)
         word = word | {name: other(dice, word.get(name))}
     for call in (
-        lambda: root.on_hello(read(Hello, word), 6),
-        lambda: root.on_beat("a", read(Beat, word), 6),
+        lambda: root.on_hello(read(Hello, note(word)), 6),
+        lambda: root.on_beat("a", read(Beat, note(word)), 6),
     ):
         try:
             call()
         except CatchmentError:
             continue
     child = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
-    reply = plain(Reply(ack=0, life=1))
+    reply = records.plain(Reply(ack=0, life=1))
     for _ in range(dice.randint(0, 3)):
         name = dice.choice(Reply.__struct_fields__)
         reply = reply | {name: other(dice, reply.get(name))}
     try:
-        child.heard(read(Reply, reply), 6)
+        child.heard(read(Reply, note(reply)), 6)
     except CatchmentError:
         return
 
@@ -300,7 +302,7 @@ def test_what_is_no_id_is_refused_at_every_entrance(id: str, tmp_path: Path) -> 
     root = a_root(made, FileDisk(tmp_path))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(RefusedError, match=r"cannot be understood|no child of mine"):
-        root.on_hello(read(Hello, {"node": id}), 5)
+        root.on_hello(read(Hello, note({"node": id})), 5)
     if id != "admin":
         bad = made.with_place(NodePlace(id, 7, "root", True)).data
         with pytest.raises(StateError, match=r"these bytes are not a charter .*places"):
@@ -323,6 +325,6 @@ def test_ids_that_differ_by_capitals_only() -> None:
 
 def test_a_word_says_what_is_wrong_with_it() -> None:
     with pytest.raises(RefusedError, match=r"a hello cannot be understood .*`\$.sent`"):
-        read(Hello, {"node": "a", "sent": -1})
+        read(Hello, note({"node": "a", "sent": -1}))
     with pytest.raises(RefusedError, match="a beat cannot be understood"):
-        read(Beat, {"refused": {"../a": "why"}})
+        read(Beat, note({"refused": {"../a": "why"}}))

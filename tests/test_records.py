@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 import catchment as ct
 from catchment.durable.folder import Folder
-from catchment.errors import SinkError, SourceError, StateError
+from catchment.errors import QueryError, SinkError, SourceError, StateError
 from catchment.model import records
 from catchment.model.frontier import Frontier
+from catchment.model.query import Aggregate, QueryRecord
 from catchment.sinks.base import Delivery
 from catchment.sinks.parquet import ParquetSink
 from catchment.sources.aside_files import AsideFiles
@@ -115,6 +118,33 @@ def test_the_head_of_a_log_of_an_older_version_is_read() -> None:
     held = {"first": 1, "next": 3, "bytes": 9, "chunks": 1, "size": 8, "plan": 0, "base": "b"}
     read = records.decode(LogHead, json.dumps(held | {"tag": "t"}).encode(), "the head")
     assert read == LogHead(0, 1, 3, 9, 1, 8, "b", "t")
+
+
+def test_a_query_is_read_as_it_was_written_whatever_its_numbers() -> None:
+    given = replace(QUERY.record(), aggregates=(Aggregate("f", "v", (2**70, -1.5, "x")),))
+    back = records.decode(QueryRecord, records.encode(given), "a query")
+    assert back == given and back.aggregates[0].params == (2**70, -1.5, "x")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"name": 5}, "`$.name`"),
+        ({"aggregates": [{"function": 5}]}, "`$.aggregates[0].function`"),
+        ({"window": {"kind": "tumbling", "length": "x", "slide": 1, "offset": 0}}, "`$.length`"),
+        ({"window": {"kind": "tumbling"}}, "missing required field `length`"),
+        ({"measure": "other"}, "`$.measure`"),
+    ],
+)
+def test_what_is_no_query_is_refused(changed: dict[str, object], why: str) -> None:
+    with pytest.raises(QueryError, match=f"cannot be read .*{re.escape(why)}"):
+        ct.Query.from_dict(QUERY.to_dict() | changed)
+
+
+@pytest.mark.parametrize("bounds", [(0, 2**70), (-(2**70), 0), (-(2**62), 2**62)])
+def test_a_fixed_window_beyond_all_bounds_is_refused(bounds: tuple[int, int]) -> None:
+    with pytest.raises(QueryError, match=r"too far from now|too long"):
+        ct.fixed(*bounds)
 
 
 def test_the_snapshot_of_something_else_is_refused() -> None:

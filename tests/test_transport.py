@@ -18,6 +18,8 @@ import pytest
 from catchment.errors import RefusedError
 from catchment.measure.proxy import Proxy
 from catchment.transport import (
+    OLDEST,
+    PROTOCOL,
     AddressError,
     Limits,
     ParentLink,
@@ -25,10 +27,10 @@ from catchment.transport import (
     Security,
     Server,
     agree,
-    ask,
 )
 from catchment.transport.frames import MAGIC, Frames, frame
-from catchment.transport.wire import versions
+from catchment.transport.wire import EMPTY, Who
+from notes import ask, note, read
 
 HOST = "127.0.0.1"
 
@@ -39,24 +41,26 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
 
-    def hello(self, hello: dict[str, Any]) -> dict[str, Any]:
-        if hello.get("unwanted"):
+    def hello(self, node: str, hello: bytes) -> bytes:
+        if read(hello).get("unwanted"):
             raise RefusedError("you are not wanted", given=5, hint="go elsewhere")
-        self.seen.append(("hello", hello["node"]))
-        return {"welcome": hello["node"]}
+        self.seen.append(("hello", node))
+        return note({"welcome": node})
 
-    def message(self, node: str, body: bytes) -> dict[str, Any]:
+    def message(self, node: str, body: bytes) -> bytes:
         self.fail(body.decode("latin-1"))
         self.seen.append((node, body))
-        return {"ack": len(self.seen)}
+        return note({"ack": len(self.seen)})
 
-    def beat(self, node: str, note: dict[str, Any]) -> dict[str, Any]:
-        self.seen.append((node, note))
-        return {"ack": note.get("at")}
+    def beat(self, node: str, beat: bytes) -> bytes:
+        self.seen.append((node, read(beat)))
+        return note({"ack": read(beat).get("at")})
 
-    def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, question: bytes) -> bytes:
+        asked = read(question)
+        what = asked.pop("what", "nothing")
         self.fail(what)
-        return {what: body}
+        return note({what: asked})
 
     def fail(self, word: str) -> None:
         if word == "fail":
@@ -102,7 +106,12 @@ class Raw:
 
 
 def who(name: str, **more: Any) -> bytes:
-    return b"w" + json.dumps({**versions(), "name": name, **more}).encode()
+    return b"w" + note({"protocol": PROTOCOL, "oldest": OLDEST, "name": name, **more})
+
+
+def welcome(name: str) -> dict[str, Any]:
+    """What is answered to a hello."""
+    return {"protocol": PROTOCOL, "limit": 256 << 20, "answer": {"welcome": name}}
 
 
 class Tree:
@@ -141,7 +150,12 @@ class Tree:
         hello = options.pop("hello", {})
         options.setdefault("timeout", 5.0)
         link = ParentLink(
-            address or self.address, node, lambda: hello, heard.append, security, **options
+            address or self.address,
+            node,
+            lambda: note(hello),
+            lambda found: heard.append(read(found)),
+            security,
+            **options,
         )
         self.closing.append(link.close)
         link.open()
@@ -165,20 +179,20 @@ def test_messages_beats_and_pushes_go_both_ways_in_order(tree: Tree) -> None:
         link.send(sent[-1])
         if at % 10 == 0:
             sent.append({"at": -at, "name": "Zoë"})
-            link.beat(sent[-1])
+            link.beat(note(sent[-1]))
     until(lambda: len(heard) == 220)
     assert tree.handler.bodies() == sent
     assert [note["ack"] for note in heard] == [
         body["at"] if isinstance(body, dict) else at + 2 for at, body in enumerate(sent)
     ]
-    assert all(server.push("a", {"push": number}) for number in range(50))
+    assert all(server.push("a", note({"push": number})) for number in range(50))
     until(lambda: len(heard) == 270)
     assert heard[220:] == [{"push": number} for number in range(50)]
-    assert not server.push("b", {"push": 0}) and server.links() == {"a"}
+    assert not server.push("b", note({"push": 0})) and server.links() == {"a"}
     link.close()
     assert link.closed and link.error is None
     until(lambda: not server.links())
-    assert not server.push("a", {})
+    assert not server.push("a", note({}))
 
 
 def test_what_was_sent_before_close_arrives(tree: Tree) -> None:
@@ -195,7 +209,7 @@ def test_what_was_sent_before_close_arrives(tree: Tree) -> None:
 def test_hello_is_answered_or_refused(tree: Tree) -> None:
     tree.serve()
     link, _ = tree.link("a")
-    assert link._answer == {"welcome": "a", "protocol": 1}
+    assert link._answer == note({"welcome": "a"})
     with pytest.raises(RefusedError) as refusal:
         tree.link("b", hello={"unwanted": True})
     assert str(refusal.value) == "you are not wanted (given: 5); go elsewhere"
@@ -216,7 +230,7 @@ def test_newest_link_of_a_node_wins(tree: Tree) -> None:
     with pytest.raises(RefusedError, match="newer link"):
         first.send(b"x")
     second.send(b"y")
-    server.push("a", {"for": "second"})
+    server.push("a", note({"for": "second"}))
     until(lambda: len(heard) == 2)
     assert {"for": "second"} in heard
     assert not second.closed and not other.closed and server.links() == {"a", "b"}
@@ -259,9 +273,9 @@ def test_failing_handler_ends_one_link_and_is_logged(
 def test_listener_may_fail_or_close_its_link(tree: Tree, fails: bool) -> None:
     tree.serve()
     link: ParentLink
-    link = ParentLink(tree.address, "a", dict, lambda note: 1 / 0 if fails else link.close())
+    link = ParentLink(tree.address, "a", lambda: EMPTY, lambda _: 1 / 0 if fails else link.close())
     link.open()
-    link.beat({})
+    link.beat(note({}))
     until(lambda: link.closed and not tree.server.links())
     said = "an answer could not be handled (given: ZeroDivisionError)"
     assert said in str(link.error) if fails else link.error is None
@@ -277,23 +291,29 @@ def test_questions(tree: Tree) -> None:
 
 
 def test_versions(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert agree({"protocol": 3, "oldest": 1}) == 1
+    assert agree(Who(protocol=9, oldest=1)) == PROTOCOL
     tree.serve()
 
-    def speaks(**spoken: object) -> ParentLink:
-        monkeypatch.setattr("catchment.transport.connection.versions", lambda: spoken)
+    def speaks(protocol: int | None, oldest: int | None) -> ParentLink:
+        monkeypatch.setattr("catchment.transport.connection.PROTOCOL", protocol)
+        monkeypatch.setattr("catchment.transport.connection.OLDEST", oldest)
         return tree.link("b")[0]
 
     speaks(protocol=9, oldest=1)
+    ours = f"the one that listens {PROTOCOL}"
     for spoken, sentence, old in (
-        ({"protocol": 0, "oldest": 0}, "speaks 0, the one that listens 1", "connects"),
-        ({"protocol": 9, "oldest": 7}, "speaks 7 to 9, the one that listens 1", "listens"),
+        ({"protocol": 0, "oldest": 0}, f"speaks 0, {ours}", "connects"),
+        (
+            {"protocol": 9, "oldest": 7},
+            f"speaks 7 to 9, the one that listens {PROTOCOL}",
+            "listens",
+        ),
     ):
         with pytest.raises(RefusedError, match=sentence) as refusal:
             speaks(**spoken)
         assert refusal.value.hint == f"upgrade the one that {old}"
     with pytest.raises(RefusedError, match="did not say which versions"):
-        speaks(protocol="new")
+        speaks(protocol=None, oldest=1)
 
 
 def test_addresses(tree: Tree) -> None:
@@ -331,7 +351,7 @@ def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = tree.raw()
     stuck.socket.sendall(MAGIC)
     stuck.send(who("stuck"), b"h")
-    assert stuck.read() == (b"r", {"welcome": "stuck", "protocol": 1, "limit": 256 << 20})
+    assert stuck.read() == (b"r", welcome("stuck"))
     begun = time.monotonic()
     again.stop()
     assert time.monotonic() - begun < 2
@@ -344,7 +364,7 @@ def test_killed_server_is_noticed(tree: Tree) -> None:
     code = """
 import time, types
 from catchment.transport import Server
-handler = types.SimpleNamespace(hello=lambda hello: {})
+handler = types.SimpleNamespace(hello=lambda node, hello: b"{}")
 with Server("127.0.0.1:0", handler) as server:
     print(server.port, flush=True)
     time.sleep(60)
@@ -410,7 +430,7 @@ def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = tree.proxy()
     link, _ = tree.link(address=proxy.address)
     proxy.hold()
-    link.beat({})
+    link.beat(note({}))
     with pytest.raises(PeerUnreachableError, match=r"no answer came in (0\.3 s|time)"):
         tree.link("b", address=proxy.address, timeout=0.3)
     with pytest.raises(PeerUnreachableError, match="no answer came in time"):
@@ -424,9 +444,9 @@ def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
     server = tree.serve()
     reading = threading.Event()
-    link = ParentLink(tree.address, "a", dict, lambda note: reading.wait(30))
+    link = ParentLink(tree.address, "a", lambda: EMPTY, lambda _: reading.wait(30))
     link.open()
-    assert not all(server.push("a", {"text": "x" * 1000}) for _ in range(20_000))
+    assert not all(server.push("a", note({"text": "x" * 1000})) for _ in range(20_000))
     reading.set()
     link.close()
 
@@ -438,9 +458,11 @@ def test_nothing_is_heard_of_a_link_after_it_was_closed(
     monkeypatch.setattr("catchment.transport.link.GRACE", 0.2)
     server = tree.serve()
     going, heard = threading.Event(), list[Any]()
-    link = ParentLink(tree.address, "a", dict, lambda note: (heard.append(note), going.wait(30)))
+    link = ParentLink(
+        tree.address, "a", lambda: EMPTY, lambda said: (heard.append(read(said)), going.wait(30))
+    )
     link.open()
-    assert all(server.push("a", {"text": n}) for n in range(5))
+    assert all(server.push("a", note({"text": n})) for n in range(5))
     until(lambda: heard)
     time.sleep(0.1)  # the others have come too
     link.close()
@@ -457,7 +479,7 @@ def test_bytes_of_a_heartbeat(tree: Tree) -> None:
     costs = []
     for at in range(1000, 1010):
         before = proxy.up + proxy.down
-        link.beat({"at": at})
+        link.beat(note({"at": at}))
         until(lambda: heard and heard[-1] == {"ack": at})  # noqa: B023
         time.sleep(0.1)
         costs.append(proxy.up + proxy.down - before)

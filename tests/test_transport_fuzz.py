@@ -29,9 +29,9 @@ import pytest
 from catchment.errors import CatchmentError
 from catchment.measure.ports import free_port
 from catchment.measure.proxy import Proxy
-from catchment.transport import Limits, Security, ask
+from catchment.transport import OLDEST, PROTOCOL, Limits, Security
 from catchment.transport.frames import MAGIC, Frames, frame
-from catchment.transport.wire import versions
+from notes import ask
 from test_transport_security import keys
 from test_tree_chaos import QUERIES, check
 
@@ -260,13 +260,14 @@ class Attacker:
                 with contextlib.suppress(OSError):  # the machine may be busy
                     data = self.framed(self.who("e3", True), self.hello())
                     note = self.answer(self.send(data, patience=1.0))
-            if note.get("life"):
-                granted = {"life": note["life"], "living": True, "added": note.get("added", 0)}
+            told = note["answer"]
+            if told.get("life"):
+                granted = {"life": told["life"], "living": True, "added": told.get("added", 0)}
                 self.tree.granted = granted
 
     def hello(self) -> bytes:
         """A hello of e3 that is right, whether or not it is asked for a life."""
-        fresh = {"epoch": 1, "job": None, "charter": -1, "sent": 0}
+        fresh = {"node": "e3", "epoch": 1, "job": None, "charter": -1, "sent": 0}
         return b"h" + json.dumps(fresh | self.tree.granted).encode()
 
     def answer(self, data: bytes) -> dict[str, Any] | None:
@@ -280,7 +281,8 @@ class Attacker:
         token = self.dice.choice([None, "", "guess", TOKENS["e2" if name != "e2" else "e1"]])
         given = TOKENS.get(name) if right else token
         shown = {} if given is None else {"token": given}
-        return b"w" + json.dumps({**versions(), "name": name, **shown}).encode()
+        said = {"protocol": PROTOCOL, "oldest": OLDEST, "name": name, **shown}
+        return b"w" + json.dumps(said).encode()
 
     def framed(self, *packed: bytes) -> bytes:
         return MAGIC + b"".join(b"".join(frame(one)) for one in packed)
@@ -392,7 +394,7 @@ class Attacker:
 
     def mutated_question(self) -> None:
         what = self.dice.choice(["status", "queries", "no such", "", "statu\u0000s"])
-        packed = b"a" + json.dumps({"what": what, "body": {"deep": [[[]]]}}).encode()
+        packed = b"a" + json.dumps({"what": what, "deep": [[[]]]}).encode()
         if self.dice.random() < 0.7:
             packed = b"a" + self.mutated(packed[1:])
         self.send(self.framed(self.who("admin", self.dice.random() < 0.7), packed))

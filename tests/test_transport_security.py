@@ -32,12 +32,13 @@ from catchment.transport import (
     Security,
     SecurityError,
     Server,
-    ask,
     certificates,
     check_listening,
 )
 from catchment.transport.frames import MAGIC, frame
-from test_transport import HOST, Recorder, Tree, tree, until, who
+from catchment.transport.wire import EMPTY
+from notes import ask, note, read
+from test_transport import HOST, Recorder, Tree, tree, until, welcome, who
 
 __all__ = ["tree"]
 
@@ -77,7 +78,7 @@ def test_tokens(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
     raw.socket.sendall(MAGIC)
     raw.send(who("a", token="\ud800"))
     found = raw.read()
-    assert found is not None and found[1]["what"] == "the token shown is not known here"
+    assert found is not None and found[1]["what"] == "who a peer is cannot be understood"
     assert tree.handler.seen == [] and tree.server.links() == set()
     tree.link("a", Security(token="secret-a"))
     assert ask(tree.address, "status", {}, Security(token="root")) == {"status": {}}
@@ -116,24 +117,24 @@ def test_garbage_disturbs_nobody(tree: Tree, caplog: pytest.LogCaptureFixture) -
         ([b""], "a frame says nothing"),
         ([b"h"], "a peer says first who it is"),
         ([b"G"], "there is no such kind of frame"),
-        ([b"wnot json"], "a note is not JSON"),
-        ([b"w" + b"[" * 60_000], "a note is not JSON"),
-        ([b"w[1]"], "a note is not a JSON object"),
+        ([b"wnot json"], "who a peer is cannot be understood"),
+        ([b"w" + b"[" * 60_000], "who a peer is cannot be understood"),
+        ([b"w[1]"], "who a peer is cannot be understood"),
         ([b"w{}"], "a peer did not say which versions of the protocol it speaks"),
-        ([who("\ud800")], "a hello must name a node"),
+        ([who("\ud800")], "who a peer is cannot be understood"),
+        ([who("\t")], "a hello must name a node"),
         ([who("x" * 256)], "a hello must name a node"),
-        ([who("b", token=5)], "a token is a text"),
+        ([who("b", token=5)], "who a peer is cannot be understood"),
         ([hello, hello], "a link begins with a hello"),
         ([hello, b"m"], "a link begins with a hello"),
-        ([hello, b"hnot json"], "a note is not JSON"),
+        ([hello, b"hnot json"], "a note cannot be understood"),
         ([hello, b"a{}"], "a node asks no questions"),
-        ([hello, b"h", b"bnot json"], "a note is not JSON"),
+        ([hello, b"h", b"bnot json"], "a note cannot be understood"),
         ([hello, b"h", b"a{}"], "a node sends messages and heartbeats only"),
         ([hello, b"h", b"?"], "there is no such kind of frame"),
         ([who("admin"), b"h"], "a hello must name a node"),
-        ([who("admin"), b"a{}"], "a question has a name and a body"),
-        ([who("admin"), b'a{"what":"x","body":5}'], "a question has a name and a body"),
-        ([who("admin"), b'a{"what":"refuse","body":{}}'], "not this one"),
+        ([who("admin"), b"a[]"], "a note cannot be understood"),
+        ([who("admin"), b'a{"what":"refuse"}'], "not this one"),
     ):
         raw = tree.raw()
         raw.socket.sendall(MAGIC)
@@ -198,7 +199,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Security]:
 def test_tls(tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.serve(keys("a", None))
     link, heard = tree.link("a", keys(None, "ours"))
-    link.beat({"at": 1})
+    link.beat(note({"at": 1}))
     until(lambda: heard == [{"ack": 1}])
     for security, why in (
         (keys(None, "theirs"), "certificate is not one of the authority's"),
@@ -425,7 +426,7 @@ def test_many_silent_strangers_hold_neither_threads_nor_places(tree: Tree, keys:
     until(lambda: len(os.listdir("/proc/self/fd")) <= files + 800 + 16)
     assert watch.grown() < 16 << 20
     assert ask(tree.address, "status", {}, security) == {"status": {}}
-    link.beat({"at": 1})
+    link.beat(note({"at": 1}))
     until(lambda: heard == [{"ack": 1}])
     begun = time.monotonic()
     for one in strangers:
@@ -471,7 +472,7 @@ def test_a_flood_of_hellos_leaves_nothing_behind(tree: Tree) -> None:
             one.socket.sendall(MAGIC)
             one.send(who(f"s{number}"))
     link, heard = tree.link("a")
-    link.beat({"at": 1})
+    link.beat(note({"at": 1}))
     until(lambda: heard == [{"ack": 1}])
 
 
@@ -488,7 +489,7 @@ def test_messages_of_many_nodes_share_the_memory_for_receiving(tree: Tree) -> No
     tree.serve(receiving=10 << 20)
     busy, most, lock = 0, 0, threading.Lock()
 
-    def message(node: str, body: bytes) -> dict[str, Any]:
+    def message(node: str, body: bytes) -> bytes:
         nonlocal busy, most
         with lock:
             busy += 1
@@ -496,7 +497,7 @@ def test_messages_of_many_nodes_share_the_memory_for_receiving(tree: Tree) -> No
         time.sleep(0.05)
         with lock:
             busy -= 1
-        return {"ack": len(body)}
+        return note({"ack": len(body)})
 
     tree.handler.message = message
     links = [tree.link(f"n{number}") for number in range(8)]
@@ -516,7 +517,7 @@ def test_a_frame_that_stops_half_way_ends_its_link(tree: Tree) -> None:
     raw = tree.raw()
     raw.socket.sendall(MAGIC)
     raw.send(who("slow"), b"h")
-    assert raw.read() == (b"r", {"welcome": "slow", "protocol": 1, "limit": 256 << 20})
+    assert raw.read() == (b"r", welcome("slow"))
     time.sleep(0.5)  # between frames a link may be silent
     raw.socket.sendall(frame(b"m" + bytes(1000))[0] + b"m")
     found = raw.read()
@@ -557,8 +558,8 @@ def test_what_the_document_on_security_shows_works(
     monkeypatch.chdir(tmp_path)
     subprocess.run(["sh", "-e", "-c", commands], check=True, capture_output=True)
     with Server("0.0.0.0:0", Recorder(), root) as server:
-        link = ParentLink(f"{HOST}:{server.port}", "edge-1", dict, lambda note: None, edge)
-        assert link.open()["welcome"] == "edge-1"
+        link = ParentLink(f"{HOST}:{server.port}", "edge-1", lambda: EMPTY, lambda _: None, edge)
+        assert read(link.open())["welcome"] == "edge-1"
         link.close()
         assert ask(f"{HOST}:{server.port}", "status", {}, root) == {"status": {}}
     shown = {field.name: field.default for field in dataclasses.fields(Limits)}

@@ -33,6 +33,7 @@ from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member, RefusedError
 from catchment.tree.message import decode, encode, head_of, heard, spoken
 from catchment.tree.words import Hello, Unread
+from notes import answer
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check, final
 
 SECOND = 1_000_000
@@ -181,15 +182,15 @@ def test_one_rule_for_the_queries_of_the_file_and_those_that_come_later(
         office = office_of(root_of(made.with_schema(SCHEMA) if known else made))
         sent = json.loads(json.dumps({"queries": [query.to_dict()]}))
         with pytest.raises(RefusedError) as later:
-            office.ask("add query", sent)
+            answer(office, "add query", sent)
         assert str(later.value) == text
-        assert list(office.ask("queries", {})["queries"]) == [QUERIES[0].to_dict()]
+        assert list(answer(office, "queries", {})["queries"]) == [QUERIES[0].to_dict()]
     with pytest.raises(QueryError) as inside:
         made.with_queries([*QUERIES[:1], query])
     assert str(inside.value) == text
     # As a person types it.
     monkeypatch.setattr(
-        "catchment.transport.ask", lambda _, what, body, *__: office.ask(what, body)
+        "catchment.nodes.questions.put", lambda _, question, *__: office.ask(question)
     )
     words = ["--sql", "SELECT count(*) FROM rides GROUP BY window(x, '1s')", "--name", "q"]
     done = CliRunner().invoke(app, ["queries", "add", *words, "--root", "127.0.0.1:1"])
@@ -199,12 +200,12 @@ def test_one_rule_for_the_queries_of_the_file_and_those_that_come_later(
 def test_a_query_of_a_running_tree_may_name_the_job_and_must_fit_the_events() -> None:
     office = office_of(root_of(founded(a_tree(QUERIES[:1])).with_schema(SCHEMA)))
     named = ct.sql("SELECT sum(v) AS s FROM Sites GROUP BY window(ts, '1s')", "named")
-    assert office.ask("add query", {"queries": [named.to_dict()]})["added"] == ["named"]
-    held = office.ask("queries", {})["queries"][-1]
+    assert answer(office, "add query", {"queries": [named.to_dict()]})["added"] == ["named"]
+    held = answer(office, "queries", {})["queries"][-1]
     assert held == ct.Query("named", ct.sum("v").alias("s"), window=ct.tumbling("1s")).to_dict()
     lost = ct.Query("lost", ct.sum("nothing"), window=ct.tumbling("1s"))
     with pytest.raises(RefusedError, match=r"query 'lost': no such column \(given: nothing\)"):
-        office.ask("add query", {"queries": [lost.to_dict()]})
+        answer(office, "add query", {"queries": [lost.to_dict()]})
 
 
 def test_a_query_that_an_older_root_took_does_not_keep_others_out() -> None:
@@ -455,7 +456,7 @@ def test_no_node_moves_under_one_that_has_ended() -> None:
         before = root.charter
         for parent in ("m", "n"):
             with pytest.raises(RefusedError) as error:
-                office_of(root).ask("move node", {"id": "a", "parent": parent})
+                answer(office_of(root), "move node", {"id": "a", "parent": parent})
             said.append(str(error.value))
         assert root.charter is before
 

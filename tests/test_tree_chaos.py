@@ -24,7 +24,7 @@ from catchment.measure.ports import free_port
 from catchment.measure.proxy import Proxy
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.transport import ask
+from notes import ask
 from servers.namespaces import Network, missing_namespaces
 
 FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "100"))

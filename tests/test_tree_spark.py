@@ -19,7 +19,7 @@ from catchment.errors import CatchmentError
 from catchment.measure.ports import free_port
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
-from catchment.transport import ask
+from notes import ask
 
 EVENTS = 30_000
 QUERIES = [

@@ -20,8 +20,9 @@ from catchment.errors import CatchmentError
 from catchment.generator import Generator
 from catchment.measure.bed import Bed, Form, Layout, Traffic
 from catchment.measure.central import Central, central
+from catchment.nodes.questions import AskStatus, ask
+from catchment.nodes.status import NodeStatus
 from catchment.sinks.rows import latest
-from catchment.transport import ask
 
 PARENTS: dict[str, str | None] = {
     "root": None,
@@ -137,7 +138,7 @@ def _watch(bed: Bed, seconds: int, outcome: TreeDemoOutcome, say: Say) -> None:
         if now - launched > seconds + PATIENCE:
             raise CatchmentError("the demo did not end in time", hint=bed.words()[-500:])
         found = _status(bed)
-        if not began and found.get("counts", {}).get("events"):
+        if not began and found is not None and (found.counts or {}).get("events"):
             began = now
         if began and not killed and now - began > seconds / 3:
             bed.kill(KILLED)
@@ -152,19 +153,19 @@ def _watch(bed: Bed, seconds: int, outcome: TreeDemoOutcome, say: Say) -> None:
     outcome.away = back - killed
 
 
-def _status(bed: Bed) -> dict[str, Any]:
+def _status(bed: Bed) -> NodeStatus | None:
     try:
-        return ask(bed.address("root"), "status", {}, timeout=1.0)
+        return ask(bed.address("root"), AskStatus(), NodeStatus, timeout=1.0)
     except CatchmentError:
-        return {}  # it is starting, or has just ended
+        return None  # it is starting, or has just ended
 
 
-def _line(bed: Bed, seconds: float, found: dict[str, Any], state: str) -> str:
-    counts = found.get("counts", {})
+def _line(bed: Bed, seconds: float, found: NodeStatus | None, state: str) -> str:
+    counts = {} if found is None else found.counts or {}
     moved = sum(link.both for link in bed.traffic().values())
-    if not counts:
+    if found is None or not counts:
         return "the nodes say hello"
-    missing = ", ".join(found.get("missing", [])) or "nobody"
+    missing = ", ".join(found.missing) or "nobody"
     return (
         f"{seconds:3.0f} s  {counts['events']:>10,} events  {counts['results']:>6,} results  "
         f"{moved / 1000:,.0f} kB on links  missing: {missing}{'  ' + state if state else ''}"

@@ -45,12 +45,12 @@ def listed(
     from catchment.model.query import Query
 
     if _in_tree(job, root):
-        held = ask("queries", {}, root, job)
+        from catchment.nodes.questions import AskQueries, QueryList
+
+        held = ask(AskQueries(), QueryList, root, job)
         found = [
-            show.QueryRow(
-                q.name, text(q), "tree", held["versions"][q.name], q.name in held["leaving"]
-            )
-            for q in (Query.from_dict(query) for query in held["queries"])
+            show.QueryRow(q.name, text(q), "tree", held.versions[q.name], q.name in held.leaving)
+            for q in map(Query.of, held.queries)
         ]
         rejected: dict[str, str] = {}
     else:
@@ -78,9 +78,11 @@ def add(
 
     asked = _asked(file, sql, name)
     if _in_tree(job, root):
-        done = ask("add query", {"queries": [query.to_dict() for query in asked]}, root, job)
-        for added in done["added"]:
-            typer.echo(_added(added, done["versions"][added]))
+        from catchment.nodes.questions import AddQueries, TreeChange
+
+        new = AddQueries(tuple(query.record() for query in asked))
+        for added, version in ask(new, TreeChange, root, job).versions.items():
+            typer.echo(_added(added, version))
         return
     home = home_of(checkpoint, job)
     folder = QueryFolder(home)
@@ -107,7 +109,9 @@ def remove(
     from catchment.spark.queries import QueryFolder
 
     if _in_tree(job, root):
-        ask("remove query", {"names": names, "drain": drain}, root, job)
+        from catchment.nodes.questions import RemoveQueries, TreeChange
+
+        ask(RemoveQueries(tuple(names), drain), TreeChange, root, job)
     else:
         folder = QueryFolder(home_of(checkpoint, job))
         for name in names:

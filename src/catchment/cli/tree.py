@@ -12,17 +12,22 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
 from msgspec import UNSET
 
 from catchment.errors import CatchmentError, JobError, RefusedError
+from catchment.model import records
 
 if TYPE_CHECKING:
     from catchment.job import JobModel
+    from catchment.nodes.questions import Question
+    from catchment.nodes.status import NodeStatus
     from catchment.transport import Security
+
+_T = TypeVar("_T")
 
 JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
 JobOf = Annotated[
@@ -78,7 +83,7 @@ class _Reporter:
         with process.lock:
             found = status(process.member, links, process.source_note(), process.capacities())
         found = msgspec.structs.replace(found, trouble=process.trouble)
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(records.encode(found).decode())
         sys.stdout.flush()
 
 
@@ -140,13 +145,13 @@ class _Lines:
 
 def _line(job: JobModel) -> None:
     try:
-        found = ask("status", {}, None, None, job)
+        found = _status(None, None, job)
     except CatchmentError:
         return
-    counts = found.get("counts", {})
+    counts = found.counts or {}
     typer.echo(
-        f"frontier {_when(found.get('frontier'))}  {counts.get('events', 0):,} events  "
-        f"{counts.get('results', 0):,} results  missing: {', '.join(found['missing']) or 'nobody'}",
+        f"frontier {_when(found.frontier)}  {counts.get('events', 0):,} events  "
+        f"{counts.get('results', 0):,} results  missing: {', '.join(found.missing) or 'nobody'}",
         err=True,
     )
 
@@ -160,15 +165,15 @@ def root_of(job: JobModel) -> str:
 
 
 def ask(
-    what: str,
-    body: dict[str, Any],
+    question: Question,
+    kind: type[_T],
     root: str | None,
     path: Path | None,
     job: JobModel | None = None,
-) -> dict[str, Any]:
+) -> _T:
     """Asks the root, found by its address or by a job file."""
     from catchment.job import load_job
-    from catchment.transport import ask as put
+    from catchment.nodes import questions
 
     if job is None and path is not None:
         job = load_job(path)
@@ -177,7 +182,14 @@ def ask(
             "which tree? nothing is given", hint="say --job JOB.YAML or --root host:port"
         )
     address = root or root_of(job)  # type: ignore[arg-type]
-    return put(address, what, body, _admin(job))
+    return questions.ask(address, question, kind, _admin(job))
+
+
+def _status(root: str | None, path: Path | None, job: JobModel | None = None) -> NodeStatus:
+    from catchment.nodes.questions import AskStatus
+    from catchment.nodes.status import NodeStatus
+
+    return ask(AskStatus(), NodeStatus, root, path, job)
 
 
 def _admin(job: JobModel | None) -> Security | None:
@@ -194,13 +206,11 @@ def _admin(job: JobModel | None) -> Security | None:
 def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     """Prints how the tree stands."""
     from catchment.cli.live import limit_line, never_read_line
-    from catchment.nodes.status import NodeStatus
 
-    said = ask("status", {}, root, job)
+    found = _status(root, job)
     if as_json:
-        typer.echo(json.dumps(said))
+        typer.echo(json.dumps(records.plain(found)))
         return
-    found = msgspec.convert(said, NodeStatus, str_keys=True)
     plan = None if found.plan is UNSET else found.plan
     flush = None if found.flush is UNSET else found.flush
     typer.echo(f"job {found.job}  plan {plan}  charter {found.charter}")
@@ -258,13 +268,13 @@ def _when(value: object) -> str:
 @nodes.command("ls")
 def list_nodes(job: JobOf = None, root: RootAt = None, as_json: AsJson = False) -> None:
     """List the nodes of the tree."""
-    found = ask("status", {}, root, job)["places"]
+    found = _status(root, job).places or []
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(records.plain(found)))
         return
     for place in found:
-        where = f" at {place['listen']}" if place["listen"] else ""
-        typer.echo(f"{place['id']} under {place['parent'] or 'nobody: the root'}{where}")
+        where = f" at {place.listen}" if place.listen else ""
+        typer.echo(f"{place.id} under {place.parent or 'nobody: the root'}{where}")
 
 
 @nodes.command("add")
@@ -281,8 +291,9 @@ def add_node(
     root: RootAt = None,
 ) -> None:
     """Let a node join; start it with: catchment node ID JOB.YAML --parent host:port."""
-    body = {"id": id, "parent": parent, "listen": listen, "reads": reads or listen is None}
-    ask("add node", body, root, job)
+    from catchment.nodes.questions import AddNode, TreeChange
+
+    ask(AddNode(id, parent, listen, reads or listen is None), TreeChange, root, job)
     typer.echo(f"added {id} under {parent}")
 
 
@@ -294,7 +305,9 @@ def move_node(
     root: RootAt = None,
 ) -> None:
     """Let a node go on under another parent, while all of them run."""
-    ask("move node", {"id": id, "parent": parent}, root, job)
+    from catchment.nodes.questions import MoveNode, TreeChange
+
+    ask(MoveNode(id, parent), TreeChange, root, job)
     typer.echo(f"{id} moves to {parent}")
 
 
@@ -305,5 +318,7 @@ def remove_node(
     root: RootAt = None,
 ) -> None:
     """Let a node go: what it has sent counts, and nobody waits for it any more."""
-    ask("remove node", {"id": id}, root, job)
+    from catchment.nodes.questions import RemoveNode, TreeChange
+
+    ask(RemoveNode(id), TreeChange, root, job)
     typer.echo(f"removed {id}")

@@ -6,85 +6,102 @@ the node's order that never changes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from msgspec import Struct
 
-from catchment.counting.message import Columns, no_ints
+from catchment.counting.message import no_ints
 from catchment.counting.place import Place, before
+from catchment.counting.wire import Columns
 from catchment.operators.ragged import Ints
 
 
-class EventBuffer:
+class BufferedEvents(Struct, frozen=True, array_like=True):
+    """Some events: their times, arrivals and other values."""
+
+    times: Ints
+    arrivals: Ints
+    data: Columns
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def take(self, rows: Ints | slice) -> BufferedEvents:
+        data = {name: column[rows] for name, column in self.data.items()}
+        return BufferedEvents(self.times[rows], self.arrivals[rows], data)
+
+    @property
+    def in_order(self) -> bool:
+        times, arrivals = self.times, self.arrivals
+        later = times[1:] > times[:-1]
+        return bool((later | ((times[1:] == times[:-1]) & (arrivals[1:] > arrivals[:-1]))).all())
+
+
+class EventBuffer(Struct, array_like=True):
     """Settled events in order, from position `base` on, and events that may not have settled."""
 
-    def __init__(self, node: int) -> None:
-        self.node = node
-        self.base = 0
-        self.frontier: int | None = None
-        self.late = 0
-        self._parts: list[tuple[Ints, Ints, Columns]] = []
-        self._waiting: list[tuple[Ints, Ints, Columns]] = []
+    node: int
+    base: int = 0
+    frontier: int | None = None
+    late: int = 0
+    parts: list[BufferedEvents] = []
+    unsettled: list[BufferedEvents] = []
 
     @property
     def end(self) -> int:
         """The position after the last settled event."""
-        return self.base + sum(len(part[0]) for part in self._parts)
+        return self.base + self.settled
 
     @property
     def settled(self) -> int:
-        return self.end - self.base
+        return sum(map(len, self.parts))
 
     @property
     def waiting(self) -> int:
-        return sum(len(part[0]) for part in self._waiting)
+        return sum(map(len, self.unsettled))
 
     def push(self, times: Ints, arrivals: Ints, data: Columns) -> None:
         """Takes events in any order; those behind the frontier are late, and counted."""
+        events = BufferedEvents(times, arrivals, data)
         if self.frontier is not None and len(times) and times.min() < self.frontier:
-            kept = np.flatnonzero(times >= self.frontier)
-            self.late += len(times) - len(kept)
-            times, arrivals, data = _take((times, arrivals, data), kept)
-        if len(times):
-            self._waiting.append((times, arrivals, data))
+            events = events.take(np.flatnonzero(times >= self.frontier))
+            self.late += len(times) - len(events)
+        if len(events):
+            self.unsettled.append(events)
 
     def advance(self, frontier: int) -> None:
         """No event before the frontier will come: those that did are settled."""
         if self.frontier is not None and frontier <= self.frontier:
             return
         self.frontier = frontier
-        if not self._waiting:
+        if not self.unsettled:
             return
-        times, arrivals, data = _joined(self._waiting)
-        order = np.lexsort((arrivals, times)) if not _sorted(times, arrivals) else None
-        part = (times, arrivals, data) if order is None else _take((times, arrivals, data), order)
-        cut = int(np.searchsorted(part[0], frontier))
-        early, later = _cut(part, 0, cut), _cut(part, cut, len(part[0]))
-        self._waiting = [later] if len(later[0]) else []
+        events = _joined(self.unsettled)
+        if not events.in_order:
+            events = events.take(np.lexsort((events.arrivals, events.times)))
+        cut = int(np.searchsorted(events.times, frontier))
+        self.unsettled = [events.take(slice(cut, None))] if cut < len(events) else []
         if cut:
-            self._parts.append(early)
+            self.parts.append(events.take(slice(0, cut)))
 
-    def events(self, low: int, high: int) -> tuple[Ints, Ints, Columns]:
+    def events(self, low: int, high: int) -> BufferedEvents:
         """The events from a position to another."""
-        part = self._whole()
-        return _cut(part, low - self.base, high - self.base)
+        return self._whole().take(slice(low - self.base, high - self.base))
 
     def before(self, place: Place) -> int:
         """The position of the first event that is not before a place."""
-        times, arrivals, _ = self._whole()
-        return self.base + before(times, arrivals, self.node, place)
+        events = self._whole()
+        return self.base + before(events.times, events.arrivals, self.node, place)
 
     def place(self, position: int) -> Place:
-        times, arrivals, _ = self._whole()
-        row = position - self.base
-        return (int(times[row]), self.node, int(arrivals[row]))
+        events, row = self._whole(), position - self.base
+        return Place(int(events.times[row]), self.node, int(events.arrivals[row]))
 
     def drop(self, position: int) -> None:
         """Forgets events before a position."""
         if position > self.base:
-            part = self._whole()
-            rest = _cut(part, position - self.base, len(part[0]))
-            self._parts = [_copied(rest)] if len(rest[0]) else []
+            # A copy, so that the memory of the others is free.
+            rest = self._whole().take(np.arange(position - self.base, self.settled))
+            self.parts = [rest] if len(rest) else []
             self.base = position
 
     def renumber(self, position: int, place: Place) -> None:
@@ -94,55 +111,24 @@ class EventBuffer:
         self.drop(kept)
         self.base = position
 
-    def _whole(self) -> tuple[Ints, Ints, Columns]:
-        if not self._parts:
-            return no_ints(), no_ints(), {}
-        if len(self._parts) > 1:
-            self._parts = [_joined(self._parts)]
-        return self._parts[0]
+    def _whole(self) -> BufferedEvents:
+        if not self.parts:
+            return BufferedEvents(no_ints(), no_ints(), {})
+        if len(self.parts) > 1:
+            self.parts = [_joined(self.parts)]
+        return self.parts[0]
 
     def least(self, column: str, default: int) -> int:
         """The least value of a column; the default if there are no events."""
-        parts = [part[2][column] for part in self._parts + self._waiting if len(part[0])]
+        parts = [part.data[column] for part in self.parts + self.unsettled if len(part)]
         return min((int(part.min()) for part in parts), default=default)
 
-    def to_plain(self) -> list[Any]:
-        waiting = list(_joined(self._waiting)) if self._waiting else None
-        return [self.node, self.base, self.frontier, self.late, list(self._whole()), waiting]
 
-    @classmethod
-    def from_plain(cls, data: list[Any]) -> EventBuffer:
-        held = cls(data[0])
-        held.base, held.frontier, held.late = data[1:4]
-        held._parts = [tuple(data[4])] if len(data[4][0]) else []
-        held._waiting = [] if data[5] is None else [tuple(data[5])]
-        return held
-
-
-def _sorted(times: Ints, arrivals: Ints) -> bool:
-    later = times[1:] > times[:-1]
-    return bool((later | ((times[1:] == times[:-1]) & (arrivals[1:] > arrivals[:-1]))).all())
-
-
-def _joined(parts: list[tuple[Ints, Ints, Columns]]) -> tuple[Ints, Ints, Columns]:
+def _joined(parts: list[BufferedEvents]) -> BufferedEvents:
     if len(parts) == 1:
         return parts[0]
-    times = np.concatenate([part[0] for part in parts])
-    arrivals = np.concatenate([part[1] for part in parts])
-    data = {name: np.concatenate([part[2][name] for part in parts]) for name in parts[0][2]}
-    return times, arrivals, data
-
-
-def _take(part: tuple[Ints, Ints, Columns], rows: Ints) -> tuple[Ints, Ints, Columns]:
-    times, arrivals, data = part
-    return times[rows], arrivals[rows], {name: column[rows] for name, column in data.items()}
-
-
-def _cut(part: tuple[Ints, Ints, Columns], low: int, high: int) -> tuple[Ints, Ints, Columns]:
-    times, arrivals, data = part
-    return times[low:high], arrivals[low:high], {n: c[low:high] for n, c in data.items()}
-
-
-def _copied(part: tuple[Ints, Ints, Columns]) -> tuple[Ints, Ints, Columns]:
-    times, arrivals, data = part
-    return times.copy(), arrivals.copy(), {name: column.copy() for name, column in data.items()}
+    return BufferedEvents(
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([part.arrivals for part in parts]),
+        {name: np.concatenate([part.data[name] for part in parts]) for name in parts[0].data},
+    )

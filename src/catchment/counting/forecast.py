@@ -7,11 +7,11 @@ prediction only decides what nodes send unasked; but for `approx`, every edge is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
-from catchment.counting.message import Forecast
+from msgspec import Struct, field
+
+from catchment.counting.message import Forecast, NodeShare
 
 _LAST, _MEAN = 0, 1
 _UNKNOWN = 0.05
@@ -20,8 +20,7 @@ _MORE = 3.0
 """Zones reach so many times the mean error to both sides: 2.4 standard deviations."""
 
 
-@dataclass
-class Pace:
+class Pace(Struct, array_like=True):
     """Predicts the time of edges by the rate of all events together.
 
     Shares of nodes do not matter to it: each counts its own events up to a time. The rate of a
@@ -32,7 +31,7 @@ class Pace:
     memory: int = 8
     rank: int = 0
     time: float | None = None
-    paces: list[float] = field(default_factory=list)
+    paces: list[float] = []
     errors: list[list[float]] = field(default_factory=lambda: [[], []])
 
     def learn(self, rank: int, time: float) -> None:
@@ -86,13 +85,6 @@ class Pace:
         spread = self.error * pace * self.stride
         return Forecast(edge, rank, time, pace, spread, self.stride)
 
-    def to_plain(self) -> list[Any]:
-        return [self.stride, self.memory, self.rank, self.time, self.paces, self.errors]
-
-    @classmethod
-    def from_plain(cls, data: list[Any]) -> Pace:
-        return cls(*data)
-
 
 def span(forecast: Forecast, rank: int) -> tuple[int, int]:
     """Between which times an edge is expected. The error grows with the square root of the number
@@ -111,15 +103,14 @@ def doubtful(forecast: Forecast, rank: int) -> float:
     return min((high - low) / max(forecast.pace, 1e-9), rank - forecast.rank)
 
 
-@dataclass
-class Shares:
+class Shares(Struct, array_like=True):
     """The paper's way: a node's share of a stride is what it was the last time.
 
     Its buffer is the change from one window to the next, averaged over the last `memory`.
     """
 
     memory: int = 8
-    sizes: dict[int, list[int]] = field(default_factory=dict)
+    sizes: dict[int, list[int]] = {}
 
     def learn(self, cuts: dict[int, int], before: dict[int, int]) -> None:
         for node, cut in cuts.items():
@@ -131,18 +122,10 @@ class Shares:
     def known(self) -> bool:
         return bool(self.sizes) and all(len(sizes) > 1 for sizes in self.sizes.values())
 
-    def of(self, cuts: dict[int, int]) -> dict[int, tuple[int, int, int]]:
-        """By node: where it is, its share, its buffer."""
+    def of(self, cuts: dict[int, int]) -> dict[int, NodeShare]:
         out = {}
         for node, cut in cuts.items():
             sizes = self.sizes.get(node, [0])
             deltas = [abs(b - a) for a, b in pairwise(sizes)] or [sizes[-1]]
-            out[node] = (cut, sizes[-1], max(1, round(sum(deltas) / len(deltas))))
+            out[node] = NodeShare(cut, sizes[-1], max(1, round(sum(deltas) / len(deltas))))
         return out
-
-    def to_plain(self) -> list[Any]:
-        return [self.memory, self.sizes]
-
-    @classmethod
-    def from_plain(cls, data: list[Any]) -> Shares:
-        return cls(*data)

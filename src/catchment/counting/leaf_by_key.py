@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from catchment.counting import wire
-from catchment.counting.local import LocalCounter
+from catchment.counting.local import LocalCounter, LocalState
 from catchment.counting.message import Down
-from catchment.counting.orders import Key, room_for_lane
+from catchment.counting.orders import Key, Lane, OrdersAfter, room_for_lane
 from catchment.counting.slice_between_edges import SliceBetweenEdges
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
@@ -34,7 +34,43 @@ _FEW = 10_000
 _NAME = "events kept for count windows, of one key"
 _THEN = "no more is read until the root has found the next edge"
 
-Lane = tuple[str, Key]
+
+class LaneNote(Struct, frozen=True, array_like=True):
+    """What a node says of a lane, as bytes of an `Up`."""
+
+    lane: Lane
+    up: bytes
+
+
+class LeafNote(Struct, frozen=True, array_like=True):
+    """What a node says of all its lanes."""
+
+    node: int
+    ended: bool
+    """Whether no more events will come."""
+    said: list[LaneNote]
+
+
+class LaneState(Struct, frozen=True, array_like=True):
+    """What is kept of a lane: the counter, and its events from row `base` on."""
+
+    lane: Lane
+    counter: LocalState
+    base: int
+    events: bytes
+
+
+class LeafByKeyState(Struct, frozen=True, array_like=True):
+    """What a `LeafByKey` must not lose."""
+
+    heard: int
+    over: bool
+    told_end: bool
+    frontier: int | None
+    pending: bool
+    ended: bool
+    lanes: list[LaneState]
+    early: dict[Lane, bytes]
 
 
 class LeafByKey:
@@ -57,7 +93,7 @@ class LeafByKey:
     def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
         """Goes on by another version of the plan."""
         self.bound, self.groups = bound, groups
-        self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in groups}
+        self.lanes = {at: lane for at, lane in self.lanes.items() if at.group in groups}
 
     @property
     def crowded(self) -> bool:
@@ -82,21 +118,21 @@ class LeafByKey:
         """Whether nothing will be asked any more of a node that has ended."""
         return self.over or not self.groups
 
-    def _lane(self, group: str, key: Key) -> tuple[LocalCounter, SliceBetweenEdges]:
-        if (group, key) not in self.lanes:
+    def _lane(self, at: Lane) -> tuple[LocalCounter, SliceBetweenEdges]:
+        if at not in self.lanes:
             room_for_lane(len(self.lanes))
-            lift = SliceBetweenEdges(self.bound.groups[self.groups[group]])
+            lift = SliceBetweenEdges(self.bound.groups[self.groups[at.group]])
             lane = LocalCounter(self.number, counts_of(lift.bound.group), lift)
             if self.frontier is not None:
                 lane.advance(self.frontier)
-            self.lanes[group, key] = (lane, lift)
-        return self.lanes[group, key]
+            self.lanes[at] = (lane, lift)
+        return self.lanes[at]
 
     def feed(self, events: dict[str, pa.Table], frontier: int, ended: bool) -> None:
         """Takes events, and moves the frontier on."""
         for name in self.groups:
-            for group, key in [lane for lane in self.early if lane[0] == name]:
-                self._obey(group, key, self.early.pop((group, key)))
+            for at in [lane for lane in self.early if lane.group == name]:
+                self._obey(at, self.early.pop(at))
         self.ended = ended
         for name, table in events.items():
             if name in self.groups:
@@ -111,7 +147,7 @@ class LeafByKey:
         codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, bound.group))
         names = [settled.TIME, settled.ARRIVAL, *bound.columns]
         for code, rows in segments(codes):
-            lane, lift = self._lane(name, key_of(index, code))
+            lane, lift = self._lane(Lane(name, key_of(index, code)))
             some = table.select(names)
             some = some if len(rows) == len(codes) else some.take(rows)
             first = lift.rows
@@ -122,43 +158,42 @@ class LeafByKey:
 
     def hear(self, data: bytes) -> bool:
         """Takes orders, if they are new; what they ask for is done with the next step."""
-        known, number, over, words = wire.load(data)
-        if known > self.heard or number <= self.heard:
+        new = wire.load(OrdersAfter, data)
+        if not new.known <= self.heard < new.number:
             return False
-        self.heard, self.over, self.pending = number, over, True
-        for group, key, _, body in words:
-            if group in self.groups:
-                self._obey(group, key, body)
+        self.heard, self.over, self.pending = new.number, new.over, True
+        for order in new.orders:
+            if order.lane.group in self.groups:
+                self._obey(order.lane, order.down)
             else:
-                self.early[group, key] = body
+                self.early[order.lane] = order.down
         return True
 
-    def _obey(self, group: str, key: Key, body: bytes) -> None:
-        lane, lift = self._lane(group, key)
-        lane.hear(Down.from_bytes(body))
+    def _obey(self, at: Lane, down: bytes) -> None:
+        lane, lift = self._lane(at)
+        lane.hear(wire.load(Down, down))
         lift.prune(lane.first("row", lift.rows))
 
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""
         self.pending, ended = False, self.ended
         said = [
-            (group, key, up.to_bytes())
-            for (group, key), (lane, _) in self.lanes.items()
+            LaneNote(at, wire.dump(up))
+            for at, (lane, _) in self.lanes.items()
             if (up := lane.step()) is not None
         ]
         if not said and ended == self._told_end:
             return None
         self._told_end = ended
-        return pa.table({"note": [wire.dump([self.number, ended, said])]})
+        return pa.table({"note": [wire.dump(LeafNote(self.number, ended, said))]})
 
     def to_bytes(self) -> bytes:
         lanes = [
-            (group, key, lane.to_bytes(), lift.base, to_ipc(lift.tables))
-            for (group, key), (lane, lift) in self.lanes.items()
+            LaneState(at, lane.state(), lift.base, to_ipc(lift.tables))
+            for at, (lane, lift) in self.lanes.items()
         ]
-        early = [(*lane, body) for lane, body in self.early.items()]
         return wire.dump(
-            [
+            LeafByKeyState(
                 self.heard,
                 self.over,
                 self._told_end,
@@ -166,22 +201,23 @@ class LeafByKey:
                 self.pending,
                 self.ended,
                 lanes,
-                early,
-            ]
+                self.early,
+            )
         )
 
     def load(self, data: bytes) -> None:
         """Goes on from saved state."""
-        found: list[Any] = wire.load(data)
-        self.heard, self.over, self._told_end, self.frontier, self.pending, self.ended = found[:6]
-        for group, key, body, base, tables in found[6]:
-            if group not in self.groups:
+        found = wire.load(LeafByKeyState, data)
+        self.heard, self.over, self._told_end = found.heard, found.over, found.told_end
+        self.frontier, self.pending, self.ended = found.frontier, found.pending, found.ended
+        self.early = found.early
+        for saved in found.lanes:
+            if saved.lane.group not in self.groups:
                 continue
-            lift = SliceBetweenEdges(self.bound.groups[self.groups[group]])
-            lift.base, lift.tables = base, [from_ipc(tables)] if tables else []
-            lane = LocalCounter.from_bytes(body, counts_of(lift.bound.group), lift)
-            self.lanes[group, key] = (lane, lift)
-        self.early = {(group, key): body for group, key, body in found[7]}
+            lift = SliceBetweenEdges(self.bound.groups[self.groups[saved.lane.group]])
+            lift.base, lift.tables = saved.base, [from_ipc(saved.events)] if saved.events else []
+            lane = LocalCounter.restored(saved.counter, counts_of(lift.bound.group), lift)
+            self.lanes[saved.lane] = (lane, lift)
 
 
 def segments(codes: Ints) -> Iterator[tuple[int, Ints]]:
@@ -201,7 +237,7 @@ def segments(codes: Ints) -> Iterator[tuple[int, Ints]]:
 def key_of(keys: KeyIndex, code: int) -> Key:
     """Selection and values of a key, by its code."""
     values = [column[0].as_py() for column in keys.take(np.array([code]))]
-    return int(keys.selections[code]), *values
+    return Key(int(keys.selections[code]), tuple(values))
 
 
 def to_ipc(tables: list[pa.Table]) -> bytes:

@@ -8,17 +8,29 @@ expected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
-from catchment.counting import wire
 from catchment.counting.edges import RankEdges
 from catchment.counting.event_buffer import EventBuffer
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import span
-from catchment.counting.message import Columns, Down, Forecast, Samples, SlicePiece, Up, evenly
+from catchment.counting.message import (
+    Down,
+    Forecast,
+    FoundEdge,
+    NewLife,
+    NodeShare,
+    Samples,
+    SlicePiece,
+    Up,
+    evenly,
+)
 from catchment.counting.place import Place, after, at
+from catchment.counting.scheme import SCHEMES
+from catchment.counting.wire import Columns
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
 
@@ -28,11 +40,40 @@ EARLIEST, LATEST = -(2**62), 2**62
 _GROWN = 1.1
 
 
+class Tile(NamedTuple):
+    """What was sent: from which position to which, and whether as events."""
+
+    low: int
+    high: int
+    raw: bool
+
+
+class LocalState(Struct, frozen=True, array_like=True):
+    """What a `LocalCounter` must not lose: its attributes of the same names."""
+
+    held: EventBuffer
+    life: int
+    down: Down | None
+    asked: int
+    zoned: int
+    known: dict[int, FoundEdge]
+    done: int
+    passed: int
+    tiles: list[Tile]
+    sent: int
+    last_sent: tuple[int, int]
+    speak: bool
+    pieces: list[SlicePiece]
+    counts: dict[Place, int]
+    samples: Samples | None
+    span: tuple[int, int] | None
+
+
 class LocalCounter:
     """Holds a node's events until the root has what it needs of them.
 
-    What was sent is remembered as tiles: positions from, to, and whether they went as events. An
-    edge, or a zone around one, may ask for a tile to be cut finer; nothing else is sent twice.
+    What was sent is remembered as tiles. An edge, or a zone around one, may ask for a tile to be
+    cut finer; nothing else is sent twice.
     """
 
     def __init__(self, node: int, windows: Sequence[Counted], fold: Fold) -> None:
@@ -43,18 +84,18 @@ class LocalCounter:
         self.down: Down | None = None
         self.asked = self.zoned = 0
         """The last ask and the last zone that were answered."""
-        self.known: dict[int, tuple[int, Place]] = {0: (0, at(EARLIEST))}
-        """Edges that the root found, from the last complete one on: rank and place."""
+        self.known = {0: FoundEdge(0, at(EARLIEST))}
+        """Edges that the root found, from the last complete one on."""
         self.done = self.passed = 0
-        self.tiles: list[tuple[int, int, bool]] = []
+        self.tiles: list[Tile] = []
         self.sent = 0
-        self._last_sent: tuple[int, int] = (EARLIEST, 0)
+        self.last_sent: tuple[int, int] = (EARLIEST, 0)
         self._seen = -1
-        self._pieces: list[SlicePiece] = []
-        self._counts: list[tuple[Place, int]] = []
-        self._samples = Samples()
-        self._span: tuple[int, int] | None = None
-        self._speak = False
+        self.pieces: list[SlicePiece] = []
+        self.counts: dict[Place, int] = {}
+        self.samples: Samples | None = None
+        self.span: tuple[int, int] | None = None
+        self.speak = False
 
     # -- events and words in ---------------------------------------------------------------------
 
@@ -73,60 +114,60 @@ class LocalCounter:
         if self.down is not None and down.version <= self.down.version:
             return
         if self.node in down.gone:
-            self._speak = True
+            self.speak = True
             return
-        life, position, place = down.lives.get(self.node, (0, 0, at(EARLIEST)))
-        if life > self.life:
-            self._begin(life, position, place, down)
+        new = down.lives.get(self.node)
+        if new is not None and new.life > self.life:
+            self._begin(new, down)
         self.down = down
-        for edge, rank, where in down.edges:
+        for edge, found in down.edges.items():
             if edge not in self.known and edge > self.done:
-                self.known[edge] = (rank, where)
+                self.known[edge] = found
                 if edge > down.complete:
-                    cut = self.held.before(where)
+                    cut = self.held.before(found.place)
                     self._expose(cut, cut)
                 self.passed = max(self.passed, edge)
         self._forget(down.complete)
         if down.again:
             self._repeat()
 
-    def _begin(self, life: int, position: int, place: Place, down: Down) -> None:
+    def _begin(self, new: NewLife, down: Down) -> None:
         """Begins a new life after this node was given up, or is new: events before the place that
         the root names are late."""
-        self.life = life
-        self.held.advance(place[0])
-        self.held.renumber(position, place)
-        self.tiles, self._pieces, self._counts, self._samples = [], [], [], Samples()
-        self._span = None
-        self.sent = position
+        self.life = new.life
+        self.held.advance(new.place.time)
+        self.held.renumber(new.position, new.place)
+        self.tiles = []
+        self._clear()
+        self.sent = new.position
         self.asked = self.zoned = 0
-        self.known = {edge: (rank, where) for edge, rank, where in down.edges}
+        self.known = dict(down.edges)
         self.done = down.complete
         self.passed = max([down.complete, *self.known])
-        self._speak = True
+        self.speak = True
 
     def _forget(self, complete: int) -> None:
         """The root has all pieces up to an edge: the events are not needed any more."""
         if complete <= self.done or complete not in self.known:
             return
-        cut = self.held.before(self.known[complete][1])
+        cut = self.held.before(self.known[complete].place)
         self.held.drop(cut)
-        self.tiles = [(max(low, cut), high, raw) for low, high, raw in self.tiles if high > cut]
+        self.tiles = [t._replace(low=max(t.low, cut)) for t in self.tiles if t.high > cut]
         self.known = {edge: what for edge, what in self.known.items() if edge >= complete}
         self.done = complete
 
     def _repeat(self) -> None:
         """Says again what may have been lost."""
-        for low, high, raw in self.tiles:
-            self._send(low, high, raw)
+        for tile in self.tiles:
+            self._send(tile)
         self.asked = self.zoned = 0
-        self._speak = True
+        self.speak = True
 
     # -- words out -------------------------------------------------------------------------------
 
     def step(self) -> Up | None:
         """What there is to say now."""
-        down, scheme = self.down, "" if self.down is None else self.down.scheme
+        down, scheme = self.down, "" if self.down is None else SCHEMES[self.down.scheme]
         if scheme == "central":
             self._expose(self.sent, self.held.end)
         self._on_zone()
@@ -137,10 +178,10 @@ class LocalCounter:
             down.ask is not None or down.zone is not None or down.forecast is not None
         )
         now = (self.frontier, self.held.end)
-        news = not silent and now != self._last_sent and self._worth(now)
-        if not (news or self._speak or self._pieces or self._counts):
+        news = not silent and now != self.last_sent and self._worth(now)
+        if not (news or self.speak or self.pieces or self.counts):
             return None
-        self._last_sent = now
+        self.last_sent = now
         up = Up(
             self.node,
             self.life,
@@ -149,21 +190,24 @@ class LocalCounter:
             self.passed,
             self.asked,
             self.zoned,
-            self._counts,
-            self._samples,
-            self._pieces,
+            self.counts,
+            self.samples,
+            self.pieces,
             self.held.late,
-            self._span,
+            self.span,
         )
-        self._pieces, self._counts, self._samples, self._speak = [], [], Samples(), False
-        self._span = None
+        self._clear()
+        self.speak = False
         return up
+
+    def _clear(self) -> None:
+        self.pieces, self.counts, self.samples, self.span = [], {}, None, None
 
     def _worth(self, now: tuple[int, int]) -> bool:
         """Whether to tell unasked how far this node is: not of every few events."""
         still, self._seen = now[1] == self._seen, now[1]
         ended = now[0] >= LATEST
-        return now[0] > EARLIEST and (still or ended or now[1] >= _GROWN * self._last_sent[1])
+        return now[0] > EARLIEST and (still or ended or now[1] >= _GROWN * self.last_sent[1])
 
     def _on_ask(self) -> None:
         ask = None if self.down is None else self.down.ask
@@ -171,10 +215,10 @@ class LocalCounter:
             return
         low, high = self.held.before(ask.low), self.held.before(ask.high)
         count = min(ask.most, high - low)
-        rows = evenly(low, high, count)
-        times, arrivals, _ = self.held.events(low, high)
-        self._samples = Samples(low, high, rows, times[rows - low], arrivals[rows - low])
-        self.asked, self._speak = ask.number, True
+        positions = evenly(low, high, count)
+        events = self.held.events(low, high).take(positions - low)
+        self.samples = Samples(low, high, events.times, events.arrivals - positions)
+        self.asked, self.speak = ask.number, True
 
     def _on_zone(self) -> None:
         zone = None if self.down is None else self.down.zone
@@ -187,12 +231,12 @@ class LocalCounter:
             self._fence(low, high)
         elif due:
             low, high = self.held.before(zone.low), self.held.before(zone.high)
-            self._span = (low, high)
+            self.span = (low, high)
         else:
             return
         self._expose(low, high)
         self.passed = max(self.passed, zone.edge)
-        self.zoned, self._speak = zone.number, True
+        self.zoned, self.speak = zone.number, True
 
     def _ahead(self, forecast: Forecast, blind: bool) -> None:
         """Cuts where the next edges are expected, without waiting to be told."""
@@ -207,7 +251,7 @@ class LocalCounter:
                 if self.frontier < high:
                     return
                 bounds = self.held.before(at(low)), self.held.before(at(high))
-                self._counts += [(at(low), bounds[0]), (at(high), bounds[1])]
+                self.counts |= {at(low): bounds[0], at(high): bounds[1]}
             else:
                 found = self._share(forecast, rank, blind)
                 if found is None:
@@ -216,12 +260,12 @@ class LocalCounter:
                 self._fence(*bounds)
             self._expose(*bounds)
             self.passed = edge
-            self._speak = True
+            self.speak = True
 
     def _share(self, forecast: Forecast, rank: int, blind: bool) -> tuple[int, int] | None:
         """From which position to which an edge is expected, by this node's share of a stride."""
         assert forecast.sizes is not None
-        start, share, buffer = forecast.sizes.get(self.node, (self.sent, 0, 0))
+        start, share, buffer = forecast.sizes.get(self.node, NodeShare(self.sent, 0, 0))
         strides = (rank - forecast.rank) / forecast.stride
         middle = start + round(share * strides)
         low, high = (middle, middle) if blind else (middle - buffer, middle + buffer)
@@ -234,9 +278,9 @@ class LocalCounter:
     def _fence(self, low: int, high: int) -> None:
         """Tells the places at both ends of a zone that is given by positions."""
         if low > self.held.base:
-            self._counts.append((after(self.held.place(low - 1)), low))
+            self.counts[after(self.held.place(low - 1))] = low
         if high < self.held.end:
-            self._counts.append((self.held.place(high), high))
+            self.counts[self.held.place(high)] = high
 
     # -- tiles -----------------------------------------------------------------------------------
 
@@ -245,40 +289,40 @@ class LocalCounter:
         low = max(low, self.held.base)
         tiles = []
         for tile in self.tiles:
-            if tile[2] or tile[1] <= low or tile[0] >= high:
+            if tile.raw or tile.high <= low or tile.low >= high:
                 tiles.append(tile)
                 continue
             tiles += self._split(tile, low, high)
         self.tiles = tiles
         if low > self.sent:
-            self._tile(self.sent, low, raw=False)
+            self._tile(Tile(self.sent, low, raw=False))
         if high > self.sent:
-            self._tile(self.sent, high, raw=True)
+            self._tile(Tile(self.sent, high, raw=True))
 
-    def _split(
-        self, tile: tuple[int, int, bool], low: int, high: int
-    ) -> list[tuple[int, int, bool]]:
+    def _split(self, tile: Tile, low: int, high: int) -> list[Tile]:
         start, end, _ = tile
         low, high = max(low, start), min(max(high, low), end)
-        parts = [(start, low, False), (low, high, True), (high, end, False)]
-        parts = [part for part in parts if part[1] > part[0]]
-        if len(parts) > 1 or parts[0][2]:
+        parts = [Tile(start, low, False), Tile(low, high, True), Tile(high, end, False)]
+        parts = [part for part in parts if part.high > part.low]
+        if len(parts) > 1 or parts[0].raw:
             for part in parts:
-                self._send(*part)
+                self._send(part)
         return parts
 
-    def _tile(self, low: int, high: int, raw: bool) -> None:
-        self.tiles.append((low, high, raw))
-        self._send(low, high, raw)
-        self.sent = high
+    def _tile(self, tile: Tile) -> None:
+        self.tiles.append(tile)
+        self._send(tile)
+        self.sent = tile.high
 
-    def _send(self, low: int, high: int, raw: bool) -> None:
-        times, arrivals, data = self.held.events(low, high)
+    def _send(self, tile: Tile) -> None:
+        low, high, raw = tile
+        events, positions = self.held.events(low, high), np.arange(low, high)
+        data = self.fold.raw(events.data) if raw else self.fold.lift(events.data)
         if not raw:
-            ends = np.array([0, high - low - 1])
-            times, arrivals = times[ends], arrivals[ends]
-        made = self.fold.raw(data) if raw else self.fold.lift(data)
-        self._pieces.append(SlicePiece(low, high, raw, times, arrivals, made))
+            positions = positions[[0, -1]]
+            events = events.take(positions - low)
+        ahead = events.arrivals - positions
+        self.pieces.append(SlicePiece(low, high, raw, events.times, ahead, data))
 
     # -- for those who run it --------------------------------------------------------------------
 
@@ -301,40 +345,14 @@ class LocalCounter:
         """Events that are kept."""
         return self.held.settled + self.held.waiting
 
-    def to_bytes(self) -> bytes:
-        down = None if self.down is None else self.down.to_bytes()
-        return wire.dump(
-            [
-                self.held.to_plain(),
-                self.life,
-                down,
-                self.asked,
-                self.zoned,
-                self.known,
-                self.done,
-                self.passed,
-                self.tiles,
-                self.sent,
-                self._last_sent,
-                self._speak,
-                [p.to_plain() for p in self._pieces],
-                self._counts,
-                self._samples.to_plain(),
-                self._span,
-            ]
-        )
+    def state(self) -> LocalState:
+        """All that it must not lose, as of now: it must be written down before anything else."""
+        return LocalState(*(getattr(self, name) for name in LocalState.__struct_fields__))
 
     @classmethod
-    def from_bytes(cls, data: bytes, windows: Sequence[Counted], fold: Fold) -> LocalCounter:
-        held, *rest = wire.load(data)
-        made = cls(held[0], windows, fold)
-        made.held = EventBuffer.from_plain(held)
-        made._restore(rest)
+    def restored(cls, state: LocalState, windows: Sequence[Counted], fold: Fold) -> LocalCounter:
+        """A counter that goes on from a state that was written down."""
+        made = cls(state.held.node, windows, fold)
+        for name in LocalState.__struct_fields__:
+            setattr(made, name, getattr(state, name))
         return made
-
-    def _restore(self, rest: list[Any]) -> None:
-        self.life, down, self.asked, self.zoned, self.known, self.done = rest[:6]
-        self.down = None if down is None else Down.from_bytes(down)
-        self.passed, self.tiles, self.sent, self._last_sent, self._speak = rest[6:11]
-        self._pieces = [SlicePiece(*piece) for piece in rest[11]]
-        self._counts, self._samples, self._span = rest[12], Samples(*rest[13]), rest[14]

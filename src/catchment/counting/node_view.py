@@ -6,12 +6,11 @@ the pieces that cover its events between two positions.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from msgspec import Struct
 
-from catchment.counting.message import SlicePiece, Up
-from catchment.counting.place import Place, at
+from catchment.counting.message import Samples, SlicePiece, Up
+from catchment.counting.place import Place, after, at
 from catchment.counting.rank_bounds import Points
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
@@ -21,22 +20,27 @@ _Fact = tuple[Ints, Ints, Ints, Ints, Ints]
 """Times, nodes and arrivals of places; events before each, and just after it."""
 
 
-class NodeView:
+class NodeView(Struct, array_like=True):
     """A node as the root sees it. Facts stay true as long as the node's life lasts."""
 
-    def __init__(self, node: int, life: int = 0, position: int = 0, frontier: int = EARLIEST):
-        self.node, self.life = node, life
-        self.frontier, self.settled = frontier, position
-        self.passed = self.asked = self.zoned = self.late = 0
-        self.heard = 0
-        self.gone = self.left = False
-        self.fresh = life > 0
-        """Whether it has to be told that it begins anew."""
-        self.cuts: dict[int, int] = {}
-        """Its position at each edge, from the last complete one on."""
-        self.pieces: dict[tuple[int, int], SlicePiece] = {}
-        self.counts: dict[Place, int] = {}
-        self.samples: list[_Fact] = []
+    node: int
+    life: int = 0
+    frontier: int = EARLIEST
+    settled: int = 0
+    passed: int = 0
+    asked: int = 0
+    zoned: int = 0
+    late: int = 0
+    heard: int = 0
+    gone: bool = False
+    left: bool = False
+    fresh: bool = False
+    """Whether it has to be told that it begins anew."""
+    cuts: dict[int, int] = {}
+    """Its position at each edge, from the last complete one on."""
+    pieces: dict[tuple[int, int], SlicePiece] = {}
+    counts: dict[Place, int] = {}
+    samples: list[_Fact] = []
 
     def take(self, up: Up) -> bool:
         """Takes what the node says; whether it is of this life."""
@@ -48,18 +52,17 @@ class NodeView:
         self.asked, self.zoned = max(self.asked, up.ask), max(self.zoned, up.zone)
         self.counts.update(up.counts)
         self.counts[at(up.frontier)] = up.settled
-        if len(up.samples.position):
-            self.samples.append(
-                self._facts(up.samples.time, up.samples.arrival, up.samples.position)
-            )
+        if up.samples is not None and len(up.samples.times):
+            self.samples.append(self._facts(up.samples))
         for piece in up.pieces:
             known = self.pieces.get((piece.low, piece.high))
             if known is None or (piece.raw and not known.raw):
                 self.pieces[piece.low, piece.high] = piece
         return True
 
-    def _facts(self, time: Ints, arrival: Ints, count: Ints) -> _Fact:
-        return time, np.full(len(time), self.node, np.int64), arrival, count, count + 1
+    def _facts(self, told: SlicePiece | Samples) -> _Fact:
+        nodes, counts = np.full(len(told.times), self.node, np.int64), told.positions
+        return told.times, nodes, told.arrivals, counts, counts + 1
 
     def points(self, edge: int, place: Place) -> Points:
         """How many of its events are before which places, from an edge on."""
@@ -77,19 +80,15 @@ class NodeView:
         columns = [np.concatenate(column) for column in zip(*facts, strict=True)]
         later = _later(columns[0], columns[1], columns[2], place)
         later[0] = True
-        time, node, arrival, count, after = (column[later] for column in columns)
+        time, node, arrival, count, beyond = (column[later] for column in columns)
         order = np.lexsort((count, arrival, node, time))
         return Points(
-            time[order], node[order], arrival[order], count[order], after[order], self.gone
+            time[order], node[order], arrival[order], count[order], beyond[order], self.gone
         )
 
     def _of(self, piece: SlicePiece) -> list[_Fact]:
-        if piece.raw:
-            counts = np.arange(piece.low, piece.high, dtype=np.int64)
-        else:
-            counts = np.array([piece.low, piece.high - 1], np.int64)
-        end = (int(piece.times[-1]), self.node, int(piece.arrivals[-1]) + 1)
-        return [self._facts(piece.times, piece.arrivals, counts), _single(end, piece.high)]
+        last = Place(int(piece.times[-1]), self.node, int(piece.arrivals[-1]))
+        return [self._facts(piece), _single(after(last), piece.high)]
 
     def tiling(self, low: int, high: int) -> list[tuple[SlicePiece, int, int]] | None:
         """Pieces that cover all from a position to another, each event once; None if some lack."""
@@ -150,45 +149,6 @@ class NodeView:
         self.frontier = time
         self.asked = self.zoned = 0
 
-    def to_plain(self) -> list[Any]:
-        return [
-            self.node,
-            self.life,
-            self.frontier,
-            self.settled,
-            self.passed,
-            self.asked,
-            self.zoned,
-            self.late,
-            self.heard,
-            self.gone,
-            self.left,
-            self.fresh,
-            self.cuts,
-            [piece.to_plain() for piece in self.pieces.values()],
-            self.counts,
-            [list(fact) for fact in self.samples],
-        ]
-
-    @classmethod
-    def from_plain(cls, data: list[Any]) -> NodeView:
-        track = cls(data[0], data[1], data[3], data[2])
-        (
-            track.passed,
-            track.asked,
-            track.zoned,
-            track.late,
-            track.heard,
-            track.gone,
-            track.left,
-            track.fresh,
-            track.cuts,
-        ) = data[4:13]
-        pieces = [SlicePiece(*piece) for piece in data[13]]
-        track.pieces = {(piece.low, piece.high): piece for piece in pieces}
-        track.counts, track.samples = data[14], [tuple(fact) for fact in data[15]]
-        return track
-
 
 def _back(
     ways: dict[int, tuple[SlicePiece, int, int] | None], low: int, high: int
@@ -208,7 +168,7 @@ def _single(place: Place, count: int) -> _Fact:
 
 
 def _later(time: Ints, node: Ints, arrival: Ints, place: Place) -> Mask:
-    same = time == place[0]
-    behind = (node > place[1]) | (node == place[1]) & (arrival > place[2])
-    later: Mask = (time > place[0]) | same & behind
+    same = time == place.time
+    behind = (node > place.node) | (node == place.node) & (arrival > place.arrival)
+    later: Mask = (time > place.time) | same & behind
     return later

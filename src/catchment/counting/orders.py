@@ -6,15 +6,17 @@ to a number can be sent the rest. A later order replaces an earlier one of its l
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from catchment.counting import wire
 from catchment.errors import StateError
 from catchment.model.capacity import Capacity
 
-Key = tuple[Any, ...]
-"""Selection and values of a key."""
+KeyValue = int | bool | str | None
+"""A value of a key column whose events are counted by asking (`distributed.found_by_asking`)."""
 LANES = 1 << 20
 """Keys whose count windows are found by asking, of all groups together."""
 
@@ -34,46 +36,68 @@ def lanes_capacity(known: int) -> Capacity:
     return Capacity("keys of count windows that are asked about", known, LANES, "entries", then)
 
 
+class Key(NamedTuple):
+    """A key: the selection that its events meet, and the values of the key columns."""
+
+    selection: int
+    values: tuple[KeyValue, ...]
+
+
+class Lane(NamedTuple):
+    """A key of a group: what is counted on its own."""
+
+    group: str
+    key: Key
+
+
+class Order(Struct, frozen=True, array_like=True):
+    """The last word of the root on a lane, as bytes of a `Down`, and its number."""
+
+    lane: Lane
+    number: int
+    down: bytes
+
+
+class OrdersAfter(Struct, frozen=True, array_like=True):
+    """The orders that somebody lacks who knows all up to a number."""
+
+    known: int
+    number: int
+    """Of the last of all orders."""
+    over: bool
+    """Whether no more windows will be full: nodes that have ended may say so."""
+    orders: list[Order]
+
+
 class Orders:
     """The last word of the root on every lane, numbered, so that each node gets what it lacks."""
 
-    def __init__(self) -> None:
-        self.number = 0
-        self.over = False
-        """Whether no more windows will be full: nodes that have ended may say so."""
-        self.said: dict[tuple[str, Key], tuple[int, bytes]] = {}
+    def __init__(self, saved: OrdersAfter | None = None) -> None:
+        self.number, self.over = (saved.number, saved.over) if saved is not None else (0, False)
+        self.said = {order.lane: order for order in saved.orders} if saved is not None else {}
 
-    def say(self, words: list[tuple[str, Key, bytes]], over: bool) -> None:
+    def say(self, words: Sequence[tuple[Lane, bytes]], over: bool) -> None:
         if words or over != self.over:
             self.number += 1
             self.over = over
-            self.said |= {(group, key): (self.number, body) for group, key, body in words}
+            self.said |= {lane: Order(lane, self.number, down) for lane, down in words}
+
+    def after(self, number: int) -> OrdersAfter:
+        """What a node lacks that knows of everything up to a number."""
+        lacking = [order for order in self.said.values() if order.number > number]
+        return OrdersAfter(number, self.number, self.over, lacking)
 
     def since(self, number: int) -> bytes:
-        """What a node lacks that knows of everything up to a number."""
-        words = [(g, key, n, body) for (g, key), (n, body) in self.said.items() if n > number]
-        return wire.dump([number, self.number, self.over, words])
+        """The same as bytes."""
+        return wire.dump(self.after(number))
 
-    def take(self, data: bytes) -> list[tuple[str, Key, bytes]]:
-        """Takes orders from the parent; gives those that are new."""
-        known, number, over, words = wire.load(data)
-        if known > self.number or number <= self.number:
-            return []
-        self.number, self.over = number, over
-        self.said |= {(group, key): (n, body) for group, key, n, body in words}
-        return [(group, key, body) for group, key, _, body in words]
+    def take(self, data: bytes) -> None:
+        """Takes orders from the parent, if they are new."""
+        new = wire.load(OrdersAfter, data)
+        if new.known <= self.number < new.number:
+            self.number, self.over = new.number, new.over
+            self.said |= {order.lane: order for order in new.orders}
 
     def keep(self, groups: Collection[str]) -> None:
         """Forgets what was said of groups that are gone."""
-        self.said = {lane: word for lane, word in self.said.items() if lane[0] in groups}
-
-    def to_plain(self) -> list[Any]:
-        words = [(g, key, n, body) for (g, key), (n, body) in self.said.items()]
-        return [self.number, self.over, words]
-
-    @classmethod
-    def from_plain(cls, data: list[Any]) -> Orders:
-        orders = cls()
-        orders.number, orders.over, words = data
-        orders.said = {(group, key): (n, body) for group, key, n, body in words}
-        return orders
+        self.said = {lane: order for lane, order in self.said.items() if lane.group in groups}

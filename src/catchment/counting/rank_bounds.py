@@ -81,7 +81,7 @@ class RankBounds:
 
     def place(self, code: int) -> Place:
         time, node, arrival = self._places
-        return int(time[code]), int(node[code]), int(arrival[code])
+        return Place(int(time[code]), int(node[code]), int(arrival[code]))
 
     def find(self, rank: int) -> RankPlace:
         """Where the place is that has exactly this number of events before it."""

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from catchment.counting import wire
 from catchment.counting.edges import RankEdges
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import Pace, Shares, doubtful, span
-from catchment.counting.message import Ask, Down, Forecast, Up, Zone
+from catchment.counting.message import Ask, Down, Forecast, FoundEdge, NewLife, SlicePiece, Up, Zone
 from catchment.counting.node_view import EARLIEST, NodeView
 from catchment.counting.place import Place, at
 from catchment.counting.rank_bounds import RankBounds, RankPlace
 from catchment.counting.retransmit import Retransmit
-from catchment.counting.scheme import WAITING, Auto, check, samples
+from catchment.counting.scheme import SCHEMES, WAITING, Auto, check, samples
 from catchment.counting.windows import FullWindow, Shelf, Slice
 from catchment.model.window import Counted
 
@@ -26,27 +28,38 @@ LATEST = 2**62
 _FEW = 8
 """Events in doubt, per node, that are sent rather than asked for again."""
 
-_PLAIN = (
-    "scheme",
-    "predictor",
-    "timeout",
-    "zones",
-    "returns",
-    "found",
-    "edge",
-    "complete",
-    "orders",
-    "version",
-    "corrections",
-    "rounds",
-    "_ordered",
-    "_corrected",
-    "_spent",
-    "_doubtful",
-    "_news",
-    "_changed",
-)
-"""The attributes of a root that are saved as they are."""
+
+class RootCounterState(Struct, frozen=True, array_like=True):
+    """What a `RootCounter` must not lose: its attributes of the same names."""
+
+    scheme: str
+    predictor: str
+    timeout: int | None
+    patience: Retransmit
+    zones: bool
+    returns: bool
+    tracks: dict[int, NodeView]
+    found: dict[int, FoundEdge]
+    edge: int
+    complete: int
+    slices: list[Slice]
+    pace: Pace
+    shares: Shares
+    auto: Auto
+    ask: Ask | None
+    zone: Zone | None
+    forecast: Forecast | None
+    orders: int
+    version: int
+    corrections: int
+    rounds: int
+    full: list[FullWindow]
+    ordered: int
+    corrected: bool
+    spent: float
+    doubtful: float
+    news: bool
+    changed: bool
 
 
 class RootCounter:
@@ -78,8 +91,8 @@ class RootCounter:
         self.tracks = {node: NodeView(node) for node in nodes}
         for track in self.tracks.values():
             track.cuts[0] = 0
-        self.found: dict[int, tuple[int, Place]] = {0: (0, at(EARLIEST))}
-        """Edges from the last complete one on: rank and place."""
+        self.found = {0: FoundEdge(0, at(EARLIEST))}
+        """Edges from the last complete one on."""
         self.edge = self.complete = 0
         """The last edge that was found, and the last up to which all pieces are here."""
         self.shelf = Shelf(self.edges, fold)
@@ -92,9 +105,20 @@ class RootCounter:
         self.corrections = self.rounds = 0
         """Edges whose prediction was wrong; orders that were sent."""
         self.full: list[FullWindow] = []
-        self._ordered, self._corrected = 0, False
-        self._spent = self._doubtful = 0.0
-        self._news = self._changed = True
+        self.ordered, self.corrected = 0, False
+        self.spent = self.doubtful = 0.0
+        self.news = self.changed = True
+        self._lost = False
+        """Whether nodes have answered, and what they sent is not here."""
+
+    @property
+    def slices(self) -> list[Slice]:
+        """What the shelf holds."""
+        return self.shelf.slices
+
+    @slices.setter
+    def slices(self, slices: list[Slice]) -> None:
+        self.shelf.slices = slices
 
     @property
     def total(self) -> int:
@@ -112,20 +136,20 @@ class RootCounter:
         if track.gone and self.returns:
             self.back(up.node)
         if not track.take(up):
-            self._changed |= not track.gone  # it does not know yet that it begins anew
+            self.changed |= not track.gone  # it does not know yet that it begins anew
             return
         self._answered(track, up)
         if self.pace.time is None and up.settled:
             self.pace.learn(0, float(up.frontier))
-        self._news = True
-        self._spent += nbytes
+        self.news = True
+        self.spent += nbytes
         raw = sum(piece.high - piece.low for piece in up.pieces if piece.raw)
         self.auto.saw(raw, nbytes)
 
     def _answered(self, track: NodeView, up: Up) -> None:
         """What an answer says of the places that were asked about."""
         ask, zone = self.ask, self.zone
-        if ask is not None and up.ask == ask.number and up.samples.high >= up.samples.low:
+        if ask is not None and up.ask == ask.number and up.samples is not None:
             track.counts |= {ask.low: up.samples.low, ask.high: up.samples.high}
         if zone is not None and up.zone == zone.number and up.span is not None:
             track.counts |= {zone.low: up.span[0], zone.high: up.span[1]}
@@ -135,10 +159,10 @@ class RootCounter:
         if node in self.tracks:
             return
         time = self._horizon()
-        track = self.tracks[node] = NodeView(node, life=1, frontier=time)
+        track = self.tracks[node] = NodeView(node, life=1, frontier=time, fresh=True)
         track.cuts = dict.fromkeys(self.found, 0)
         track.heard, track.passed = now, self.edge
-        self._changed = self._news = True
+        self.changed = self.news = True
 
     def leave(self, node: int) -> None:
         """A node that will not come back; what it sent stays."""
@@ -157,12 +181,12 @@ class RootCounter:
 
     def _horizon(self) -> int:
         """A time after all edges that were found."""
-        place = self.found[self.edge][1]
-        return EARLIEST if place[0] == EARLIEST else min(place[0] + 1, LATEST)
+        time = self.found[self.edge].place.time
+        return EARLIEST if time == EARLIEST else min(time + 1, LATEST)
 
     def _give_up(self, track: NodeView) -> None:
         track.give_up(self.edge)
-        self._news = True
+        self.news = True
 
     def back(self, node: int) -> None:
         """A node that was given up: what it has from before the last edge is late."""
@@ -171,13 +195,13 @@ class RootCounter:
             return
         track.begin(max(self._horizon(), track.newest + 1))
         track.passed = self.edge
-        self._changed = self._news = True
+        self.changed = self.news = True
 
     # -- words out -------------------------------------------------------------------------------
 
     def say_again(self) -> None:
         """Repeats the last order with the next step: it may not have arrived."""
-        self._changed = True
+        self.changed = True
 
     def step(self, now: int = 0) -> Down | None:
         """Finds the edges that can be found by now; gives the next order to all nodes, if there is
@@ -186,21 +210,22 @@ class RootCounter:
             for track in self.tracks.values():
                 if not track.gone and track.frontier < LATEST and now - track.heard > self.timeout:
                     self._give_up(track)
-        if self._news:
-            self._news = False
+        if self.news:
+            self.news = False
             self._work()
-        again = self.patience.lost(now, self.complete, self.edge, self.over)
-        if not self._changed and not again:
+        again = self.patience.lost(now, self.complete, self.over, self._lost)
+        self._lost = False
+        if not self.changed and not again:
             return None
-        self._changed, self.patience.said = False, now
+        self.changed, self.patience.said = False, now
         self.version += 1
         waits = self.scheme in WAITING
         gone = [node for node, track in self.tracks.items() if track.gone]
         down = Down(
             self.version,
-            self.using,
+            SCHEMES.index(self.using),
             self.complete,
-            self._open_edges(),
+            {n: found for n, found in self.found.items() if n >= self.complete},
             self.ask,
             self.zone,
             self.forecast,
@@ -210,7 +235,7 @@ class RootCounter:
             again,
         )
         if self.scheme == "auto":
-            self._spent += len(down.to_bytes()) * len(self.tracks)
+            self.spent += len(wire.dump(down)) * len(self.tracks)
         return down
 
     @property
@@ -223,14 +248,11 @@ class RootCounter:
         """Whether everyone has ended and all edges were found that there are."""
         if self.complete < self.edge or self._reached < LATEST:
             return False
-        return self._settled < self.edges.after(self.found[self.edge][0])
+        return self._settled < self.edges.after(self.found[self.edge].rank)
 
-    def _open_edges(self) -> list[tuple[int, int, Place]]:
-        return [(n, rank, place) for n, (rank, place) in self.found.items() if n >= self.complete]
-
-    def _lives(self) -> dict[int, tuple[int, int, Place]]:
+    def _lives(self) -> dict[int, NewLife]:
         return {
-            node: (track.life, track.settled, at(track.frontier))
+            node: NewLife(track.life, track.settled, at(track.frontier))
             for node, track in self.tracks.items()
             if track.fresh
         }
@@ -248,7 +270,7 @@ class RootCounter:
 
     def _work(self) -> None:
         while self._ready():
-            rank = self.edges.after(self.found[self.edge][0])
+            rank = self.edges.after(self.found[self.edge].rank)
             if self.scheme == "approx" and self.forecast is not None:
                 self._approximate(rank)
                 continue
@@ -256,7 +278,7 @@ class RootCounter:
             if self.edge > edge:
                 self._order()
                 continue
-            if self._ordered != self.edge + 1:
+            if self.ordered != self.edge + 1:
                 self._order()
             if self._ready():
                 self._pursue(rank, found)
@@ -267,7 +289,7 @@ class RootCounter:
         """Finds as many edges as can be found, and how much is known of the next."""
         if self._settled < rank:
             return None
-        place = self.found[self.edge][1]
+        place = self.found[self.edge].place
         survey = RankBounds({n: t.points(self.edge, place) for n, t in self.tracks.items()})
         found = survey.find(rank)
         while found.place is not None:
@@ -279,7 +301,7 @@ class RootCounter:
     def _ready(self) -> bool:
         """Whether all that was asked for is here, as far as anybody is waited for."""
         live = [track for track in self.tracks.values() if not track.gone]
-        if self._ordered == self.edge + 1:
+        if self.ordered == self.edge + 1:
             if self.ask is not None:
                 return all(track.asked >= self.ask.number for track in live)
             if self.zone is not None:
@@ -290,17 +312,20 @@ class RootCounter:
 
     def _pursue(self, rank: int, found: RankPlace | None) -> None:
         """Asks closer: the edge is not where it was predicted, or nothing was predicted."""
-        ordered = self._ordered == self.edge + 1
-        if ordered and self._predicted() and not self._corrected:
-            self._corrected = True
+        ordered = self.ordered == self.edge + 1
+        if ordered and self._predicted() and not self.corrected:
+            self.corrected = True
             self.corrections += 1
         if found is None or found.high is None:
             if ordered and (self.ask or self.zone or self.forecast):
                 self._further(rank, found)
             return
-        low = found.low or self.found[self.edge][1]
+        low = found.low or self.found[self.edge].place
         if self.zones and found.loose <= _FEW * len(self.tracks):
-            self._give(None, Zone(self.orders + 1, self.edge + 1, low, found.high))
+            zone, last = Zone(self.orders + 1, self.edge + 1, low, found.high), self.zone
+            # All events there were sent, so who is asked for them again has to send them again.
+            self._lost = last is not None and replace(last, number=zone.number) == zone
+            self._give(None, zone)
         else:
             most = samples(found.loose / len(self.tracks))
             self._give(Ask(self.orders + 1, low, found.high, most), None)
@@ -315,7 +340,7 @@ class RootCounter:
         """The edge is still to come: asks again when it may have."""
         reached = self._reached
         known, place = self.found[self.edge]
-        ahead = self.pace.forecast(self.edge, known, float(place[0]))
+        ahead = self.pace.forecast(self.edge, known, float(place.time))
         if reached >= LATEST or ahead is None:
             self._drop_orders()
             return
@@ -326,36 +351,36 @@ class RootCounter:
         self._give(Ask(self.orders + 1, low, at(reached + step), most), None)
 
     def _drop_orders(self) -> None:
-        self._changed |= self.ask is not None or self.zone is not None
+        self.changed |= self.ask is not None or self.zone is not None
         self.ask = self.zone = None
 
     def _give(self, ask: Ask | None, zone: Zone | None) -> None:
         self.ask, self.zone = ask, zone
         self.orders += 1
         self.rounds += 1
-        self._ordered, self._changed = self.edge + 1, True
+        self.ordered, self.changed = self.edge + 1, True
 
     def _order(self) -> None:
         """Begins to look for the next edge, by what is predicted of it."""
-        rank = self.edges.after(self.found[self.edge][0])
-        self._ordered, self._corrected = self.edge + 1, False
+        rank = self.edges.after(self.found[self.edge].rank)
+        self.ordered, self.corrected = self.edge + 1, False
         self.ask = self.zone = self.forecast = None
-        self._changed = True
+        self.changed = True
         known, place = self.found[self.edge]
         if self._reached >= LATEST and self._settled < rank:
             return  # no more events will come
-        ahead = self.pace.forecast(self.edge, known, float(place[0]))
+        ahead = self.pace.forecast(self.edge, known, float(place.time))
         live = sum(not track.gone for track in self.tracks.values())
-        self._doubtful = 0.0 if ahead is None else doubtful(ahead, rank)
+        self.doubtful = 0.0 if ahead is None else doubtful(ahead, rank)
         if self.scheme == "auto" and ahead is not None:
-            self.auto.choose(self.edge, self.auto.costs(live, rank - known, self._doubtful))
+            self.auto.choose(self.edge, self.auto.costs(live, rank - known, self.doubtful))
         if self.using == "central" or ahead is None:
             return
         if self.using == "approx" or (self.predictor == "last" and self.using != "monitor"):
             self._by_shares(ahead, rank)
             return
         low, high = (at(time) for time in span(ahead, rank))
-        ask = Ask(self.orders + 1, low, high, samples(self._doubtful / max(live, 1)))
+        ask = Ask(self.orders + 1, low, high, samples(self.doubtful / max(live, 1)))
         if not self.pace.tried:
             self._give(ask, None)
         elif self.using == "async":
@@ -371,32 +396,33 @@ class RootCounter:
         cuts = {node: track.cuts[self.edge] for node, track in self.tracks.items()}
         if not self.shares.known:
             return
-        ahead.sizes = self.shares.of(cuts)
+        sizes = self.shares.of(cuts)
+        ahead = replace(ahead, sizes=sizes)
         if self.using != "sync":
             self.forecast = ahead
             self.rounds += 1
             return
-        spans = {n: (cut + s - d, cut + s + d) for n, (cut, s, d) in ahead.sizes.items()}
-        wide = max((2 * d / max(s, 1) for _, s, d in ahead.sizes.values()), default=0.0)
+        spans = {n: (cut + s - d, cut + s + d) for n, (cut, s, d) in sizes.items()}
+        wide = max((2 * d / max(s, 1) for _, s, d in sizes.values()), default=0.0)
         wait = (rank - ahead.rank) * ahead.pace * (1 + wide)
-        low = self.found[self.edge][1]
+        low = self.found[self.edge].place
         high = at(math.ceil(ahead.time + wait))
         self._give(None, Zone(self.orders + 1, self.edge + 1, low, high, spans))
 
     def _locate(self, rank: int, place: Place, cuts: dict[int, int]) -> None:
         """An edge was found."""
         live = sum(not track.gone for track in self.tracks.values())
-        self.auto.learn(self._spent, live, self._doubtful, self._corrected)
-        self._spent = 0.0
+        self.auto.learn(self.spent, live, self.doubtful, self.corrected)
+        self.spent = 0.0
         before = {node: track.cuts[self.edge] for node, track in self.tracks.items()}
         self.edge += 1
-        self.found[self.edge] = (rank, place)
+        self.found[self.edge] = FoundEdge(rank, place)
         for node, track in self.tracks.items():
             track.cuts[self.edge] = cuts[node]
-        if place[0] < LATEST:
-            self.pace.learn(rank, float(place[0]))
+        if place.time < LATEST:
+            self.pace.learn(rank, float(place.time))
         self.shares.learn(cuts, before)
-        self._changed = True
+        self.changed = True
 
     def _approximate(self, rank: int) -> None:
         """The scheme `approx`: takes the edge to be where the nodes' last shares would put it."""
@@ -405,8 +431,8 @@ class RootCounter:
         sizes = self.forecast.sizes
         cuts = {n: start + round(share * strides) for n, (start, share, _) in sizes.items()}
         self.edge += 1
-        self._ordered = self.edge + 1
-        self.found[self.edge] = (rank, self.found[self.edge - 1][1])
+        self.ordered = self.edge + 1
+        self.found[self.edge] = FoundEdge(rank, self.found[self.edge - 1].place)
         for node, track in self.tracks.items():
             track.cuts[self.edge] = cuts.get(node, track.settled)
 
@@ -430,13 +456,13 @@ class RootCounter:
                 continue
             break
         if self.complete > before:
-            place = self.found[self.edge][1]
+            place = self.found[self.edge].place
             for track in self.tracks.values():
                 track.drop(self.edge, place, self.complete)
             self.found = {n: what for n, what in self.found.items() if n >= self.complete}
 
-    def _slice(self, parts: list[Any], missing: tuple[int, ...]) -> None:
-        low, high = self.found[self.complete][0], self.found[self.complete + 1][0]
+    def _slice(self, parts: list[tuple[SlicePiece, int, int]], missing: tuple[int, ...]) -> None:
+        low, high = self.found[self.complete].rank, self.found[self.complete + 1].rank
         exact = self.scheme != "approx" or self.complete < 2
         merged = self.shelf.merged(parts)
         self.full += self.shelf.add(Slice(low, high, merged, exact, missing))
@@ -447,45 +473,23 @@ class RootCounter:
         full, self.full = self.full, []
         return full
 
-    # -- as bytes --------------------------------------------------------------------------------
+    # -- what is written down --------------------------------------------------------------------
 
-    def to_bytes(self) -> bytes:
-        """All that a root must not lose."""
-        orders = [None if o is None else o.to_plain() for o in (self.ask, self.zone, self.forecast)]
-        full = [[w.kind, w.number, w.partial, w.exact, w.missing] for w in self.full]
-        return wire.dump(
-            [
-                {name: getattr(self, name) for name in _PLAIN},
-                [track.to_plain() for track in self.tracks.values()],
-                [part.to_plain() for part in self.shelf.slices],
-                self.pace.to_plain(),
-                self.shares.to_plain(),
-                self.auto.to_plain(),
-                orders,
-                full,
-                self.patience.to_plain(),
-            ]
+    def state(self) -> RootCounterState:
+        """All that it must not lose, as of now: it must be written down before anything else."""
+        return RootCounterState(
+            *(getattr(self, name) for name in RootCounterState.__struct_fields__)
         )
 
     @classmethod
-    def from_bytes(
-        cls, data: bytes, windows: Sequence[Counted], fold: Fold, repeat: bool = True
+    def restored(
+        cls, state: RootCounterState, windows: Sequence[Counted], fold: Fold, repeat: bool = True
     ) -> RootCounter:
-        """A root that goes on from saved state; with `repeat` it says all again, since what it
-        said last may have gone under."""
-        plain, tracks, slices, pace, shares, auto, orders, full, patience = wire.load(data)
+        """A root that goes on from a state that was written down; with `repeat` it says all again,
+        since what it said last may have gone under."""
         root = cls([], windows, fold)
-        for name in _PLAIN:
-            setattr(root, name, plain[name])
-        root.tracks = {track.node: track for track in map(NodeView.from_plain, tracks)}
-        root.shelf.slices = [Slice(*part) for part in slices]
-        root.pace, root.shares = Pace.from_plain(pace), Shares.from_plain(shares)
-        root.auto, root.patience = Auto.from_plain(auto), Retransmit.from_plain(patience)
-        root.full = [FullWindow(*window) for window in full]
-        root.ask, root.zone, root.forecast = (
-            None if order is None else kind(*order)
-            for kind, order in zip((Ask, Zone, Forecast), orders, strict=True)
-        )
+        for name in RootCounterState.__struct_fields__:
+            setattr(root, name, getattr(state, name))
         if repeat:
             root.say_again()
         return root

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from catchment.counting import wire
+from catchment.counting.leaf_by_key import LeafNote
 from catchment.counting.message import Up
-from catchment.counting.orders import Key, Orders, room_for_lane
-from catchment.counting.root import RootCounter
+from catchment.counting.orders import Key, Lane, Orders, OrdersAfter, room_for_lane
+from catchment.counting.root import RootCounter, RootCounterState
 from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
 from catchment.counting.status import CountStatus, status
 from catchment.counting.windows import FullWindow
@@ -22,6 +24,18 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import Partials
 from catchment.engine.shapes.counted import events_not_full
 from catchment.planner.group import counts_of
+
+
+class RootByKeyState(Struct, frozen=True, array_like=True):
+    """What a `RootByKey` must not lose."""
+
+    orders: OrdersAfter
+    """All of them."""
+    ended: set[int]
+    nodes: list[int]
+    away: set[int]
+    late: int
+    lanes: list[tuple[Lane, RootCounterState]]
 
 
 class RootByKey:
@@ -37,7 +51,7 @@ class RootByKey:
         self.groups: dict[str, int] = {}
         """The id of each group in the plan, by the group's name."""
         self._lifts: dict[str, SliceBetweenEdges] = {}
-        self.lanes: dict[tuple[str, Key], RootCounter] = {}
+        self.lanes: dict[Lane, RootCounter] = {}
         self.orders = Orders()
         self.ended: set[int] = set()
         self.nodes: list[int] = []
@@ -57,7 +71,7 @@ class RootByKey:
             name: self._lifts.get(name) or SliceBetweenEdges(bound.groups[id])
             for name, id in self.groups.items()
         }
-        self.lanes = {at: lane for at, lane in self.lanes.items() if at[0] in self.groups}
+        self.lanes = {at: lane for at, lane in self.lanes.items() if at.group in self.groups}
         self._late = self._all_late
         self.orders.keep(self.groups)
 
@@ -72,28 +86,29 @@ class RootByKey:
                 lane.leave(node)
         self.nodes = now
 
-    def _lane(self, group: str, key: Key) -> RootCounter:
-        if (group, key) not in self.lanes:
+    def _lane(self, at: Lane) -> RootCounter:
+        if at not in self.lanes:
             room_for_lane(len(self.lanes))
-            lift = self._lifts[group]
+            lift = self._lifts[at.group]
             lane = RootCounter(
                 self.nodes, counts_of(lift.bound.group), lift, self.scheme, returns=False
             )
             for node in self.away:
                 lane.give_up(node)
-            self.lanes[group, key] = lane
-        return self.lanes[group, key]
+            self.lanes[at] = lane
+        return self.lanes[at]
 
     def take(self, notes: pa.Table) -> None:
         """Takes the notes of a message."""
-        for note in notes.column("note"):
-            node, ended, said = wire.load(note.as_py())
-            if node not in self.nodes:
+        for body in notes.column("note"):
+            note = wire.load(LeafNote, body.as_py())
+            if note.node not in self.nodes:
                 continue
-            self.ended = self.ended | {node} if ended else self.ended - {node}
-            for group, key, body in said:
-                if group in self.groups:
-                    self._lane(group, key).receive(Up.from_bytes(body), nbytes=len(body))
+            self.ended = self.ended | {note.node} if note.ended else self.ended - {note.node}
+            for said in note.said:
+                if said.lane.group in self.groups:
+                    up = wire.load(Up, said.up)
+                    self._lane(said.lane).receive(up, nbytes=len(said.up))
 
     def step(self, missing: Iterable[int]) -> Partials:
         """Finds edges; gives the windows that are full now. What must be asked goes into the
@@ -106,23 +121,23 @@ class RootByKey:
                 lane.back(node)
         self.away = away
         words, full = [], []
-        for (group, key), lane in self.lanes.items():
+        for at, lane in self.lanes.items():
             down = lane.step()
             if down is not None:
-                words.append((group, key, down.to_bytes()))
+                words.append((at, wire.dump(down)))
             # Where all that had events were given up, there may be nothing to tell of a window.
             if windows := [window for window in lane.take() if window.partial]:
-                full.append((self.groups[group], self._full(group, key, windows)))
+                full.append((self.groups[at.group], self._full(at, windows)))
         here = set(self.nodes) - self.away
         over = here <= self.ended and all(lane.over for lane in self.lanes.values())
         self.orders.say(words, over and bool(here))
         ids = sorted({id for id, _ in full})
         return Partials({id: pa.concat_tables([t for g, t in full if g == id]) for id in ids})
 
-    def _full(self, group: str, key: Key, windows: list[FullWindow]) -> pa.Table:
-        id, lift = self.groups[group], self._lifts[group]
-        self.uncounted += [(id, key, window) for window in windows if window.missing]
-        return full_of(lift, key, windows)
+    def _full(self, at: Lane, windows: list[FullWindow]) -> pa.Table:
+        id, lift = self.groups[at.group], self._lifts[at.group]
+        self.uncounted += [(id, at.key, window) for window in windows if window.missing]
+        return full_of(lift, at.key, windows)
 
     def newly_late(self) -> int:
         """Events of all nodes that came too late, since the last call."""
@@ -146,31 +161,24 @@ class RootByKey:
     def status(self) -> dict[str, CountStatus]:
         """By lane: the scheme in use, corrections, and whose clocks are wrong."""
         return {
-            f"{group} {' '.join(map(str, key[1:]))}".strip(): status(lane)
+            f"{group} {' '.join(map(str, key.values))}".strip(): status(lane)
             for (group, key), lane in list(self.lanes.items())[:20]
         }
 
     def to_bytes(self) -> bytes:
-        lanes = [(group, key, lane.to_bytes()) for (group, key), lane in self.lanes.items()]
-        plain = [
-            self.orders.to_plain(),
-            sorted(self.ended),
-            self.nodes,
-            sorted(self.away),
-            self._late,
-            lanes,
-        ]
-        return wire.dump(plain)
+        lanes = [(at, lane.state()) for at, lane in self.lanes.items()]
+        orders = self.orders.after(0)
+        state = RootByKeyState(orders, self.ended, self.nodes, self.away, self._late, lanes)
+        return wire.dump(state)
 
     def _restore(self, saved: bytes) -> None:
-        orders, ended, self.nodes, away, self._late, lanes = wire.load(saved)
-        self.orders = Orders.from_plain(orders)
+        state = wire.load(RootByKeyState, saved)
+        self.orders = Orders(state.orders)
         self.orders.keep(self.groups)
-        self.ended, self.away = set(ended), set(away)
-        for group, key, body in lanes:
-            if group not in self.groups:
-                continue
-            lift = self._lifts[group]
-            self.lanes[group, key] = RootCounter.from_bytes(
-                body, counts_of(lift.bound.group), lift, repeat=False
-            )
+        self.ended, self.nodes, self.away = state.ended, state.nodes, state.away
+        self._late = state.late
+        for at, lane in state.lanes:
+            if at.group in self.groups:
+                lift = self._lifts[at.group]
+                windows = counts_of(lift.bound.group)
+                self.lanes[at] = RootCounter.restored(lane, windows, lift, repeat=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+
+from msgspec import Struct
 
 from catchment.errors import QueryError, did_you_mean
 
@@ -42,8 +42,7 @@ def check(scheme: str) -> str:
     return scheme
 
 
-@dataclass
-class Auto:
+class Auto(Struct, array_like=True):
     """Moves between schemes by how well edges are predicted and what was spent."""
 
     using: str = "monitor"
@@ -52,7 +51,7 @@ class Auto:
     event: float = _EVENT
     asking: float = _ASKING
     straight: float = _STRAIGHT
-    moves: list[tuple[int, str]] = field(default_factory=list)
+    moves: list[tuple[int, str]] = []
 
     def learn(self, spent: float, nodes: int, doubtful: float, corrected: bool) -> None:
         """What an edge cost by the scheme in use, with so many events in doubt."""
@@ -85,17 +84,3 @@ class Auto:
             self.moves.append((edge, best))
             del self.moves[:-16]
         return self.using
-
-    def to_plain(self) -> list[Any]:
-        return [
-            self.using,
-            self.corrections,
-            self.event,
-            self.asking,
-            self.straight,
-            self.moves,
-        ]
-
-    @classmethod
-    def from_plain(cls, data: list[Any]) -> Auto:
-        return cls(*data)

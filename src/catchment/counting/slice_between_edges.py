@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.counting.fold import Fold
-from catchment.counting.message import Columns, SlicePiece
+from catchment.counting.message import SlicePiece
 from catchment.counting.orders import Key
 from catchment.counting.windows import FullWindow
+from catchment.counting.wire import Columns
 from catchment.engine import codec, columns, settled
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.partials import full_windows
@@ -37,49 +38,43 @@ class SliceBetweenEdges(Fold):
         return self.base + sum(table.num_rows for table in self.tables)
 
     def _chosen(self, events: Columns) -> pa.Table:
-        """Events as a table: those of some rows, or some that travelled."""
-        travelled: pa.Table | None = events.get("table")
-        if travelled is not None:
-            return travelled
+        """The lane's events of some rows."""
         table = self.tables[0] if len(self.tables) == 1 else pa.concat_tables(self.tables)
         self.tables = [table]
         return table.take(pa.array(events["row"] - self.base))
 
-    def lift(self, events: Columns) -> Columns:
-        chosen = self._chosen(events)
+    def lift(self, events: Columns) -> bytes:
+        return self._lift(self._chosen(events))
+
+    def _lift(self, chosen: pa.Table) -> bytes:
         keys = pa.array(np.zeros(chosen.num_rows, np.int64))
         ordered = settled.ordered([chosen.add_column(0, settled.KEY, keys)])
         cuts = np.zeros(len(ordered), np.bool_)
         rows, _ = settled.cut_rows(ordered, cuts, self.bound.group, self.operators)
-        return {"rows": self.pack(self._one(rows))}
+        return self.pack(self._one(rows))
 
-    def merge(self, partials: Sequence[Columns]) -> Columns:
-        found = [self.unpack(part["rows"]) for part in partials if part]
-        if not found:
-            return {}
-        return {"rows": self.pack(self._one(concat_rows(found, self.operators)))}
+    def merge(self, partials: Sequence[bytes]) -> bytes:
+        found = [self.unpack(partial) for partial in partials]
+        return self.pack(self._one(concat_rows(found, self.operators)))
 
-    def raw(self, events: Columns) -> Columns:
+    def raw(self, events: Columns) -> bytes:
         # Their times and arrivals are in the piece itself.
         table = self._chosen(events).select(self._events.names).cast(self._events)
-        return {"events": columns.pack(table.combine_chunks())} if self._events.names else {}
+        return columns.pack(table.combine_chunks()) if self._events.names else b""
 
-    def part(self, piece: SlicePiece, low: int, high: int) -> Columns:
-        found: dict[str, Any] = {
-            settled.TIME: pa.array(piece.times),
-            settled.ARRIVAL: pa.array(piece.arrivals),
-        }
+    def lift_part(self, piece: SlicePiece, low: int, high: int) -> bytes:
+        names = [settled.TIME, settled.ARRIVAL, *self._events.names]
+        found: list[Any] = [piece.times, piece.arrivals]
         if self._events.names:
-            table = columns.unpack(piece.data["events"], self._events)
-            found |= dict(zip(self._events.names, table.columns, strict=True))
-        return {"table": pa.table(found).slice(low, high - low)}
+            found += columns.unpack(piece.data, self._events).columns
+        return self._lift(pa.table(found, names).slice(low, high - low))
 
     def _one(self, rows: Rows) -> Rows:
         starts = np.zeros(1, np.int64)
         groups = Grouping(None, 1, starts=starts, rows=len(rows))
         return merge_rows(rows, groups, self.operators) if len(rows) > 1 else rows
 
-    def pack(self, rows: Rows) -> Any:
+    def pack(self, rows: Rows) -> bytes:
         return columns.pack(codec.rows_to_table(rows, self.operators).combine_chunks())
 
     def unpack(self, body: bytes) -> Rows:
@@ -96,11 +91,11 @@ class SliceBetweenEdges(Fold):
 def full_of(lift: SliceBetweenEdges, key: Key, windows: list[FullWindow]) -> pa.Table:
     """Windows of a key that are full, as partials of their group."""
     bound = lift.bound
-    rows = concat_rows([lift.unpack(w.partial["rows"]) for w in windows], lift.operators)
+    rows = concat_rows([lift.unpack(w.partial) for w in windows], lift.operators)
     columns = [
         pa.array([value] * len(windows), bound.key_types[name])
-        for name, value in zip(bound.group.by, key[1:], strict=True)
+        for name, value in zip(bound.group.by, key.values, strict=True)
     ]
-    told = np.array([[w.kind, w.number, key[0]] for w in windows], np.int64)
+    told = np.array([[w.kind, w.number, key.selection] for w in windows], np.int64)
     kinds, numbers, selection = told.T
     return full_windows(bound, kinds, numbers, rows, selection, columns)

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
 
 from catchment.counting.edges import RankEdges
 from catchment.counting.fold import Fold
-from catchment.counting.message import Columns, SlicePiece
+from catchment.counting.message import SlicePiece
 
 
-@dataclass
-class FullWindow:
+class FullWindow(Struct, frozen=True, array_like=True):
     """A count window that is full."""
 
     kind: int
     """Its place among the queries."""
     number: int
-    partial: Columns
+    partial: bytes
+    """Empty where nothing is known of any event."""
     exact: bool
     missing: tuple[int, ...]
     """Nodes that were given up, whose events may lack."""
 
 
-@dataclass
-class Slice:
+class Slice(Struct, frozen=True, array_like=True):
     """What all nodes have between two edges."""
 
     low: int
     high: int
-    partial: Columns
+    partial: bytes
     exact: bool
     missing: tuple[int, ...]
-
-    def to_plain(self) -> list[Any]:
-        return [self.low, self.high, self.partial, self.exact, self.missing]
 
 
 class Shelf:
@@ -45,16 +41,17 @@ class Shelf:
         self.edges, self.fold = edges, fold
         self.slices: list[Slice] = []
 
-    def merged(self, parts: Sequence[tuple[SlicePiece, int, int]]) -> Columns:
+    def merged(self, parts: Sequence[tuple[SlicePiece, int, int]]) -> bytes:
         """One partial of pieces, each from a position to another."""
-        partials = []
-        for piece, low, high in parts:
-            if piece.raw:
-                events = self.fold.part(piece, low - piece.low, high - piece.low)
-                partials.append(self.fold.lift(events))
-            else:
-                partials.append(piece.data)
-        return self.fold.merge(partials) if partials else {}
+        lift = self.fold.lift_part
+        return self._merge(
+            lift(piece, low - piece.low, high - piece.low) if piece.raw else piece.data
+            for piece, low, high in parts
+        )
+
+    def _merge(self, partials: Iterable[bytes]) -> bytes:
+        found = [partial for partial in partials if partial]
+        return self.fold.merge(found) if found else b""
 
     def add(self, slice: Slice) -> list[FullWindow]:
         """The windows that are full with one more slice."""
@@ -62,7 +59,7 @@ class Shelf:
         full = []
         for kind, number, low, high in self.edges.full(slice.low, slice.high):
             parts = [part for part in self.slices if part.low >= low and part.high <= high]
-            partial = self.fold.merge([part.partial for part in parts])
+            partial = self._merge(part.partial for part in parts)
             missing = tuple(sorted({node for part in parts for node in part.missing}))
             exact = all(part.exact for part in parts)
             full.append(FullWindow(kind, number, partial, exact, missing))

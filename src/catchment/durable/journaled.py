@@ -17,9 +17,9 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from catchment.durable import records
 from catchment.durable.disk import Disk, damaged
 from catchment.durable.records import RecordLog
+from catchment.model import records
 from catchment.model.capacity import Capacity
 
 E = TypeVar("E")
@@ -59,8 +59,8 @@ class Journaled(Generic[E, S]):
         self._base = self._saved_bytes = self._used = 0
         held = disk.get(snapshot)
         if held is not None:
-            found: _Snapshot = records.decode(snapshot, held, _Snapshot)
-            self.state = records.decode(snapshot, bytes(found.state), state)
+            found = records.unpack(_Snapshot, held, snapshot, damaged)
+            self.state = records.unpack(state, found.state, snapshot, damaged)
             self._base, self._saved_bytes = found.number, len(held)
         self.number = max(self._base, self._log.last if upto is None else upto)
         """Of the last entry."""
@@ -106,7 +106,7 @@ class Journaled(Generic[E, S]):
         """Writes the state as of an entry, the last one unless it is given; forgets those up to
         it."""
         number = self.number if upto is None else upto
-        blob = msgspec.msgpack.encode(_Snapshot(number, msgspec.Raw(msgspec.msgpack.encode(state))))
+        blob = records.pack(_Snapshot(number, msgspec.Raw(records.pack(state))))
         self._disk.put(self._snapshot, blob)
         self._log.trim(number)
         self._base, self._saved_bytes, self._used = number, len(blob), 0

@@ -31,6 +31,7 @@ import msgspec
 from catchment.durable.files import LocalFiles, make_folders
 from catchment.durable.folder import Folder
 from catchment.errors import StateError
+from catchment.model import records
 
 _log = logging.getLogger("catchment.durable")
 
@@ -113,7 +114,7 @@ class FileLock(Lock):
         self._number = number
         with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
             os.ftruncate(number, 0)
-            os.pwrite(number, msgspec.json.encode(_me(time.time())), 0)
+            os.pwrite(number, records.encode(_me(time.time())), 0)
 
     def release(self) -> None:
         if self._number >= 0:
@@ -162,7 +163,7 @@ class Lease(Lock):
     def _write(self) -> None:
         until = self._clock() + self._seconds
         record = msgspec.structs.replace(self._me, expires=until)
-        self._folder.write(NAME, msgspec.json.encode(record))
+        self._folder.write(NAME, records.encode(record))
         self._until = until
 
     def _renew(self) -> None:
@@ -208,8 +209,8 @@ def _me(now: float) -> LockHolder:
 
 def _read(data: bytes | None) -> LockHolder | None:
     try:
-        return None if data is None else msgspec.json.decode(data, type=LockHolder)
-    except msgspec.DecodeError:
+        return None if data is None else records.decode(LockHolder, data, NAME)
+    except StateError:
         return None  # whoever holds it has not written it yet
 
 

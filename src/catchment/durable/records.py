@@ -13,32 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from catchment.durable.disk import Disk, Log, damaged
 from catchment.durable.log import LostEntries
+from catchment.model import records
 
 R = TypeVar("R")
 
 
-def decode(name: str, data: bytes, kind: type[R] | Any) -> R:
-    """The record of a kind that bytes hold; `name` says what they are, if they cannot be read."""
-    try:
-        found: R = msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise damaged(name, str(error)[:200]) from error
-    return found
-
-
 def put(disk: Disk, name: str, record: object) -> None:
     """Keeps a record as a note."""
-    disk.put(name, msgspec.msgpack.encode(record))
+    disk.put(name, records.pack(record))
 
 
 def get(disk: Disk, name: str, kind: type[R]) -> R | None:
     """The record that a note holds, if it was kept."""
     held = disk.get(name)
-    return None if held is None else decode(name, held, kind)
+    return None if held is None else records.unpack(kind, held, name, damaged)
 
 
 class RecordLog(Generic[R]):
@@ -54,7 +44,7 @@ class RecordLog(Generic[R]):
 
     def append(self, number: int, record: R) -> int:
         """Adds an entry, as `Log.append`; the bytes that it takes."""
-        data = msgspec.msgpack.encode(record)
+        data = records.pack(record)
         self._log.append(number, data)
         return len(data)
 
@@ -65,7 +55,7 @@ class RecordLog(Generic[R]):
         return self._read(number, self._log.read(number))
 
     def _read(self, number: int, data: bytes) -> R:
-        found: R = decode(f"{self.name}, entry {number}", data, self._kind)
+        found: R = records.unpack(self._kind, data, f"{self.name}, entry {number}", damaged)
         return found
 
     def gap(self, after: int) -> LostEntries | None:

@@ -219,7 +219,7 @@ class Engine:
         record = EngineRecord(
             **msgspec.structs.asdict(assembler),
             plan=self.plan.to_bytes(),
-            queries=[query.to_dict() for query in self.queries.values()],
+            queries=[query.record() for query in self.queries.values()],
             rules=self.bound.rules,
             memory=GivenLimits(own, limits.key_bytes, limits.aside_bytes),
             rate=self.rate,
@@ -237,7 +237,7 @@ class Engine:
         """An engine in the state that `snapshot` wrote."""
         saved, tables = codec.unpack(blob, EngineRecord)
         engine = cls([], rate=saved.rate, clock=clock)
-        engine.queries = {q["name"]: Query.from_dict(q) for q in saved.queries}
+        engine.queries = {q.name: Query.of(q) for q in saved.queries}
         plan = Plan.from_bytes(saved.plan)
         schema = tables["schema"].schema if "schema" in tables else None
         given = saved.memory

@@ -18,7 +18,7 @@ from catchment.model import records
 from catchment.model.plan import Plan
 from catchment.operators.ragged import Ints
 
-_EVENTS = "events"
+_EVENTS, _REGIONS = "events", "regions "
 
 
 class NoNote(msgspec.Struct, frozen=True):
@@ -41,6 +41,7 @@ def pack_partials(
     plain = [name for name, table in tables.items() if are_events(table)]
     if partials.events is not None and partials.events.num_rows:
         tables[_EVENTS] = partials.events
+    tables |= {f"{_REGIONS}{id}": table for id, table in partials.regions.items() if table.num_rows}
     return codec.pack(note, tables, compression, plain)
 
 
@@ -56,8 +57,15 @@ def unpack_partials(data: bytes, kind: type[Any] = NoNote) -> tuple[Partials, An
 
 def partials_of(tables: dict[str, pa.Table]) -> Partials:
     """Partials by the names that their tables have in a parcel."""
-    events = tables.pop(_EVENTS, None)
-    return Partials({int(id): table for id, table in tables.items()}, events)
+    events, found, regions = None, dict[int, pa.Table](), dict[int, pa.Table]()
+    for name, table in tables.items():
+        if name == _EVENTS:
+            events = table
+        elif name.startswith(_REGIONS):
+            regions[int(name.removeprefix(_REGIONS))] = table
+        else:
+            found[int(name)] = table
+    return Partials(found, events, regions)
 
 
 def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partials]:

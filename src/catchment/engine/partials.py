@@ -27,11 +27,15 @@ class Partials:
     events: pa.Table | None = None
     """Events for the groups that drop duplicates, as they were read. Repeats are found where all
     events meet: until then these groups share events, and have no partials."""
+    regions: dict[int, pa.Table] = field(default_factory=dict)
+    """By the id of a group of count windows in a batch: one row for the events of a key between
+    two edges, where `groups` has the events that may be on either side of an edge."""
 
     @property
     def tables(self) -> list[pa.Table]:
-        """All tables: those of the groups, then the events."""
-        return [*self.groups.values(), *([] if self.events is None else [self.events])]
+        """All tables: those of the groups, then the regions and the events."""
+        events = [] if self.events is None else [self.events]
+        return [*self.groups.values(), *self.regions.values(), *events]
 
     @property
     def rows(self) -> int:

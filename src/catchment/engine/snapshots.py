@@ -14,6 +14,7 @@ from catchment.engine.group import GroupState
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Limit
 from catchment.engine.shapes.base import Get, Put
+from catchment.model.query import QueryRecord
 from catchment.model.rules import EventRules
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class EngineRecord(AssemblerRecord, frozen=True, kw_only=True):
     """What a snapshot of an engine holds besides tables."""
 
     plan: bytes
-    queries: list[dict[str, Any]]
+    queries: list[QueryRecord]
     """As `Query.to_dict` gives them."""
     rules: EventRules
     memory: GivenLimits = msgspec.field(name="limits of memory")

@@ -7,16 +7,16 @@ import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 from catchment.generator import Generator
 from catchment.measure.bed import Traffic
 from catchment.measure.ports import HOST
 from catchment.measure.proxy import Proxy
 from catchment.transport import ParentLink, Server
+from catchment.tree.words import Beat, Hello, Reply, said
 
 NEEDED = ("ts", "player", "v")
 """The columns that the queries of the suite use."""
@@ -30,19 +30,19 @@ class Collector:
     def __init__(self) -> None:
         self.messages = self.beats = 0
 
-    def hello(self, hello: dict[str, Any]) -> dict[str, Any]:
-        return {"ack": 0, "settled": 0, "again": True}
+    def hello(self, node: str, note: bytes) -> bytes:
+        return said(Reply(ack=0, again=True))
 
-    def message(self, node: str, body: bytes) -> dict[str, Any]:
+    def message(self, node: str, body: bytes) -> bytes:
         self.messages += 1
-        return {"ack": self.messages, "settled": self.messages}
+        return said(Reply(self.messages, self.messages))
 
-    def beat(self, node: str, note: dict[str, Any]) -> dict[str, Any]:
+    def beat(self, node: str, note: bytes) -> bytes:
         self.beats += 1
-        return {"ack": self.messages, "settled": self.messages}
+        return said(Reply(self.messages, self.messages))
 
-    def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        return {}
+    def ask(self, question: bytes) -> bytes:
+        raise RefusedError("a collector answers no questions")
 
 
 class CollectorLink:
@@ -54,10 +54,10 @@ class CollectorLink:
         self.server.start()
         self.proxy = Proxy((HOST, self.server.port))
         self._answers = 0
-        self.link = ParentLink(self.proxy.address, "e1", dict, self._heard)
+        self.link = ParentLink(self.proxy.address, "e1", lambda: said(Hello("e1")), self._heard)
         self.link.open()
 
-    def _heard(self, _: dict[str, Any]) -> None:
+    def _heard(self, _: bytes) -> None:
         self._answers += 1
 
     def cost(self, bodies: Iterable[bytes], beats: int = 0) -> Traffic:
@@ -67,7 +67,7 @@ class CollectorLink:
             self.link.send(body)
             wanted += 1
         for _ in range(beats):
-            self.link.beat({"life": 1, "charter": 2})
+            self.link.beat(said(Beat(life=1, charter=2)))
             wanted += 1
             # Beats come one by one, a second apart: they must not share a frame here either.
             self._wait(wanted)

@@ -36,7 +36,10 @@ _UNITS = {
 }
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _EXAMPLE = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
-_LONGEST = 1 << 60
+LONGEST = 1 << 60
+"""Microseconds of a duration."""
+_FARTHEST = 1 << 62
+"""Microseconds from 1970 to any time that windows and frontiers know."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Duration = str | timedelta
@@ -74,7 +77,7 @@ def _parse(text: str, what: str) -> int:
     if not rest:
         raise QueryError(f"the {what} is empty", given=repr(text), hint=_EXAMPLE)
     result = exact + round(total)
-    if abs(result) > _LONGEST:
+    if abs(result) > LONGEST:
         raise QueryError(
             f"the {what} is too long", given=repr(text), hint="the most is 36,000 years"
         )
@@ -109,6 +112,12 @@ def instant(value: Instant, what: str = "time") -> int:
             hint="pass a datetime, an ISO text or whole microseconds since 1970",
         )
     if isinstance(value, Integral):
+        if abs(int(value)) > _FARTHEST:
+            raise QueryError(
+                f"the {what} is too far from now",
+                given=int(value),
+                hint="event times are microseconds since 1970, of at most 146,000 years",
+            )
         return int(value)
     if isinstance(value, str):
         try:

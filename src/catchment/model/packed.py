@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from catchment.errors import StateError
+from catchment.errors import CatchmentError, StateError
 from catchment.model import records
 
 _T = TypeVar("_T")
@@ -32,15 +33,17 @@ def unpack(data: bytes, what: str, format: int, kind: type[_T]) -> _T:
     """
     try:
         text = zlib.decompress(data)
-        found = msgspec.json.decode(text, type=_Format).format
-        read = msgspec.json.decode(text, type=kind) if found == format else None
-    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise StateError(
-            f"these bytes are not a {what}",
-            given=f"{len(data)} bytes",
-            hint=f"they were cut short, or are of something else: {str(error)[:200]}",
-        ) from error
-    if read is None:
-        records.check_format(f"the {what}", found, format, "upgrade the side that wrote it")
-    assert read is not None
-    return read
+    except zlib.error as error:
+        raise _foreign(len(data), what, str(error)) from error
+    foreign = partial(_foreign, len(data))
+    found = records.decode(_Format, text, what, foreign).format
+    records.check_format(f"the {what}", found, format, "upgrade the side that wrote it")
+    return records.decode(kind, text, what, foreign)
+
+
+def _foreign(size: int, what: str, why: str) -> CatchmentError:
+    return StateError(
+        f"these bytes are not a {what}",
+        given=f"{size} bytes",
+        hint=f"they were cut short, or are of something else: {why[:200]}",
+    )

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from catchment.errors import StateError
 from catchment.model import packed
 from catchment.model.query import Aggregate, Measure
-from catchment.model.window import Window, window_from_dict
+from catchment.model.window import Window, WindowForm, window_from_dict
 
 FORMAT = 1
 """Raised when older code could not read a newer plan."""
@@ -104,7 +104,7 @@ class GroupRecord(Struct, frozen=True):
     measure: Measure
     distinct_on: tuple[str, ...]
     distinct_within: int
-    windows: tuple[dict[str, Any], ...]
+    windows: tuple[WindowForm, ...]
     operators: tuple[tuple[str, str | None, tuple[Any, ...]], ...]
     answers: tuple[Answer, ...]
     slicing: Slicing

@@ -7,10 +7,14 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical
+from catchment.model import records
 from catchment.model.duration import Duration, micros
-from catchment.model.window import Window, window_from_dict
+from catchment.model.window import Window, WindowForm, unreadable_query, window_from_dict
 
 Measure = Literal["event", "processing"]
 MEASURES: tuple[Measure, ...] = ("event", "processing")
@@ -48,17 +52,20 @@ class Aggregate:
         parts = [self.column or "*", *(repr(p) for p in self.params)]
         return f"{self.function}({', '.join(parts)})"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "function": self.function,
-            "column": self.column,
-            "params": list(self.params),
-            "name": self.name,
-        }
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Aggregate:
-        return cls(data["function"], data["column"], tuple(data["params"]), data["name"])
+class QueryRecord(Struct, frozen=True, omit_defaults=True):
+    """A query as it is written down and sent."""
+
+    name: str
+    aggregates: tuple[Aggregate, ...]
+    by: tuple[str, ...]
+    where: str | None
+    window: WindowForm
+    distinct_on: tuple[str, ...]
+    distinct_within: str
+    measure: Measure
+    time: str | None = None
+    table: str | None = None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -140,26 +147,35 @@ class Query:
         object.__setattr__(made, "table", None)
         return made
 
-    def to_dict(self) -> dict[str, Any]:
-        named = {"time": self.time, "table": self.table}
-        return {
-            "name": self.name,
-            "aggregates": [a.to_dict() for a in self.aggregates],
-            "by": list(self.by),
-            "where": self.where,
-            "window": self.window.to_dict(),
-            "distinct_on": list(self.distinct_on),
-            "distinct_within": f"{self.distinct_within}us",
-            "measure": self.measure,
-            **{key: value for key, value in named.items() if value is not None},
-        }
+    def record(self) -> QueryRecord:
+        return QueryRecord(
+            self.name,
+            self.aggregates,
+            self.by,
+            self.where,
+            self.window.to_dict(),
+            self.distinct_on,
+            f"{self.distinct_within}us",
+            self.measure,
+            self.time,
+            self.table,
+        )
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Query:
-        rest = dict(data)
-        name = rest.pop("name")
-        aggregates = [Aggregate.from_dict(a) for a in rest.pop("aggregates")]
+    def of(cls, record: QueryRecord) -> Query:
+        """The query that was written down."""
+        rest = asdict(record)
+        name, aggregates = rest.pop("name"), rest.pop("aggregates")
         return cls(name, *aggregates, window=window_from_dict(rest.pop("window")), **rest)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON has it."""
+        return records.decode(dict[str, Any], records.encode(self.record()), "a query")
+
+    @classmethod
+    def from_dict(cls, data: object) -> Query:
+        """The inverse of `to_dict`."""
+        return cls.of(records.convert(QueryRecord, data, "a query", unreadable_query))
 
 
 def _name(name: object) -> str:

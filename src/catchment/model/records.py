@@ -1,25 +1,43 @@
-"""The codec of records: what is kept in files and handed to workers, as JSON and back.
+"""The codec of records: all that is kept, sent or handed to workers, as bytes and back.
 
 A record is a frozen msgspec Struct or dataclass, or a list or mapping of plain values. Reading
 checks every field against its type, so what a module gets is what its record says, or an error
 whose sentence names what cannot be read:
 
-    record --- encode ---> JSON text    --- decode(kind, ...) ---> record, or StateError
+    record --- encode ---> JSON         --- decode(kind, ...) ---> record, or StateError
+    record --- pack -----> MessagePack  --- unpack(kind, ...) ---> record, or StateError
     record --- plain ----> JSON objects --- convert(kind, ...) --> record, or StateError
 
-The second pair is for the edges where somebody else makes the text: Spark's offsets, the command
-line's `--json`, YAML.
+What people, Spark or other programs read is JSON; what holds bytes (logs, state, what nodes say of
+count windows) is MessagePack, because JSON would make bytes a third longer. The third pair is for
+the edges where somebody else makes the text: Spark's offsets, the command line's `--json`, YAML.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
-from catchment.errors import StateError
+from catchment.errors import CatchmentError, RefusedError, StateError
 
 _T = TypeVar("_T")
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+Wrong = Callable[[str, str], CatchmentError]
+"""Makes the error to raise, of what cannot be read and why."""
+
+
+def unreadable(what: str, why: str) -> CatchmentError:
+    """The error for what this version wrote itself."""
+    hint = "it was changed by hand, or by another version"
+    return StateError(f"{what} cannot be read", given=why[:300], hint=hint)
+
+
+def refused(what: str, why: str) -> CatchmentError:
+    """The error for what somebody else said."""
+    return RefusedError(f"{what} cannot be understood", given=why[:300])
 
 
 def encode(record: object) -> bytes:
@@ -27,7 +45,7 @@ def encode(record: object) -> bytes:
     return msgspec.json.encode(record)
 
 
-def decode(kind: type[_T], data: bytes | msgspec.Raw, what: str) -> _T:
+def decode(kind: type[_T], data: bytes | msgspec.Raw, what: str, wrong: Wrong = unreadable) -> _T:
     """The record that JSON text holds; `what` names it in the error.
 
     >>> decode(dict[str, int], b'{"a": 1}', "the counts")
@@ -40,8 +58,31 @@ def decode(kind: type[_T], data: bytes | msgspec.Raw, what: str) -> _T:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(what, error) from error
+    except _UNREADABLE as error:
+        raise wrong(what, str(error)) from error
+
+
+def pack(record: object, hook: Callable[[Any], Any] | None = None) -> bytes:
+    """A record as MessagePack; `hook` turns what MessagePack does not know into what it does."""
+    return msgspec.msgpack.encode(record, enc_hook=hook)
+
+
+def unpack(
+    kind: type[_T],
+    data: bytes | msgspec.Raw,
+    what: str,
+    wrong: Wrong = unreadable,
+    hook: Callable[[type, Any], Any] | None = None,
+) -> _T:
+    """The record that MessagePack holds; `hook` undoes what the hook of `pack` did.
+
+    >>> unpack(tuple[int, bytes], pack((1, b"a")), "the entry")
+    (1, b'a')
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=kind, dec_hook=hook)
+    except _UNREADABLE as error:
+        raise wrong(what, str(error)) from error
 
 
 def plain(record: object) -> Any:
@@ -49,12 +90,12 @@ def plain(record: object) -> Any:
     return msgspec.to_builtins(record, str_keys=True)
 
 
-def convert(kind: type[_T], given: object, what: str) -> _T:
+def convert(kind: type[_T], given: object, what: str, wrong: Wrong = unreadable) -> _T:
     """The record that objects of JSON hold; `what` names it in the error."""
     try:
         return msgspec.convert(given, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        raise _unreadable(what, error) from error
+        raise wrong(what, str(error)) from error
 
 
 def check_format(what: str, found: int, format: int, older: str) -> None:
@@ -73,11 +114,3 @@ version reads format 2 only: plan again
             given=f"format {found}",
             hint=f"this version reads format {format} only: {hint}",
         )
-
-
-def _unreadable(what: str, error: Exception) -> StateError:
-    return StateError(
-        f"{what} cannot be read",
-        given=str(error)[:300],
-        hint="it was changed by hand, or by another version",
-    )

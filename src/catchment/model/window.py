@@ -18,11 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
-from catchment.errors import QueryError
+from catchment.errors import CatchmentError, QueryError
+from catchment.model import records
 from catchment.registry import Registry
 
 Reading = Literal["global", "local", "aligned", "ordered", "gaps"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
+
+WindowForm = dict[str, Any]
+"""A window as it is written down: its `kind`, and the fields that windows of that kind have."""
 
 Numbered = Literal["key", "bounds"]
 """Among which windows `window_index` counts: all of the key, or those of equal key and bounds."""
@@ -47,7 +51,7 @@ class Window:
 
     kind: ClassVar[str] = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> WindowForm:
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
 
     def describe(self) -> str:
@@ -244,12 +248,16 @@ def register(window: type[Window]) -> type[Window]:
     return window
 
 
-def window_from_dict(data: dict[str, Any]) -> Window:
-    """The inverse of `Window.to_dict`."""
-    rest = dict(data)
-    kind = rest.pop("kind")
+def window_from_dict(form: WindowForm) -> Window:
+    """The inverse of `Window.to_dict`; every field is checked."""
+    kind = str(form.get("kind"))
     if kind not in _KINDS:
-        BUILDERS.get(str(kind))  # the file of the builder registers the class
+        BUILDERS.get(kind)  # the file of the builder registers the class
     if kind not in _KINDS:
-        raise QueryError("no such window", given=kind, hint=BUILDERS.missing(str(kind)))
-    return _KINDS[kind](**rest)
+        raise QueryError("no such window", given=kind, hint=BUILDERS.missing(kind))
+    return records.convert(_KINDS[kind], form, f"the window {kind}", unreadable_query)
+
+
+def unreadable_query(what: str, why: str) -> CatchmentError:
+    """The error for a part of a query that no query has."""
+    return QueryError(f"{what} cannot be read", given=why)

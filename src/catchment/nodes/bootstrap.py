@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from catchment.engine.binding import bind_types
 from catchment.errors import JobError, did_you_mean
 from catchment.flush import read as read_flush
 from catchment.job import JobModel
 from catchment.job.topology import NodeSection, check_nodes
+from catchment.model import records
 from catchment.model.definition import change_told, file_changes, removed_told
 from catchment.model.duration import micros
 from catchment.model.names import file_name
-from catchment.model.query import Query
+from catchment.model.query import Query, QueryRecord
 from catchment.planner import plan
 from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES
@@ -80,17 +79,18 @@ def follow_file(member: Member, file: Charter, now: int) -> list[str]:
     assert charter is not None
     queries = list(file.plans[file.plan].queries.values())
     held = member.disk.get(GIVEN)
-    said = [] if held is None else _follow(member, charter, json.loads(held), queries, now)
-    member.disk.put(GIVEN, json.dumps([query.to_dict() for query in queries]).encode())
+    before = [] if held is None else records.decode(list[QueryRecord], held, GIVEN)
+    said = [] if held is None else _follow(member, charter, before, queries, now)
+    member.disk.put(GIVEN, records.encode([query.record() for query in queries]))
     return said
 
 
 def _follow(
-    member: Member, charter: Charter, before: list[Any], queries: list[Query], now: int
+    member: Member, charter: Charter, before: list[QueryRecord], queries: list[Query], now: int
 ) -> list[str]:
     planned = charter.plans[charter.plan]
     there, leaving = planned.queries, planned.leaving
-    anew = file_changes([Query.from_dict(query) for query in before], queries)
+    anew = file_changes([Query.of(query) for query in before], queries)
     changes = {n: q for n, q in anew.items() if there.get(n) != q or n in leaving}
     new = [query for query in changes.values() if query is not None]
     if charter.schema is not None and new:

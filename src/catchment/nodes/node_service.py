@@ -5,63 +5,41 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import assert_never
 
 from msgspec import Struct
 
 from catchment.engine.times import now
 from catchment.errors import CatchmentError, JobError, QueryError, RefusedError, did_you_mean
+from catchment.model import records
 from catchment.model.capacity import Capacity
-from catchment.model.node_id import NodeId, alike, node_id
+from catchment.model.node_id import alike, node_id
 from catchment.model.query import Query
-from catchment.nodes.status import status
+from catchment.nodes.questions import (
+    QUESTION,
+    AddNode,
+    AddQueries,
+    AskQueries,
+    AskStatus,
+    MoveNode,
+    QueryList,
+    Question,
+    RemoveNode,
+    RemoveQueries,
+    TreeChange,
+)
+from catchment.nodes.status import NodeStatus, status
 from catchment.sources.watch import SourceNote
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.lives import OutdatedError, for_good
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from catchment.tree.words import Beat, Hello, Name, Note, plain, read
+from catchment.tree.words import Beat, Hello, read
 
 log = logging.getLogger("catchment.node")
 
 _LOGGED = 100
 """Refusals that are remembered, so that each is said once."""
-
-
-class AddNode(Struct, frozen=True):
-    """A command lets a node join."""
-
-    id: Name
-    parent: NodeId
-    listen: Name | None = None
-    reads: bool | None = None
-    """Whether it reads events; by default if it has no address for children."""
-
-
-class MoveNode(Struct, frozen=True):
-    """A command lets a node go on under another parent."""
-
-    id: NodeId
-    parent: NodeId
-
-
-class RemoveNode(Struct, frozen=True):
-    """A command lets a node go."""
-
-    id: NodeId
-
-
-class AddQueries(Struct, frozen=True):
-    """A command adds queries, as `Query.to_dict` has them."""
-
-    queries: tuple[dict[str, Any], ...]
-
-
-class RemoveQueries(Struct, frozen=True):
-    """A command lets queries go; with `drain`, once their windows have ended."""
-
-    names: tuple[str, ...]
-    drain: bool = False
 
 
 _READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
@@ -86,22 +64,25 @@ class NodeService:
         """How full what the node's process holds is."""
         self._logged: set[str] = set()
 
-    def hello(self, hello: Note) -> Note:
-        return self._polite(lambda: plain(self.member.on_hello(read(Hello, hello), now())))
+    def hello(self, node: str, note: bytes) -> bytes:
+        hello = read(Hello, note)
+        if hello.node != node:
+            raise RefusedError("a hello names another node", given=f"{hello.node}, from {node}")
+        return self._polite(lambda: self.member.on_hello(hello, now()))
 
-    def message(self, node: str, body: bytes) -> Note:
-        return self._polite(lambda: plain(self.member.on_message(node, body, now())))
+    def message(self, node: str, body: bytes) -> bytes:
+        return self._polite(lambda: self.member.on_message(node, body, now()))
 
-    def beat(self, node: str, note: Note) -> Note:
-        return self._polite(lambda: plain(self.member.on_beat(node, read(Beat, note), now())))
+    def beat(self, node: str, note: bytes) -> bytes:
+        return self._polite(lambda: self.member.on_beat(node, read(Beat, note), now()))
 
-    def _polite(self, answer: Callable[[], Note]) -> Note:
-        """Gives an answer under the lock. An error becomes a refusal, whose sentence whoever asked
-        gets."""
+    def _polite(self, answer: Callable[[], Struct]) -> bytes:
+        """Gives an answer under the lock, as a note. An error becomes a refusal, whose sentence
+        whoever asked gets."""
         with self.lock:
             before = self.member.charter
             try:
-                reply = answer()
+                reply = records.encode(answer())
             except CatchmentError as error:
                 self._said(error)
                 if isinstance(error, RefusedError):
@@ -121,22 +102,28 @@ class NodeService:
 
     # -- questions --------------------------------------------------------------------------------
 
-    def ask(self, what: str, body: Note) -> Note:
-        questions: dict[str, Callable[[Note], Note]] = {
-            "status": self._status,
-            "queries": self._queries,
-            "add query": self._add_query,
-            "remove query": self._remove_query,
-            "add node": self._add_node,
-            "remove node": self._remove_node,
-            "move node": self._move_node,
-        }
-        if what not in questions:
-            raise RefusedError("no such question", given=what, hint=did_you_mean(what, questions))
-        return self._polite(lambda: questions[what](body))
+    def ask(self, question: bytes) -> bytes:
+        asked: Question = records.decode(QUESTION, question, "a question", records.refused)
+        return self._polite(lambda: self._answer(asked))
 
-    def _status(self, _: Note) -> Note:
-        return plain(status(self.member, self.links(), self.source(), self.capacities()))
+    def _answer(self, asked: Question) -> NodeStatus | QueryList | TreeChange:
+        match asked:
+            case AskStatus():
+                return status(self.member, self.links(), self.source(), self.capacities())
+            case AskQueries():
+                return self._queries()
+            case AddQueries():
+                return self._add_queries(asked)
+            case RemoveQueries():
+                return self._remove_queries(asked)
+            case AddNode():
+                return self._add_node(asked)
+            case MoveNode():
+                return self._move_node(asked)
+            case RemoveNode():
+                return self._remove_node(asked)
+            case _:
+                assert_never(asked)
 
     def _charter(self) -> Charter:
         """The charter, where it may be changed."""
@@ -149,19 +136,19 @@ class NodeService:
         charter = self._charter()
         return dict(charter.plans[charter.plan].queries)
 
-    def _queries(self, _: Note) -> Note:
+    def _queries(self) -> QueryList:
         charter = self._charter()
         planned = charter.plans[charter.plan]
-        return {
-            "queries": [query.to_dict() for query in planned.queries.values()],
-            "versions": {name: planned.definitions[name].version for name in planned.queries},
-            "leaving": list(planned.leaving),
-        }
+        return QueryList(
+            tuple(query.record() for query in planned.queries.values()),
+            {name: planned.definitions[name].version for name in planned.queries},
+            tuple(planned.leaving),
+        )
 
-    def _add_query(self, body: Note) -> Note:
+    def _add_queries(self, asked: AddQueries) -> TreeChange:
         charter, known = self._charter(), self._known()
-        asked = [Query.from_dict(query) for query in read(AddQueries, body).queries]
-        for query in asked:
+        queries = [Query.of(query) for query in asked.queries]
+        for query in queries:
             if query.name in known:
                 leaves = query.name in charter.plans[charter.plan].leaving
                 raise QueryError(
@@ -171,31 +158,27 @@ class NodeService:
                     if leaves
                     else "remove one",
                 )
-        known |= {query.name: query for query in asked}
+        known |= {query.name: query for query in queries}
         self.member.adopt(charter.with_queries(known.values()), now())
         adopted = self._charter()
         definitions = adopted.plans[adopted.plan].definitions
-        return {
-            "added": [query.name for query in asked],
-            "versions": {query.name: definitions[query.name].version for query in asked},
-        }
+        names = tuple(query.name for query in queries)
+        return TreeChange(added=names, versions={name: definitions[name].version for name in names})
 
-    def _remove_query(self, body: Note) -> Note:
+    def _remove_queries(self, asked: RemoveQueries) -> TreeChange:
         charter, known = self._charter(), self._known()
-        asked = read(RemoveQueries, body)
         for name in asked.names:
             if name not in known:
                 raise QueryError("no such query", given=name, hint=did_you_mean(name, known))
         if asked.drain:
             leaving = {*charter.plans[charter.plan].leaving, *asked.names}
             self.member.adopt(charter.with_queries(known.values(), leaving), now())
-            return {"leaving": list(asked.names)}
+            return TreeChange(leaving=asked.names)
         self.member.adopt(charter.without_queries(asked.names), now())
-        return {"removed": list(asked.names)}
+        return TreeChange(removed=asked.names)
 
-    def _add_node(self, body: Note) -> Note:
+    def _add_node(self, asked: AddNode) -> TreeChange:
         charter = self._charter()
-        asked = read(AddNode, body)
         id, parent, listen = node_id(asked.id), asked.parent, asked.listen
         if id in charter.places:
             raise JobError("two nodes have one id", given=id, hint="remove one first")
@@ -226,11 +209,10 @@ class NodeService:
             hosted = NodePlace(reader, number + 1, id, True, host=id, added=added)
             changed = changed.with_place(hosted)
         self.member.adopt(changed, now())
-        return {"added": id}
+        return TreeChange(added=(id,))
 
-    def _move_node(self, body: Note) -> Note:
+    def _move_node(self, asked: MoveNode) -> TreeChange:
         charter = self._charter()
-        asked = read(MoveNode, body)
         id, parent = asked.id, asked.parent
         for name in (id, parent):
             if name not in charter.places:
@@ -250,10 +232,10 @@ class NodeService:
                 hint="try again when `catchment status` shows the newest plan",
             )
         self.member.adopt(charter.moved(id, parent), now())
-        return {"moved": id}
+        return TreeChange(moved=(id,))
 
-    def _remove_node(self, body: Note) -> Note:
-        charter, id = self._charter(), read(RemoveNode, body).id
+    def _remove_node(self, asked: RemoveNode) -> TreeChange:
+        charter, id = self._charter(), asked.id
         if id not in charter.places:
             raise JobError("no such node", given=id, hint=did_you_mean(id, charter.places))
         if charter.places[id].parent is None:
@@ -271,7 +253,7 @@ class NodeService:
                 hint="move or remove them first",
             )
         self.member.adopt(charter.without(id), now())
-        return {"removed": id}
+        return TreeChange(removed=(id,))
 
 
 def _not_a_reader(charter: Charter, id: str) -> None:

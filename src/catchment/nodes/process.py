@@ -33,7 +33,7 @@ from catchment.transport import ParentLink, PeerUnreachableError, Server
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from catchment.tree.words import Note, Reply, plain, read
+from catchment.tree.words import Reply, read, said
 
 log = logging.getLogger("catchment.node")
 
@@ -299,7 +299,7 @@ class NodeProcess:
                 self._spoke = time.monotonic()
                 with self.lock:
                     beat = self.member.beat()
-                link.beat(plain(beat))
+                link.beat(said(beat))
                 self._waits_since = self._waits_since or self._spoke
         except (PeerUnreachableError, RefusedError) as error:
             self._unlinked(error)
@@ -356,9 +356,9 @@ class NodeProcess:
         self._failed = 0
         self.trouble = self._told = None
 
-    def _hello(self) -> Note:
+    def _hello(self) -> bytes:
         with self.lock:
-            return plain(self.member.hello())
+            return said(self.member.hello())
 
     def _unlinked(self, error: CatchmentError) -> None:
         self.trouble = str(error)
@@ -376,7 +376,7 @@ class NodeProcess:
         self._next_try = time.monotonic() + _TRIES[min(self._failed, len(_TRIES) - 1)]
         self._failed += 1
 
-    def _heard(self, note: Note) -> None:
+    def _heard(self, note: bytes) -> None:
         """Takes a reply of the parent; called on the link's own thread."""
         waited = time.monotonic() - self._waits_since if self._waits_since else 0.0
         self._waits_since = 0.0
@@ -404,4 +404,4 @@ class NodeProcess:
         if self.server is None or self.member.charter is None:
             return
         for child in self.member.charter.children(self.given.id):
-            self.server.push(child, plain(self.member.handed_down()))
+            self.server.push(child, said(self.member.handed_down()))

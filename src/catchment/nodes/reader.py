@@ -27,20 +27,20 @@ class InnerLink:
         self,
         host: NodeService,
         node: str,
-        hello: Callable[[], dict[str, Any]],
-        heard: Callable[[dict[str, Any]], None],
+        hello: Callable[[], bytes],
+        heard: Callable[[bytes], None],
     ) -> None:
         self._host, self._node, self._hello, self._heard = host, node, hello, heard
 
-    def open(self) -> dict[str, Any]:
+    def open(self) -> bytes:
         """Says hello; returns what the host answered."""
-        return self._host.hello(self._hello())
+        return self._host.hello(self._node, self._hello())
 
     def send(self, body: bytes) -> None:
         """Hands a message over; its answer is heard before this returns."""
         self._heard(self._host.message(self._node, body))
 
-    def beat(self, note: dict[str, Any]) -> None:
+    def beat(self, note: bytes) -> None:
         """Hands a heartbeat over; its answer is heard before this returns."""
         self._heard(self._host.beat(self._node, note))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from msgspec import Struct
@@ -16,7 +15,7 @@ from msgspec import Struct
 from catchment.model import records
 from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.model.plan import Plan
-from catchment.model.query import Query
+from catchment.model.query import Query, QueryRecord
 from catchment.planner.group import replan
 
 
@@ -24,8 +23,7 @@ class PlannedRecord(Struct, frozen=True):
     """What is written down with the bytes of a plan."""
 
     lineage: dict[int, int]
-    queries: list[dict[str, Any]]
-    """As `Query.to_dict` gives them."""
+    queries: list[QueryRecord]
     origins: dict[int, str]
     definitions: dict[str, Definition]
     leaving: tuple[str, ...]
@@ -76,7 +74,7 @@ class Planned:
         return named, {self.output(name): query.keys for name, query in self.queries.items()}
 
     def to_bytes(self) -> bytes:
-        queries = [query.to_dict() for query in self.queries.values()]
+        queries = [query.record() for query in self.queries.values()]
         head = PlannedRecord(self.lineage, queries, self.origins, self.definitions, self.leaving)
         return records.encode(head) + b"\n" + self.plan.to_bytes()
 
@@ -84,7 +82,7 @@ class Planned:
     def from_bytes(cls, data: bytes) -> Planned:
         text, _, body = data.partition(b"\n")
         head = records.decode(PlannedRecord, text, "a version of the plan")
-        queries = [Query.from_dict(query) for query in head.queries]
+        queries = [Query.of(query) for query in head.queries]
         named = {query.name: query for query in queries}
         plan = Plan.from_bytes(body)
         return cls(plan, head.lineage, named, head.origins, head.definitions, head.leaving)

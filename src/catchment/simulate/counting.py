@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from catchment.counting import wire
 from catchment.counting.fold import Fold
-from catchment.counting.local import LocalCounter
-from catchment.counting.message import Columns, Down, Up
-from catchment.counting.root import LATEST, RootCounter
+from catchment.counting.local import LocalCounter, LocalState
+from catchment.counting.message import Down, Up
+from catchment.counting.root import LATEST, RootCounter, RootCounterState
 from catchment.counting.windows import FullWindow
+from catchment.counting.wire import Columns
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
 from catchment.simulate.agenda import Agenda
@@ -70,7 +72,7 @@ class CountingSite:
     def __init__(self, counter: LocalCounter, stream: NodeArrivals) -> None:
         self.counter, self.stream = counter, stream
         self.at = 0
-        self.saved: tuple[bytes, int] = (counter.to_bytes(), 0)
+        self.saved: tuple[bytes, int] = (wire.dump(counter.state()), 0)
         self.until = 0
         self.since: int | None = None
         """When it began to wait for the root."""
@@ -154,7 +156,9 @@ class Counting(Agenda):
         if troubles is not None and self.now < self.calm and self.dice.random() < troubles.crash:
             site.until = self.now + int(self.dice.expovariate(1 / troubles.down))
             data, site.at = site.saved
-            site.counter = LocalCounter.from_bytes(data, self.windows, self.fold)
+            site.counter = LocalCounter.restored(
+                wire.load(LocalState, data), self.windows, self.fold
+            )
         return self.now < site.until
 
     def _read(self, site: CountingSite) -> None:
@@ -179,10 +183,10 @@ class Counting(Agenda):
             site.since = self.now
         read = site.at > site.saved[1] and self.dice.random() < 0.3
         if self.troubles is not None and (up is not None or read):
-            site.saved = (site.counter.to_bytes(), site.at)
+            site.saved = (wire.dump(site.counter.state()), site.at)
         if up is None:
             return
-        body = up.to_bytes()
+        body = wire.dump(up)
         self.measured.up += len(body)
         self.measured.messages += 1
         self._send(lambda: self._arrive(body))
@@ -190,7 +194,7 @@ class Counting(Agenda):
     def _hear(self, site: CountingSite, body: bytes) -> None:
         if site.dead or self.now < site.until:
             return
-        site.counter.hear(Down.from_bytes(body))
+        site.counter.hear(wire.load(Down, body))
         if site.since is not None and not site.counter.blocked:
             # It was asked for more: it reads on at once, not with the next tick.
             self.measured.blocked += self.now - site.since
@@ -203,7 +207,7 @@ class Counting(Agenda):
     def _arrive(self, body: bytes) -> None:
         if self.now < self._until:
             return
-        self.root.receive(Up.from_bytes(body), self.now, len(body))
+        self.root.receive(wire.load(Up, body), self.now, len(body))
         self._rule(heard=True)
 
     def _watch(self) -> None:
@@ -213,7 +217,8 @@ class Counting(Agenda):
         if troubles is not None and self.now < self.calm and self.dice.random() < troubles.crash:
             self._until = self.now + int(self.dice.expovariate(1 / troubles.down))
             if self._saved:
-                self.root = RootCounter.from_bytes(self._saved, self.windows, self.fold)
+                state = wire.load(RootCounterState, self._saved)
+                self.root = RootCounter.restored(state, self.windows, self.fold)
         if self.now < self._until:
             return
         for node, site in self.sites.items():
@@ -225,11 +230,11 @@ class Counting(Agenda):
         down = self.root.step(self.now)
         windows = self.root.take()
         if self.troubles is not None and (heard or down is not None or windows):
-            self._saved = self.root.to_bytes()
+            self._saved = wire.dump(self.root.state())
         self.measured.emitted += [(self.now, window) for window in windows]
         if down is None:
             return
-        body = down.to_bytes()
+        body = wire.dump(down)
         for site in self.sites.values():
             self.measured.down += len(body)
             self.measured.messages += 1

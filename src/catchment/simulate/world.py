@@ -27,7 +27,7 @@ from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.root import Root
-from catchment.tree.words import Beat, Hello, Note, Reply, plain, read
+from catchment.tree.words import Beat, Hello, Reply, read, said
 
 SECOND = 1_000_000
 _TICK = SECOND // 10
@@ -380,14 +380,14 @@ class World(Agenda):
             if self.now - site.greeted > _BEAT:
                 site.greeted = self.now
                 site.attempt += 1
-                self._send(site, "hello", plain(member.hello()))
+                self._send(site, "hello", said(member.hello()))
             return
         for body in member.outgoing(self._clock(site)):
             self.bytes[site.id] = self.bytes.get(site.id, 0) + len(body)
             self._send(site, "message", self._garbled(body))
         if self.now - site.beaten > _BEAT:
             site.beaten = self.now
-            self._send(site, "beat", plain(member.beat()))
+            self._send(site, "beat", said(member.beat()))
             if self.random.random() < 0.2:
                 member.lost()  # a timer: what was not acknowledged by now goes out again
 
@@ -457,7 +457,7 @@ class World(Agenda):
             self.after(self._delay(), lambda: self._refuse(site, sender, kind, attempt, refusal))
             return
         for _ in range(self._copies()):
-            answer = partial(self._answer, site, sender, parent, kind, attempt, plain(reply))
+            answer = partial(self._answer, site, sender, parent, kind, attempt, said(reply))
             self.after(self._delay(), answer)
 
     def _take_seat(self, site: Site) -> None:
@@ -497,7 +497,7 @@ class World(Agenda):
         parent: Site,
         kind: str,
         attempt: int,
-        reply: Note,
+        reply: bytes,
     ) -> None:
         if site.member is None or site.member is not sender or self.now < site.cut_until:
             return

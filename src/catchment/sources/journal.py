@@ -2,6 +2,9 @@
 
 Entry n is a small file of its own. Once batches are safely processed, entries are folded into one
 file of all names taken so far, so that a job of many years opens as fast as a new one.
+
+This is not a `durable.journaled.Journaled`: the folder may be in a store of objects, which cannot
+append to a log, and entries that are not folded yet are read one by one.
 """
 
 from __future__ import annotations

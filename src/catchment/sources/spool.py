@@ -4,6 +4,10 @@ A segment begins with a mark and the number of messages before it. A record is i
 sum, the length of the topic, the topic and the payload. What `sync` has returned from outlives a
 crash; what was being written is cut off when the spool is opened again. A mark beside the segments,
 written without a sync, says how far it had come: damage to the end is not taken for a crash.
+
+This is not a `durable.journaled.Journaled`: there is no state that messages could be folded into,
+many messages share one sync, and tasks in other processes read ranges of bytes of files that
+another process is writing. It syncs by the calls of `durable.files` alone.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from catchment.counting import wire
 from catchment.counting.edges import RankEdges
@@ -42,13 +42,16 @@ Doubts = dict[Lane, Ints]
 """Spans of time in which an edge is, one after the other: begin, end, begin, end."""
 
 
-@dataclass(frozen=True)
-class Sampled:
+class Sampled(Struct, frozen=True, array_like=True):
     """Some events of a lane in one task: every so many, in order."""
 
     events: int
     step: int
     times: Ints
+
+
+Samples = list[tuple[Lane, Sampled]]
+"""What a task has sampled."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +64,20 @@ class SampleRanks:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
-            found = []
+            found: Samples = []
             for id, table in unpack_partials(body, SplitRead)[0].groups.items():
                 if id in self.groups:
                     found += self._of(groups[id], id, table)
             yield parcel([(bucket, wire.dump(found))])
 
-    def _of(self, held: GroupMerger, id: int, table: pa.Table) -> list[Any]:
+    def _of(self, held: GroupMerger, id: int, table: pa.Table) -> Samples:
         events = events_of(held, table)
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
         step = max(1, RankEdges(counts_of(held.bound.group)).longest // _SAMPLES)
         found = []
         for code, rows in segments(keys):
             mine = np.sort(times[rows])
-            found.append([id, key_of(held.keys, code), len(mine), step, mine[::step]])
+            found.append(((id, key_of(held.keys, code)), Sampled(len(mine), step, mine[::step])))
         return found
 
 
@@ -82,8 +85,8 @@ def doubts_of(samples: Iterator[bytes], windows: Mapping[int, RankEdges]) -> Dou
     """On the driver: where edges may be, by what all tasks have sampled."""
     lanes: dict[Lane, list[Sampled]] = {}
     for body in samples:
-        for id, key, events, step, times in wire.load(body):
-            lanes.setdefault((id, key), []).append(Sampled(events, step, times))
+        for lane, sampled in wire.load(Samples, body):
+            lanes.setdefault(lane, []).append(sampled)
     return {lane: spans(found, windows[lane[0]]) for lane, found in lanes.items()}
 
 
@@ -128,14 +131,17 @@ class CutApart:
         groups = self.work.bound().merger().groups
         for bucket, body in bodies(batches):
             partials, note = unpack_partials(body, SplitRead)
-            found = partials.groups
-            for id in self.groups & found.keys():
-                events = settled.ordered([events_of(groups[id], found.pop(id))])
-                found |= self._cut(groups[id], id, events)
+            for id in self.groups & partials.groups.keys():
+                events = settled.ordered([events_of(groups[id], partials.groups[id])])
+                near, regions = self._cut(groups[id], id, events)
+                partials.groups[id], partials.regions[id] = near, regions
             yield parcel([(bucket, pack_partials(partials, note))])
 
-    def _cut(self, held: GroupMerger, id: int, events: settled.Ordered) -> dict[int, pa.Table]:
-        """Regions and spans of doubt alternate; regions are even."""
+    def _cut(
+        self, held: GroupMerger, id: int, events: settled.Ordered
+    ) -> tuple[pa.Table, pa.Table]:
+        """The events in doubt, and the regions. Spans of doubt and regions alternate; regions are
+        even."""
         place = np.zeros(len(events), np.int64)
         for begin, end in zip(events.heads, [*events.heads[1:], len(events)], strict=True):
             bounds = self.doubts[id, key_of(held.keys, int(events.key[begin]))]
@@ -151,11 +157,7 @@ class CutApart:
         near = np.flatnonzero(place % 2 == 1)
         table = events.table.drop_columns([settled.KEY]).take(near)
         table = table.append_column(_REGION, pa.array(place[near]))
-        whole = self.work.plan.groups
-        return {
-            id: _keyed(held, table, events.key[near]),
-            len(whole) + id: _keyed(held, regions, rows.key[sure]),
-        }
+        return _keyed(held, table, events.key[near]), _keyed(held, regions, rows.key[sure])
 
 
 def _keyed(held: GroupMerger, table: pa.Table, code: Ints) -> pa.Table:
@@ -170,7 +172,7 @@ class Meeting:
     """All that tasks have cut apart for a bucket: puts count windows together."""
 
     def __init__(self, groups: frozenset[int], bound: BoundPlan) -> None:
-        self.groups, self.plan = groups, bound.plan
+        self.groups = groups
         self._held = bound.merger().groups
         self._events: dict[int, list[pa.Table]] = {}
         self._regions: dict[int, list[pa.Table]] = {}
@@ -179,11 +181,14 @@ class Meeting:
 
     def take(self, partials: Partials) -> Partials:
         """Takes what is its own; the rest."""
-        count, rest = len(self.plan.groups), dict(partials.groups)
-        for id in self.groups:
-            for held, place in ((self._events, id), (self._regions, count + id)):
-                if place in rest:
-                    held.setdefault(id, []).append(rest.pop(place))
+        rest: dict[int, pa.Table] = {}
+        for id, table in partials.groups.items():
+            if id in self.groups:
+                self._events.setdefault(id, []).append(table)
+            else:
+                rest[id] = table
+        for id, table in partials.regions.items():
+            self._regions.setdefault(id, []).append(table)
         return Partials(rest, partials.events)
 
     def full(self) -> Iterator[Partials]:
@@ -203,7 +208,7 @@ class Meeting:
             low = 0
             for number, high in enumerate(_upto(edges, int(ranks[mine].max()))):
                 chosen = rows.take(mine[places == number])
-                one = lift.merge([{"rows": lift.pack(chosen)}])
+                one = lift.merge([lift.pack(chosen)])
                 windows += shelf.add(Slice(low, high, one, True, ()))
                 low = high
             if windows:

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
-from catchment.durable import records
+from catchment.durable.disk import damaged
 from catchment.durable.folder import Folder
 from catchment.engine.parcels import pack_partials, unpack_partials
 from catchment.engine.partials import Partials
+from catchment.model import records
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Position, Source, Split
@@ -94,13 +94,13 @@ def write_step(
 ) -> None:
     """Writes a step down for executors: messages, and count windows that are full by now."""
     made = StepFile(step, tuple(bodies), pack_partials(full) if full.rows else None)
-    folder.write(f"{step.step:012d}", msgspec.msgpack.encode(made))
+    folder.write(f"{step.step:012d}", records.pack(made))
 
 
 def read_step(folder: Folder, number: int) -> StepFile:
     """What was decided, and the messages."""
     name = f"{number:012d}"
-    return records.decode(f"step {name}", folder.read(name) or b"", StepFile)
+    return records.unpack(StepFile, folder.read(name) or b"", f"step {name}", damaged)
 
 
 def control_of(step: RelayStep | RootStep) -> Control:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from typing import Any
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from catchment.job.model import TRIGGERS, period
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
 from catchment.model.definition import file_changes, removed_told
-from catchment.model.query import Query
+from catchment.model.query import Query, QueryRecord
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
@@ -159,13 +158,12 @@ def take_up(spec: Spec, queries: list[Query]) -> list[str]:
         forget_plans()
     else:
         what = f"{spec.home.uri}/{GIVEN}"
-        read = records.decode(list[dict[str, Any]], held, what)
-        before = [Query.from_dict(query) for query in read]
+        before = [Query.of(query) for query in records.decode(list[QueryRecord], held, what)]
         changes = file_changes(before, queries)
         said = folder.follow(changes)
         there = folder.read()[0]
         said += [removed_told(query.name) for query in queries if query.name not in there]
-    spec.home.write(GIVEN, records.encode([query.to_dict() for query in queries]))
+    spec.home.write(GIVEN, records.encode([query.record() for query in queries]))
     for text in said:
         log.warning(text)
     return said

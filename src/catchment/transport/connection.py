@@ -13,6 +13,7 @@ import threading
 import time
 
 from catchment.errors import RefusedError
+from catchment.model import records
 from catchment.transport.error_text import LOST, unreachable
 from catchment.transport.frames import MAGIC, Frames, bounded, frame
 from catchment.transport.security import Security
@@ -21,14 +22,16 @@ from catchment.transport.wire import (
     BYE,
     DOWN,
     LIMIT,
+    OLDEST,
+    PROTOCOL,
     REFUSED,
     WHO,
     PeerUnreachableError,
+    Who,
     pack,
     prepare,
     split_address,
     unpack_error,
-    versions,
 )
 
 STALL = 30.0
@@ -75,11 +78,8 @@ class Connection:
 
     def introduce(self, name: str, security: Security, then: bytes) -> None:
         """Says who is there, and with the same packet what it wants."""
-        who = {**versions(), "name": name}
-        token = security.token_of(name)
-        if token is not None:
-            who["token"] = token
-        begin = b"".join((MAGIC, *frame(pack(WHO, who)), frame(then)[0]))
+        who = Who(PROTOCOL, OLDEST, name, security.token_of(name))
+        begin = b"".join((MAGIC, *frame(pack(WHO, records.encode(who))), frame(then)[0]))
         self._write(begin + then if len(then) < CHUNK else begin)
         if len(then) >= CHUNK:
             self._write(then)

@@ -7,9 +7,9 @@ import errno
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from catchment.errors import CatchmentError, RefusedError
+from catchment.model import records
 from catchment.transport.connection import Connection, strange
 from catchment.transport.security import ADMIN, Security
 from catchment.transport.wire import (
@@ -21,9 +21,10 @@ from catchment.transport.wire import (
     MESSAGE,
     REPLY,
     PeerUnreachableError,
+    Welcome,
+    note_of,
     pack,
     split_address,
-    unpack,
 )
 
 log = logging.getLogger("catchment.transport")
@@ -36,16 +37,17 @@ class ParentLink:
     """One connection to a node's parent.
 
     It does not reconnect: when it is `closed`, `error` says why, and whoever uses it opens another.
-    `heard` is called from one thread, with each answer and push in the order in which they came;
-    a push may come before `open` returns.
+    Notes are bytes: whoever uses the link makes and reads them. `heard` is called from one thread,
+    with each answer and push in the order in which they came; a push may come before `open`
+    returns.
     """
 
     def __init__(
         self,
         address: str,
         node: str,
-        hello: Callable[[], dict[str, Any]],
-        heard: Callable[[dict[str, Any]], None],
+        hello: Callable[[], bytes],
+        heard: Callable[[bytes], None],
         security: Security | None = None,
         limit: int = LIMIT,
         timeout: float = 10.0,
@@ -59,7 +61,7 @@ class ParentLink:
         self._timeout = timeout
         self._error: CatchmentError | None = None
         self._greeting = b""
-        self._answer: dict[str, Any] | None = None
+        self._answer: bytes | None = None
         self._settled = threading.Event()
         self._closed = threading.Event()
         self._closing = False
@@ -68,7 +70,7 @@ class ParentLink:
         self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._run, name=f"link {node}", daemon=True)
 
-    def open(self) -> dict[str, Any]:
+    def open(self) -> bytes:
         """Connects and says hello; returns what the other side answered."""
         split_address(self.address)
         self._security.check()
@@ -97,7 +99,7 @@ class ParentLink:
             )
         self._write(MESSAGE + body)
 
-    def beat(self, note: dict[str, Any]) -> None:
+    def beat(self, note: bytes) -> None:
         """Sends a heartbeat."""
         self._write(pack(BEAT, note))
 
@@ -181,18 +183,16 @@ class ParentLink:
         found = self._read(connection)
         if found is None or found[0] != REPLY:
             raise strange(self.address)
-        answer = unpack(found[1])
-        theirs = answer.pop("limit", None)
-        if isinstance(theirs, int):
-            self.limit = min(self.limit, theirs)
+        welcome = records.decode(Welcome, found[1], "the answer to a hello", records.refused)
+        self.limit = min(self.limit, welcome.limit)
         connection.lasts()
-        self._answer = answer
+        self._answer = bytes(welcome.answer)
         self._settled.set()
         while not self._hung_up and self._error is None:
             found = self._read(connection)
             if found is None or self._hung_up:
                 return
-            self._tell(unpack(found[1]))
+            self._tell(note_of(found[1]))
 
     def _read(self, connection: Connection) -> tuple[bytes, bytes] | None:
         """The next frame; nothing at the end of a link that was closed from here."""
@@ -203,7 +203,7 @@ class ParentLink:
             )
         return found
 
-    def _tell(self, note: dict[str, Any]) -> None:
+    def _tell(self, note: bytes) -> None:
         try:
             self._heard(note)
         except Exception as error:
@@ -224,20 +224,16 @@ class ParentLink:
 
 
 def ask(
-    address: str,
-    what: str,
-    body: dict[str, Any],
-    security: Security | None = None,
-    timeout: float = 10.0,
-) -> dict[str, Any]:
-    """One question of a command to a node."""
+    address: str, question: bytes, security: Security | None = None, timeout: float = 10.0
+) -> bytes:
+    """The answer of a node to a question of a command; both are notes."""
     security = security or Security()
     security.check()
     connection = Connection(address, security, timeout)
     try:
         failure = None
         try:
-            connection.introduce(ADMIN, security, pack(ASK, {"what": what, "body": body}))
+            connection.introduce(ADMIN, security, pack(ASK, question))
         except PeerUnreachableError as error:
             failure = error  # the other side may have said why before it hung up
         found = connection.read()
@@ -249,4 +245,4 @@ def ask(
         connection.close()
     if found[0] != REPLY:
         raise strange(address)
-    return unpack(found[1])
+    return note_of(found[1])

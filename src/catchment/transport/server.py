@@ -19,7 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Raw
+
 from catchment.errors import RefusedError
+from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.peer import Peer
@@ -36,12 +39,14 @@ from catchment.transport.wire import (
     REPLY,
     AddressError,
     PeerUnreachableError,
+    Welcome,
+    Who,
     agree,
+    note_of,
     pack,
     pack_error,
     prepare,
     split_address,
-    unpack,
 )
 
 log = logging.getLogger("catchment.transport")
@@ -57,19 +62,20 @@ LONGEST_NAME = 255
 class Handler(Protocol):
     """What a server does with what it receives.
 
+    Notes are bytes: the handler reads them, and raises RefusedError if it does not understand one.
     Calls for one node never overlap; those for several nodes, and questions, may.
     """
 
-    def hello(self, hello: dict[str, Any]) -> dict[str, Any]:
-        """A peer registers, its id under "node"; raise RefusedError to turn it away."""
+    def hello(self, node: str, note: bytes) -> bytes:
+        """A peer registers as a node; raise RefusedError to turn it away."""
 
-    def message(self, node: str, body: bytes) -> dict[str, Any]:
+    def message(self, node: str, body: bytes) -> bytes:
         """One message, in the order in which it was sent; returns the acknowledgement."""
 
-    def beat(self, node: str, note: dict[str, Any]) -> dict[str, Any]:
+    def beat(self, node: str, note: bytes) -> bytes:
         """A heartbeat; returns the answer to it."""
 
-    def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, question: bytes) -> bytes:
         """A command's question."""
 
 
@@ -171,7 +177,7 @@ class Server:
         atexit.unregister(self.stop)
         running.stop()
 
-    def push(self, node: str, note: dict[str, Any]) -> bool:
+    def push(self, node: str, note: bytes) -> bool:
         """Sends a note down a node's link; False if it has none, or does not read."""
         with self._lock:
             running, seat = self._running, self._seats.get(node)
@@ -355,7 +361,7 @@ class _Running:
         frame = await peer.read(None)
         if frame is None:
             return
-        name = self._admit(peer, unpack(frame[1]))
+        name = self._admit(peer, frame[1])
         self._strangers.leave(peer)
         self._pending.enter(peer)
         frame = await peer.read(self.limits.stall_seconds)
@@ -368,15 +374,13 @@ class _Running:
         else:
             raise RefusedError("a link begins with a hello", given=frame[0])
 
-    def _admit(self, peer: Peer, who: dict[str, Any]) -> str:
+    def _admit(self, peer: Peer, body: bytes) -> str:
         """The name of whoever says who it is, if it may have it."""
-        peer.protocol = agree(who)
-        name, token = who.get("name"), who.get("token")
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        who = records.decode(Who, note_of(body), "who a peer is", records.refused)
+        peer.protocol, name = agree(who), who.name
+        if name is None or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise RefusedError("a hello must name a node", given=repr(name)[:80])
-        if token is not None and not isinstance(token, str):
-            raise RefusedError("a token is a text", given=type(token).__name__)
-        self.server.security.admit(name, token)
+        self.server.security.admit(name, who.token)
         peer.admitted = True
         return name
 
@@ -385,14 +389,7 @@ class _Running:
     async def _answer(self, peer: Peer, name: str, body: bytes) -> None:
         if name != ADMIN:
             raise RefusedError("a node asks no questions", given=name)
-        await peer.send(await self._call("a command", self._asked, body))
-
-    def _asked(self, packed: bytes) -> dict[str, Any]:
-        note = unpack(packed)
-        what, body = note.get("what"), note.get("body")
-        if not isinstance(what, str) or not isinstance(body, dict):
-            raise RefusedError("a question has a name and a body", given=repr(what)[:80])
-        return self.server.handler.ask(what, body)
+        await peer.send(await self._call("a command", self.server.handler.ask, note_of(body)))
 
     # -- links ------------------------------------------------------------------------------------
 
@@ -426,9 +423,9 @@ class _Running:
         finally:
             self.server._unbind(seat, peer, node)
 
-    def _hello(self, peer: Peer, node: str, body: bytes) -> dict[str, Any]:
-        extra = {"protocol": peer.protocol, "limit": self.limits.message}
-        return {**self.server.handler.hello({**unpack(body), "node": node}), **extra}
+    def _hello(self, peer: Peer, node: str, body: bytes) -> bytes:
+        answer = Raw(self.server.handler.hello(node, note_of(body)))
+        return records.encode(Welcome(peer.protocol, self.limits.message, answer))
 
     async def _handle(self, node: str, kind: bytes, body: bytes) -> bytes | None:
         """The answer to a frame of a node; None when it says goodbye."""
@@ -436,12 +433,12 @@ class _Running:
         if kind == MESSAGE:
             return await self._call(node, handler.message, node, body)
         if kind == BEAT:
-            return await self._call(node, lambda: handler.beat(node, unpack(body)))
+            return await self._call(node, handler.beat, node, note_of(body))
         if kind == BYE:
             return None
         raise RefusedError("a node sends messages and heartbeats only", given=kind)
 
-    async def _call(self, who: str, call: Callable[..., dict[str, Any]], *given: object) -> bytes:
+    async def _call(self, who: str, call: Callable[..., bytes], *given: object) -> bytes:
         """What the handler answers, ready to be sent; a failure is logged and ends one link."""
         try:
             return await self._loop.run_in_executor(

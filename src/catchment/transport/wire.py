@@ -3,20 +3,21 @@
 The side that connects says who it is (`WHO`), then either registers as a node (`HELLO`, followed by
 any number of `MESSAGE` and `BEAT`, each answered by a `REPLY`) or puts one question (`ASK`). The
 side that listens may send a `PUSH` at any time. `REFUSED` and `BYE` say why a connection ends. A
-message is bytes; all other bodies are notes: JSON objects.
+message is bytes; all other bodies are notes, records as JSON. The records of this module are the
+transport's own; what nodes and commands say to each other it carries as it is.
 """
 
 from __future__ import annotations
 
-import json
 import socket
-from collections.abc import Mapping
-from typing import Any
+
+from msgspec import Raw, Struct
 
 from catchment.errors import CatchmentError, RefusedError
+from catchment.model import records
 
-PROTOCOL = 1
-OLDEST = 1
+PROTOCOL = 2
+OLDEST = 2
 """The newest and the oldest version of the protocol that this code speaks."""
 
 LIMIT = 256 << 20
@@ -31,6 +32,8 @@ REPLY, REFUSED, PUSH = b"r", b"x", b"p"
 """Frames of the side that listens."""
 BYE = b"q"
 """A frame of both sides: whoever sends it wants the connection to end."""
+EMPTY = b"{}"
+"""A note that says nothing."""
 UP = frozenset((WHO, HELLO, MESSAGE, BEAT, ASK, BYE))
 DOWN = frozenset((REPLY, REFUSED, PUSH, BYE))
 
@@ -48,41 +51,58 @@ class PeerUnreachableError(CatchmentError, OSError):
     """
 
 
-def pack(kind: bytes, note: Mapping[str, Any]) -> bytes:
-    """A note as bytes; an empty one is the byte of its kind alone.
+class Who(Struct, frozen=True, omit_defaults=True):
+    """What a side that connects says first, on every connection."""
 
-    >>> pack(BEAT, {"at": 5}), pack(REPLY, {})
+    protocol: int | None = None
+    oldest: int | None = None
+    """The newest and the oldest version of the protocol that it speaks."""
+    name: str | None = None
+    token: str | None = None
+
+
+class Welcome(Struct, frozen=True):
+    """The answer to a hello that was accepted."""
+
+    protocol: int
+    limit: int
+    """Bytes that a message may have."""
+    answer: Raw
+    """The note of the handler."""
+
+
+class ErrorNote(Struct, frozen=True, omit_defaults=True):
+    """Why a connection ends: the parts of an error."""
+
+    what: str = "no reason was given"
+    given: str | None = None
+    hint: str | None = None
+
+
+def pack(kind: bytes, note: bytes) -> bytes:
+    """A frame of a note; an empty note is the byte of its kind alone.
+
+    >>> pack(BEAT, b'{"at":5}'), pack(REPLY, EMPTY)
     (b'b{"at":5}', b'r')
     """
-    if not note:
-        return kind
-    text = json.dumps(note, separators=(",", ":"), ensure_ascii=False)
-    # What a stranger said may be quoted in an error, and need not be valid Unicode.
-    return kind + text.encode(errors="surrogatepass")
+    return kind if note == EMPTY else kind + note
 
 
-def unpack(body: bytes) -> dict[str, Any]:
-    """The note that a body holds.
-
-    >>> unpack(b'{"at":5}'), unpack(b"")
-    ({'at': 5}, {})
-    """
-    if not body:
-        return {}
-    try:
-        note = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError("a note is not JSON", given=body[:40]) from error
-    if not isinstance(note, dict):
-        raise RefusedError("a note is not a JSON object", given=body[:40])
-    return note
+def note_of(body: bytes) -> bytes:
+    """The note that the body of a frame is; its inverse."""
+    return body or EMPTY
 
 
 def pack_error(kind: bytes, error: CatchmentError) -> bytes:
     """An error as the note that the other side makes the same error of."""
-    given = None if error.given is None else str(error.given)
-    parts = {"what": error.what, "given": given, "hint": error.hint}
-    return pack(kind, {name: part for name, part in parts.items() if part is not None})
+    given = None if error.given is None else _valid(str(error.given))
+    hint = None if error.hint is None else _valid(error.hint)
+    return pack(kind, records.encode(ErrorNote(_valid(error.what), given, hint)))
+
+
+def _valid(text: str) -> str:
+    """A text as Unicode can say it: what a file or a stranger is named need not be that."""
+    return text.encode(errors="replace").decode()
 
 
 def unpack_error(kind: bytes, body: bytes) -> CatchmentError:
@@ -92,24 +112,19 @@ def unpack_error(kind: bytes, body: bytes) -> CatchmentError:
     >>> unpack_error(REFUSED, sent[1:])
     RefusedError('no (given: 5); ask again')
     """
-    note = unpack(body)
+    note = records.decode(ErrorNote, note_of(body), "a refusal", records.refused)
     known = RefusedError if kind == REFUSED else PeerUnreachableError
-    what, hint = str(note.get("what", "no reason was given")), note.get("hint")
-    return known(what, given=note.get("given"), hint=None if hint is None else str(hint))
+    return known(note.what, given=note.given, hint=note.hint)
 
 
-def versions() -> dict[str, Any]:
-    return {"protocol": PROTOCOL, "oldest": OLDEST}
-
-
-def agree(theirs: Mapping[str, Any]) -> int:
+def agree(theirs: Who) -> int:
     """The highest version that both sides speak, or a refusal that says whom to upgrade.
 
-    >>> agree({"protocol": 7, "oldest": 1})
-    1
+    >>> agree(Who(protocol=7, oldest=1)) == PROTOCOL
+    True
     """
-    newest, oldest = theirs.get("protocol"), theirs.get("oldest")
-    if not isinstance(newest, int) or not isinstance(oldest, int):
+    newest, oldest = theirs.protocol, theirs.oldest
+    if newest is None or oldest is None:
         raise RefusedError(
             "a peer did not say which versions of the protocol it speaks",
             given={"protocol": newest, "oldest": oldest},

@@ -129,12 +129,13 @@ class Member:
 
     def _identify(self) -> None:
         held = self.disk.get("identity")
-        if held is None:
+        if held is not None and held.startswith(b"{"):
+            # The first formats are JSON, and do not say their number.
+            raise _other_format(self.id, "2 or older")
+        known = records.get(self.disk, "identity", _Identity)
+        if known is None:
             records.put(self.disk, "identity", _Identity(self.id, FORMAT))
             return
-        if held.startswith(b"{"):  # earlier formats are JSON, and do not say their number
-            raise _other_format(self.id, "2 or older")
-        known: _Identity = records.decode("identity", held, _Identity)
         if known.format != FORMAT:
             raise _other_format(self.id, str(known.format))
         if known.node != self.id:

@@ -17,15 +17,16 @@ import zlib
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
-import msgspec
 import pyarrow as pa
 from msgspec import Meta, Struct, field
 
 from catchment.counting import wire
+from catchment.counting.leaf_by_key import LeafNote
 from catchment.counting.message import Up
 from catchment.engine import codec, columns, settled
 from catchment.engine.partials import NODE, SELECTION, SEQ, Partials
 from catchment.errors import CatchmentError, DataError
+from catchment.model import records
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
@@ -82,16 +83,6 @@ class Head(Struct, frozen=True, omit_defaults=True):
     behind: Behind = field(default_factory=dict)
     """Since the message before: what nodes that were given up had cut by older plans."""
 
-    def to_bytes(self) -> bytes:
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Head:
-        try:
-            return _HEADS.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise DataError("the head of a message cannot be read", given=str(error)) from error
-
 
 class MessageSection(Struct, frozen=True, array_like=True):
     """Where the rows of a table are in a message."""
@@ -112,8 +103,7 @@ class DecodedMessage(NamedTuple):
     """What is said of events that are counted."""
 
 
-_HEADS = msgspec.json.Decoder(Head)
-_INDEX = msgspec.json.Decoder(Annotated[list[MessageSection], Meta(max_length=_SECTIONS)])
+_INDEX: Any = Annotated[list[MessageSection], Meta(max_length=_SECTIONS)]
 
 
 def spoken(life: int, message: bytes) -> bytes:
@@ -171,8 +161,8 @@ def encode(
         add("events", partials.events, _stream(partials.events))
     if notes is not None and notes.num_rows:
         add("notes", notes, _stream(notes))
-    text = head.to_bytes()
-    index = msgspec.json.encode(sections) if sections else b""
+    text = records.encode(head)
+    index = records.encode(sections) if sections else b""
     rest = index + b"".join(parts)
     packed = pa.Codec("zstd").compress(rest, asbytes=True) if rest and compress else rest
     packed = packed if len(packed) < len(rest) else rest
@@ -251,10 +241,9 @@ def _sections(data: bytes) -> Iterator[tuple[MessageSection, bytes]]:
     rest = packed
     if len(packed) < length:
         rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
-    try:
-        index = _INDEX.decode(rest[:at])
-    except msgspec.MsgspecError as error:
-        raise DataError("the index of a message cannot be read", given=str(error)) from error
+    index: list[MessageSection] = records.decode(
+        _INDEX, rest[:at], "the index of a message", _unreadable
+    )
     if at + sum(section.size for section in index) != len(rest):
         raise DataError(
             "the sections of a message are not as long as it says", given=f"{len(rest)} bytes"
@@ -281,7 +270,12 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
         raise DataError(
             "the parts of a message are not as long as it says", given=f"{len(data)} bytes"
         )
-    return Head.from_bytes(data[at : at + text]), index, length, data[at + text :]
+    head = records.decode(Head, data[at : at + text], "the head of a message", _unreadable)
+    return head, index, length, data[at + text :]
+
+
+def _unreadable(what: str, why: str) -> CatchmentError:
+    return DataError(f"{what} cannot be read", given=why)
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -352,13 +346,8 @@ def _check_notes(head: Head, table: pa.Table) -> None:
         raise _misfit(head, "notes of other columns than one")
     table.validate(full=True)
     for note in table.column("note"):
-        node, ended, said = wire.load(note.as_py())
-        if type(node) is not int or type(ended) is not bool:
-            raise _misfit(head, "a note that names no node")
-        for group, _, body in said:
-            if not isinstance(group, str):
-                raise _misfit(head, "a note of no group")
-            Up.from_bytes(body)
+        for said in wire.load(LeafNote, note.as_py()).said:
+            wire.load(Up, said.up)
 
 
 def _misfit(head: Head, why: str) -> DataError:

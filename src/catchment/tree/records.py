@@ -18,13 +18,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from catchment.counting.orders import KeyValue
 from catchment.flush.learnt import Learnt
 from catchment.model.frontier import Frontier
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.words import Count, Name, Stand, Time, Version
 
-FORMAT = 3
+FORMAT = 4
 """Of a node's folder."""
 
 NOWHERE = Stand(EARLIEST, EARLIEST, -1)
@@ -211,7 +212,7 @@ class Uncounted(Struct, frozen=True):
 
     group: int
     number: int
-    key: tuple[Any, ...]
+    key: tuple[KeyValue, ...]
     nodes: tuple[str, ...]
 
 

@@ -341,7 +341,9 @@ class Root:
         """Count windows of this step that are not all that they should be, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
         return tuple(
-            Uncounted(id, window.number, key[1:], tuple(ids.get(n, str(n)) for n in window.missing))
+            Uncounted(
+                id, window.number, key.values, tuple(ids.get(n, str(n)) for n in window.missing)
+            )
             for id, key, window in tally.uncounted
         )
 

@@ -1,22 +1,20 @@
 """What nodes say to each other besides messages, as typed records.
 
-The transport carries plain JSON objects. `read` turns one into the record that is expected, or says
-what is wrong with it, before anything is done with it; `plain` is the inverse. Bytes travel as
+The transport carries notes, which are JSON. `read` turns one into the record that is expected, or
+says what is wrong with it, before anything is done with it; `said` is the inverse. Bytes travel as
 base64.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-import msgspec
 from msgspec import Meta, Struct, field
 
-from catchment.errors import RefusedError
+from catchment.model import records
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 
-Note = dict[str, Any]
 _T = TypeVar("_T", bound=Struct)
 
 MOST = (1 << 62) - 1
@@ -141,29 +139,24 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     root: RootLife | None = None
 
 
-def read(kind: type[_T], note: object) -> _T:
-    """The record that a JSON object is.
+def read(kind: type[_T], note: bytes) -> _T:
+    """The record that a note is.
 
-    >>> read(Hello, {"node": "a", "sent": 3}).sent
+    >>> read(Hello, b'{"node": "a", "sent": 3}').sent
     3
-    >>> read(Hello, {"node": "../a"})
+    >>> read(Hello, b'{"node": "../a"}')
     Traceback (most recent call last):
     ...
     catchment.errors.RefusedError: a hello cannot be understood (given: Expected `str` matching \
 regex '^[A-Za-z0-9][A-Za-z0-9._-]*\\\\Z' - at `$.node`)
     """
-    try:
-        return msgspec.convert(note, kind)
-    except msgspec.ValidationError as error:
-        name = kind.__name__.lower()
-        raise RefusedError(f"a {name} cannot be understood", given=str(error)[:300]) from error
+    return records.decode(kind, note, f"a {kind.__name__.lower()}", records.refused)
 
 
-def plain(word: Struct) -> Note:
-    """A record as a JSON object.
+def said(word: Struct) -> bytes:
+    """A record as a note.
 
-    >>> plain(Reply(ack=4, again=True))
-    {'ack': 4, 'again': True}
+    >>> said(Reply(ack=4, again=True))
+    b'{"ack":4,"again":true}'
     """
-    made: Note = msgspec.to_builtins(word)
-    return made
+    return records.encode(word)

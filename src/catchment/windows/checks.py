@@ -5,6 +5,9 @@ from __future__ import annotations
 from catchment.errors import QueryError, did_you_mean
 from catchment.model.window import READINGS, Reading
 
+MOST_EVENTS = 1 << 48
+"""Of a count window: positions of events are counted in 64 bits, over many nodes."""
+
 
 def positive(value: int, what: str, given: object) -> int:
     if value <= 0:
@@ -21,6 +24,9 @@ def count(value: object, what: str) -> int:
             given=repr(value),
             hint="try 1000",
         )
+    if value > MOST_EVENTS:
+        hint = f"the most is {MOST_EVENTS:,} events"
+        raise QueryError(f"the {what} is too large", given=f"{value:,}", hint=hint)
     return value
 
 

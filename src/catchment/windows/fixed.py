@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.errors import QueryError
-from catchment.model.duration import Instant, instant
+from catchment.model.duration import LONGEST, Instant, instant
 from catchment.model.window import OnePeriod, Period, register, window_builder
 
 
@@ -35,5 +35,11 @@ def fixed(start: Instant, end: Instant) -> Fixed:
             "a fixed window must end after it starts",
             given=f"{start} to {end}",
             hint="swap the two instants",
+        )
+    if last - first > LONGEST:
+        raise QueryError(
+            "a fixed window is too long",
+            given=f"{start} to {end}",
+            hint="the most is 36,000 years",
         )
     return Fixed(last - first, last - first, first)

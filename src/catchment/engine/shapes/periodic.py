@@ -7,7 +7,7 @@ those that may still get more. A window type is one or several evenly spaced ser
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from catchment.engine.rows import (
 )
 from catchment.engine.shapes.base import Change, Get, Moment, Pile, Put, ShapeState
 from catchment.engine.store import SliceStore
-from catchment.model.window import Period, Periodic, Window, window_from_dict
+from catchment.model.window import Period, Periodic, Window, WindowForm, window_from_dict
 from catchment.operators.grouping import grouped, runs
 from catchment.operators.ragged import Field, Ints, take
 from catchment.planner.cost import periods_of
@@ -163,7 +163,7 @@ class PeriodicRecord(msgspec.Struct, frozen=True):
     """Of each series: the first window that is not complete."""
     kept_from: int
     slices: int
-    eras: list[tuple[list[dict[str, Any]], int]]
+    eras: list[tuple[list[WindowForm], int]]
     """The windows of each era, as `Window.to_dict` gives them, and its end."""
 
 
