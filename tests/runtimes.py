@@ -36,6 +36,8 @@ from catchment.simulate import Faults, World
 from catchment.simulate.memory import Events
 from catchment.sinks.base import Delivery
 from catchment.sinks.memory import Memory
+from catchment.sources import files as source_files
+from catchment.sources import listing
 from catchment.sources.base import Piece, Position, Split
 from catchment.sources.parquet_file import Parquet
 from catchment.testing.transcripts import Results, Transcript, replay
@@ -206,6 +208,14 @@ def affordable(cases: Sequence[Transcript], jobs: int) -> list[list[Transcript]]
 # -- streaming -------------------------------------------------------------------------------------
 
 
+_LISTING = threading.Lock()
+
+
+def _listed(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[listing.ListedFile]:
+    with _LISTING:
+        return listing.find(paths, endings)
+
+
 class SlotFiles:
     """Slots as files that a source reads two at a time, one of each partition."""
 
@@ -215,13 +225,14 @@ class SlotFiles:
             (folder / part).mkdir(parents=True)
         self.rows = 0
         self._number = 0
+        self._hidden: list[Path] = []
 
     @property
     def source(self) -> Parquet:
         return Parquet(path=str(self.folder), max_files_per_batch=2)
 
     def write(self, slot: Slot, events: pa.Table) -> None:
-        """Adds a slot with its events, or a share of them."""
+        """Adds a slot with its events, or a share of them, which nobody sees until `show`."""
         for part in (EVENTS, CLOCK):
             self._put(part, self.script.partition(slot, part, events))
         self._number += 1
@@ -230,8 +241,19 @@ class SlotFiles:
         beside = self.folder / part / f".{self._number:04d}.parquet"
         pq.write_table(table, beside)
         os.utime(beside, (1 + self._number, 1 + self._number))  # the order in which they are read
-        beside.rename(self.folder / part / f"{self._number:04d}.parquet")
+        self._hidden.append(beside)
         self.rows += table.num_rows
+
+    def show(self) -> None:
+        """Puts all that was written in place, at once for whoever lists files in this process.
+
+        The two files of a slot are to be read together: whoever saw only one of them would be a
+        file ahead from then on.
+        """
+        with _LISTING:
+            for path in self._hidden:
+                path.rename(path.with_name(path.name[1:]))
+        self._hidden.clear()
 
 
 @dataclass(frozen=True)
@@ -254,6 +276,7 @@ class Streaming:
         for stretch in _stretches(script.slots):
             for slot in stretch:
                 files.write(slot, slot.events)
+            files.show()
             job = ct.Job(
                 name="transcripts",
                 queries=script.queries,
@@ -495,6 +518,8 @@ def _hand_out(slots: Sequence[Slot], leaves: Mapping[str, SlotFiles]) -> None:
     for slot in slots:
         for leaf, events in shares(slot.events, list(leaves)).items():
             leaves[leaf].write(slot, events)
+    for files in leaves.values():
+        files.show()
 
 
 class RunningTree:
@@ -551,6 +576,7 @@ def running(job: JobModel) -> Iterator[RunningTree]:
     """Runs the nodes of a job until the end of the block."""
     nodes: dict[str, NodeProcess] = {}
     threads: list[threading.Thread] = []
+    source_files.find = _listed
     try:
         for section in job.nodes:
             nodes[section.id] = _process(given(job, section.id))
@@ -564,6 +590,7 @@ def running(job: JobModel) -> Iterator[RunningTree]:
             node.stop()
         for thread in threads:
             thread.join(60)
+        source_files.find = listing.find
 
 
 BATCH = (
