@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.engine import engine as engines
+from catchment.engine import slicing
 from catchment.engine import store as stores
 from catchment.model.plan import Plan
 from catchment.testing.compare import assert_same
@@ -103,6 +104,40 @@ def test_slices_added_as_wholes(scenario: Scenario) -> None:
         patch.setattr(stores, "MANY_KEYS", 0)
         patch.setattr(stores, "FULL", 0.0)
         check(scenario)
+
+
+@pytest.mark.parametrize("late", ["none", "drop", "update"])
+@given(data=st.data())
+def test_groups_sliced_together(late: str, data: st.DataObject) -> None:
+    """What is done only where there are many events for each slice and key, done for any."""
+    scenario = data.draw(
+        scenarios(late=late, max_queries=6, kinds=[*PERIODIC, "session"], special=late == "none")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slicing, "EVENTS_A_CELL", 1e-9)
+        check(scenario)
+
+
+def test_sessions_sliced_together_with_windows_that_are_cut_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sessions alone are cut at a grid; edges of another group that are as close do not replace it.
+
+    ts   0   5   10  15  20  25  30  35
+         e                       e           sessions of 5: [0, 5) and [32, 37)
+          |    |    |    |    |    |         tumbling(5, offset=1)
+    """
+    monkeypatch.setattr(slicing, "EVENTS_A_CELL", 1e-9)
+    rows = [{"ts": ts, "k": "b", "j": None, "v": 1.0} for ts in (0, 32)]
+    visits = ct.Query("visits", ct.count(), by="k", window=ct.session("5us"))
+    sums = ct.Query(
+        "sums", ct.count(), by="k", where="k = 'b'", window=ct.tumbling("5us", offset="1us")
+    )
+    engine = ct.Engine([visits, sums])
+    engine.push(to_table(rows))
+    out = engine.close()
+    for query in (visits, sums):
+        assert_same(oracle([query], rows)[query.name], out[query.name], query.name)
 
 
 @given(scenarios(kinds=PERIODIC))

@@ -17,6 +17,7 @@ from catchment.engine.batch import Batch, Chosen
 from catchment.engine.keys import LocalKeys, distinct
 from catchment.engine.rows import Rows, concat_rows, empty_names, flat, merge_fields, no_rows
 from catchment.model.plan import Group
+from catchment.model.window import Period
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
 from catchment.operators.base import QUIET, Reading
 from catchment.operators.ragged import Fields, Ints, take
@@ -27,7 +28,7 @@ _FINEST = 2
 """Where slices would outnumber events by this, sessions are cut at the data's own gaps instead."""
 _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
-_CELL = 4
+EVENTS_A_CELL = 4
 """Events in a cell, on average, from which groups are sliced together."""
 _CONDITIONS = 16
 """Conditions of groups that are sliced together, at most."""
@@ -333,7 +334,7 @@ class SharedSlicer:
         if joint.gap and (high - low) // joint.gap > _FINEST * len(batch):
             return None
         edges = joint.edges.around(batch.times, low, high)
-        most = len(batch) // _CELL
+        most = len(batch) // EVENTS_A_CELL
         if (len(edges) - 1) * keys.count > most:
             return None
         conditions = list(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
@@ -378,11 +379,19 @@ class _Cells(NamedTuple):
 
 
 def joined(slicers: Sequence[GroupSlicer]) -> GroupSlicer:
-    """A slicer at all edges of several groups, with all their operators."""
+    """A slicer at all edges of several groups, with all their operators.
+
+    Every slice of it lies in one slice of each group, also where a group's edges are only the grid
+    that its sessions need.
+    """
     windows = dict.fromkeys(window for s in slicers for window in s.group.windows)
     operators = {id: operator for s in slicers for id, operator in s.operators.items()}
     group = replace(slicers[0].group, windows=tuple(windows), selections=(None,))
-    return GroupSlicer(group, operators)
+    made = GroupSlicer(group, operators)
+    grids = {slicer.gap for slicer in slicers if slicer.gap}
+    made.edges = Edges([*periods_of(windows), *(Period(grid, grid) for grid in grids)])
+    made.gap = min(grids, default=None)
+    return made
 
 
 def _numbered(bounds: Ints, width: int, code: Ints | None) -> Ints:
