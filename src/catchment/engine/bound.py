@@ -22,7 +22,7 @@ from catchment.engine.merger import Merger
 from catchment.engine.results import Limit, NamesOf, ResultColumns, Results
 from catchment.engine.set_aside import Spill
 from catchment.engine.slicer import ALONE, Slicer
-from catchment.engine.slicing import GroupSlicer, SharedSlicer
+from catchment.engine.slicing import SharedSlicer
 from catchment.engine.times import now
 from catchment.model.capacity import MemoryLimits
 from catchment.model.duration import micros
@@ -77,12 +77,7 @@ class BoundPlan:
             if group.id in known
         }
         """The groups whose types are known, by their ids."""
-        sharing: dict[tuple[object, ...], dict[int, GroupSlicer]] = {}
-        for id, bound in self.groups.items():
-            if bound.group.slicing == "arrival" and bound.slicer.shares:
-                place = bound.group.measure, bound.group.by
-                sharing.setdefault(place, {})[id] = bound.slicer
-        self.shared = [SharedSlicer(some) for some in sharing.values() if len(some) > 1]
+        self.shared = SharedSlicer.sets({id: bound.slicer for id, bound in self.groups.items()})
         """Slicers of groups that may be sliced together."""
         self.shapes = {
             group.id: self.groups[group.id].shape
