@@ -6,7 +6,9 @@ import pytest
 
 import catchment as ct
 from catchment.model.plan import Group
+from catchment.model.window import Window
 from catchment.planner.group import replan
+from catchment.planner.together import sliced_together
 
 MEAN = ct.Query("mean", ct.avg("v"), by="k", window=ct.sliding("1m", "1s"))
 MEDIAN = ct.Query("median", ct.median("v"), by="k", window=ct.tumbling("1m"))
@@ -75,3 +77,58 @@ def test_a_function_defined_anew_has_another_need() -> None:
         return ct.plan([query]).groups[0].slicing
 
     assert [slicing(True), slicing(False), slicing(True)] == ["arrival", "settled", "arrival"]
+
+
+def medians(*windows: Window, where: str | None = None) -> list[ct.Query]:
+    return [
+        ct.Query(f"m{n}", ct.median("v"), by="k", where=where, window=window)
+        for n, window in enumerate(windows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("windows", "groups"),
+    [
+        ([ct.tumbling("10s"), ct.sliding("20s", "10s")], 1),  # the same edges
+        ([ct.tumbling("10s"), ct.tumbling("40s")], 1),  # four runs to merge
+        ([ct.tumbling("1s"), ct.tumbling("60s")], 2),  # sixty
+        ([ct.tumbling("1s"), ct.session("500ms"), ct.tumbling("60s")], 2),
+        ([ct.count_tumbling(100), ct.count_tumbling(200)], 1),
+        ([ct.count_tumbling(100), ct.count_tumbling(5000)], 2),
+        ([ct.cut("v > 9"), ct.cut("v > 8")], 2),  # nobody knows how often
+    ],
+    ids=str,
+)
+def test_large_partials_are_shared_by_windows_that_are_cut_about_as_often(
+    windows: list[Window], groups: int
+) -> None:
+    assert len(ct.plan(medians(*windows)).groups) == groups
+
+
+def test_large_partials_of_one_condition_are_not_made_for_others() -> None:
+    below, above = (medians(ct.tumbling("10s"), where=where)[0] for where in ("v < 5", "v >= 5"))
+    other = ct.Query("other", ct.count_distinct("u"), by="k", where="v >= 5", window=above.window)
+    plan = ct.plan([below, ct.Query("above", *above.aggregates, **shape(above)), other])
+    assert group_of(plan, "above") is group_of(plan, "other")
+    assert group_of(plan, "m0") is not group_of(plan, "other")
+
+
+def shape(query: ct.Query) -> dict[str, object]:
+    return {"by": query.by, "where": query.where, "window": query.window}
+
+
+def test_groups_of_one_key_are_sliced_together() -> None:
+    fast = ct.Query("fast", ct.count(), by="k", where="v > 5", window=ct.tumbling("10s"))
+    plan = ct.plan([MEAN, MEDIAN, HUNDRED, fast, ct.Query("all", ct.count(), window=MEAN.window)])
+    (together,) = sliced_together(plan.groups)
+    assert together == [plan.names["mean"][0], plan.names["fast"][0]]
+    assert f"sliced together with group(s) {plan.names['fast'][0]}" in plan.explain()
+
+
+def test_sets_of_groups_have_few_conditions() -> None:
+    queries = [
+        ct.Query(f"q{n}", ct.count(), by="k", where=f"v % 50 = {n} OR u = {n}", window=MEAN.window)
+        for n in range(40)
+    ]
+    sets = sliced_together(ct.plan(queries).groups)
+    assert [len(ids) for ids in sets] == [16, 16, 8]

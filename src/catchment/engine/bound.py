@@ -28,6 +28,7 @@ from catchment.model.capacity import MemoryLimits
 from catchment.model.duration import micros
 from catchment.model.plan import Group, Plan, longest
 from catchment.model.rules import EventRules
+from catchment.planner.together import sliced_together
 
 GroupTypes = tuple[Types, dict[str, pa.DataType]]
 """The types of a group's values, and of its keys."""
@@ -77,7 +78,8 @@ class BoundPlan:
             if group.id in known
         }
         """The groups whose types are known, by their ids."""
-        self.shared = SharedSlicer.sets({id: bound.slicer for id, bound in self.groups.items()})
+        sets = sliced_together(bound.group for bound in self.groups.values())
+        self.shared = [SharedSlicer({id: self.groups[id].slicer for id in ids}) for ids in sets]
         """Slicers of groups that may be sliced together."""
         self.shapes = {
             group.id: self.groups[group.id].shape

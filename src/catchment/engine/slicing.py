@@ -30,8 +30,6 @@ _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
 EVENTS_A_CELL = 4
 """Events in a cell, on average, from which groups are sliced together."""
-_CONDITIONS = 16
-"""Conditions of a set of groups that are sliced together, at most."""
 
 
 class SlicedGroup(NamedTuple):
@@ -57,13 +55,6 @@ class GroupSlicer:
         self.gap = session_grid(group.windows)
         self.smallest_gap = smallest_gap(group.windows) or 0
         self.coarse = Edges(periods_of(group.windows)) if self.gap else self.edges
-        small = all(operator.small for operator in operators.values())
-        plain = group.slicing == "arrival" and group.way == "slices" and not group.distinct_on
-        self.shares = plain and small
-        """Whether it may be sliced together with others of the same key."""
-        conditions = sum(selection is not None for selection in group.selections)
-        self.costs = conditions, float((1 / self.edges.slides).sum())
-        """How many cells it adds to those of others, roughly: conditions, then edges."""
 
     def slice(self, batch: Batch, kept: Chosen) -> SlicedGroup:
         """The partials of a batch, one row per slice and key, or a few."""
@@ -302,8 +293,8 @@ class SharedSlicer:
 
     Events are reduced once, to cells: one row for each slice between the edges of all the groups,
     key, and set of conditions met. What each group makes of the batch is put together from the
-    cells that meet its conditions. Where cells are not far fewer than events, groups are left out,
-    those with the most conditions and edges first, and slice by themselves.
+    cells that meet its conditions. Where cells are not far fewer than events, the last groups are
+    left out, and slice by themselves.
     """
 
     def __init__(self, groups: Mapping[int, GroupSlicer]) -> None:
@@ -311,25 +302,6 @@ class SharedSlicer:
         self._groups = groups
         self.measure = groups[self._ids[0]].group.measure
         self._joint: dict[int, GroupSlicer] = {}
-
-    @classmethod
-    def sets(cls, slicers: Mapping[int, GroupSlicer]) -> list[SharedSlicer]:
-        """Slicers of groups that may be sliced together: by key and measure, those with the fewest
-        conditions and edges first, and not too many conditions in one."""
-        found: dict[tuple[object, ...], list[dict[int, GroupSlicer]]] = {}
-        conditions: dict[tuple[object, ...], set[str]] = {}
-        for id in sorted(slicers, key=lambda id: (slicers[id].costs, id)):
-            group = slicers[id].group
-            place = group.measure, group.by
-            own = {condition for condition in group.selections if condition}
-            if not slicers[id].shares or len(own) > _CONDITIONS:
-                continue
-            if len(conditions.get(place, own) | own) > _CONDITIONS:
-                found[place].append({})
-                conditions[place] = set()
-            found.setdefault(place, [{}])[-1][id] = slicers[id]
-            conditions.setdefault(place, set()).update(own)
-        return [cls(some) for sets in found.values() for some in sets if len(some) > 1]
 
     def slice(self, batch: Batch) -> dict[int, SlicedGroup]:
         """What the groups make of a batch, as far as it pays to slice them together."""

@@ -9,6 +9,7 @@ from catchment.model.plan import Group, Plan
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import edges_of, session_grid
 from catchment.planner.group import DEFAULT_RATE, operators_of
+from catchment.planner.together import sliced_together
 
 _MOST = 8
 """Windows or queries listed before the rest are only counted."""
@@ -26,8 +27,13 @@ def explain(plan: Plan, rate: float = DEFAULT_RATE) -> str:
     named: dict[int, list[str]] = {}
     for name, (number, _) in plan.names.items():
         named.setdefault(number, []).append(name)
+    together = {id: ids for ids in sliced_together(plan.groups) for id in ids}
     for group in plan.groups:
-        lines += _tree(_title(group), _branches(group, plan, named.get(group.id, [])))
+        branches = _branches(group, plan, named.get(group.id, []))
+        if group.id in together:
+            others = [str(id) for id in sorted(together[group.id]) if id != group.id]
+            branches.append(f"sliced together with group(s) {_some(others)}, where events are many")
+        lines += _tree(_title(group), branches)
     return "\n".join(lines)
 
 
