@@ -46,7 +46,9 @@ def parcels_of(work: Work, splits: list[pa.Table]) -> list[pa.RecordBatch]:
         for sliced in slicer.slice(table, arrival=rank(number, 0)):
             merger.add(sliced)
         found.append(
-            parcel(list(by_bucket(work, merger.take(number), SplitRead(number, slicer.counts))))
+            parcel(
+                list(by_bucket(work, merger.take(number), SplitRead(number, counts=slicer.counts)))
+            )
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import catchment as ct
 from catchment.errors import SourceError
 from catchment.sources import files, journal, listing, parquet_file
 from catchment.sources.arrow_file import ArrowFile
@@ -68,6 +70,29 @@ def test_a_file_that_a_listing_overlooked_still_comes_first(
         read += values(read_between(source, position, after)[0], "n")
         position = after
     assert read == [3, 2, 1]
+
+
+def test_a_file_that_changes_while_it_is_listed_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job over what there is now has no next time."""
+    one = pa.table({"ts": pa.array([0], pa.timestamp("us"))})
+    for name in ("a", "b"):
+        aged(put(tmp_path / f"in/{name}.parquet", one), 5)
+    whole = listing.find
+
+    def touching(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[listing.ListedFile]:
+        found = whole(paths, endings)
+        os.utime(tmp_path / "in/b.parquet")
+        return found
+
+    monkeypatch.setattr(files, "find", touching)
+    query = ct.Query("n", ct.count().alias("n"), window=ct.tumbling("1h"))
+    results = ct.run(tmp_path / "in", query, spark=False)
+    assert results.counts["events"] == 2
+    (tmp_path / "in/b.parquet").write_bytes(b"PAR1xx")
+    with pytest.raises(SourceError, match="cannot be read"):
+        ct.run(tmp_path / "in", query, spark=False)
 
 
 def test_files_are_taken_in_order_of_their_times(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.engine.parcels import share_out
+from catchment.engine.parcels import pack_partials, share_out, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.model.frontier import EARLIEST, Frontier
+from catchment.model.window import Window
 from catchment.planner import replan
 from catchment.spark import state
 from catchment.spark.queries import QueryFolder
@@ -257,6 +258,27 @@ def test_what_has_no_key_stays_in_the_first_bucket() -> None:
     row = {"ts": 1, "n": 9}
     shares = share_out(ct.slice(to_table([row]), plan), plan, 3)
     assert list(shares) == [0] and len(shares[0].groups) == 4
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+@pytest.mark.parametrize("window", [ct.tumbling("1s"), ct.count_tumbling(2)], ids=str)
+def test_keys_may_be_structs_and_lists(window: Window, buckets: int) -> None:
+    """Arrow has no dictionaries of such values."""
+    keys = [{"a": [1, None]}, {"a": None}, None, {"a": [1, None]}]
+    events = pa.table({"ts": pa.array(range(4), pa.timestamp("us")), "k": keys, "v": range(4)})
+    query = ct.Query("q", ct.sum("v").alias("v"), by="k", window=window)
+    plan = ct.plan([query])
+    shares = share_out(ct.slice(events, plan), plan, buckets)
+    found = []
+    for share in shares.values():
+        whole, _ = unpack_partials(pack_partials(share))
+        engine = ct.Engine([query], schema=events.schema)
+        engine.assembler.absorb(whole)
+        found += rows_of(engine.close()["q"])
+    alone = ct.Engine([query])
+    alone.push(events)
+    wanted = rows_of(alone.close()["q"])
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted)) and wanted
 
 
 def test_a_new_query_knows_of_events_that_left_no_partials() -> None:

@@ -154,12 +154,19 @@ class GroupMerger:
         self.owned = [] if ripe.all() else [owned.where(~ripe)]
         return partials.take_owned(self, owned.where(ripe), node, seq)
 
-    def take_waiting(self) -> pa.Table | None:
-        """Takes all events that wait."""
+    def take_events(self) -> pa.Table | None:
+        """Takes all events that wait; their keys are remembered, since they come again."""
         if not self.waiting:
             return None
         events = partials.take(self, no_rows(self.bound.operators), self.waiting, 0, 0)
-        self.waiting, self.keys = [], KeyIndex()
+        self.waiting = []
+        return events
+
+    def take_waiting(self) -> pa.Table | None:
+        """Takes all events that wait, and forgets their keys."""
+        events = self.take_events()
+        if events is not None:
+            self.keys = KeyIndex()
         return events
 
     def save(self, node: int) -> dict[str, pa.Table]:

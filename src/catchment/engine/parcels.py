@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
+from catchment.engine.keys import encode
 from catchment.engine.partials import Partials, are_events, key_columns, without_stamps
 from catchment.engine.results import Limit, ResultColumns, Results
 from catchment.model import records
@@ -78,10 +79,12 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
         if not table.num_rows:
             continue
         group = plan.groups[id]
-        keys = [_encoded(column) for column in key_columns(table, group)]
-        if are_events(table):
+        alone = not group.by or buckets == 1
+        waits = are_events(table)
+        keys = [_encoded(c) for c in key_columns(table, group)] if waits or not alone else []
+        if waits:
             table = without_stamps(table, group, keys)
-        if not group.by or buckets == 1:
+        if alone:
             shares.setdefault(0, {})[id] = table
             continue
         place = _places(keys, buckets)
@@ -95,9 +98,14 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
 
 
 def _encoded(column: pa.Array[Any]) -> pa.DictionaryArray[Any, Any]:
-    encoded = column.dictionary_encode()
-    assert isinstance(encoded, pa.DictionaryArray)
-    return encoded
+    """The distinct values of a column, and which of them each row has."""
+    if not pa.types.is_nested(column.type):
+        encoded = column.dictionary_encode()
+        assert isinstance(encoded, pa.DictionaryArray)
+        return encoded
+    keys = encode([column])
+    assert keys.codes is not None
+    return pa.DictionaryArray.from_arrays(keys.codes, keys.parts[0])
 
 
 def _places(columns: Sequence[pa.DictionaryArray[Any, Any]], buckets: int) -> Ints:

@@ -150,12 +150,15 @@ def stamped(
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
 
 
-def without_stamps(table: pa.Table, group: Group, keys: Sequence[pa.Array[Any]]) -> pa.Table:
+def without_stamps(
+    table: pa.Table, group: Group, keys: Sequence[pa.DictionaryArray[Any, Any]]
+) -> pa.Table:
     """Events that wait, for a way on which none comes twice: with keys as these columns, without
     stamps, and without selections where there is one only."""
     for name, column in zip(group.by, keys, strict=True):
-        place = table.schema.get_field_index(f"key {name}")
-        table = table.set_column(place, f"key {name}", column)
+        if not pa.types.is_nested(column.type.value_type):  # of these, Arrow writes no dictionaries
+            place = table.schema.get_field_index(f"key {name}")
+            table = table.set_column(place, f"key {name}", column)
     return table.drop_columns([NODE, SEQ, *([SELECTION] if len(group.selections) == 1 else [])])
 
 

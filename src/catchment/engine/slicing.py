@@ -30,6 +30,8 @@ _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
 EVENTS_A_CELL = 4
 """Events in a cell, on average, from which groups are sliced together."""
+_FINDING = 4
+"""Operator calls that finding the slice and key of an event is worth."""
 
 
 class SlicedGroup(NamedTuple):
@@ -160,10 +162,11 @@ class GroupSlicer:
         cell = (times - origin).view(np.uint64) // np.uint64(unit)  # faster than signed
         return table.take(cell.view(np.int64))
 
-    def joint_rows(self, batch: Batch, code: Ints, codes: int) -> Rows:
-        """Rows of slice and code; the codes of events are below `codes`."""
-        groups, start, end, present = self._by_slice(batch.times, code, codes, batch.in_order)
-        return self._rows(batch, Chosen(None, None), batch.times, groups, start, end, present)
+    def joint_rows(self, batch: Batch, kept: Chosen, code: Ints, codes: int) -> Rows:
+        """Rows of slice and code; the codes of the events kept are below `codes`."""
+        times = kept.of(batch.times)
+        groups, start, end, present = self._by_slice(times, code, codes, batch.in_order)
+        return self._rows(batch, kept, times, groups, start, end, present)
 
     def merged(self, rows: Rows, key: Ints, batch: Batch, keys: int) -> Rows:
         """Rows of finer slices, under these codes of keys, merged into those of this group."""
@@ -333,12 +336,30 @@ class SharedSlicer:
         met = np.zeros(len(batch), np.int64)
         for bit, condition in enumerate(conditions):
             met |= batch.mask(condition).astype(np.int64) << bit
+        kept, rows = Chosen(None, None), len(batch)
+        if all(None not in slicer.group.selections for slicer in slicers):
+            kept = Chosen(np.flatnonzero(met), None)  # nobody wants the others
+            met, rows = kept.of(met), len(kept.of(met))
+        alone = sum(_work(_met(batch, slicer.group), slicer.operators) for slicer in slicers)
         sets, place = distinct(met)
-        if (len(edges) - 1) * keys.count * len(sets) > most:
+        cells = (len(edges) - 1) * keys.count * len(sets)
+        if cells > most or not rows or _work(rows, joint.operators) > alone:
             return None
-        code = place if keys.codes is None else keys.codes * len(sets) + place
-        rows = joint.joint_rows(batch, code, keys.count * len(sets))
-        return _Cells(batch, keys, conditions, sets, rows, len(batch) * len(joint.operators))
+        code = place if keys.codes is None else kept.of(keys.codes) * len(sets) + place
+        made = joint.joint_rows(batch, kept, code, keys.count * len(sets))
+        return _Cells(batch, keys, conditions, sets, made, rows * len(joint.operators))
+
+
+def _met(batch: Batch, group: Group) -> int:
+    """How many events a group wants."""
+    if None in group.selections:
+        return len(batch)
+    return sum(int(np.count_nonzero(batch.mask(c))) for c in group.selections if c)
+
+
+def _work(events: int, operators: Mapping[str, Operator]) -> int:
+    """What it takes to reduce events, in operator calls: to find their slices is worth a few."""
+    return events * (_FINDING + len(operators))
 
 
 class _Cells(NamedTuple):

@@ -338,11 +338,11 @@ class FileSource(Source):
         """
         seen = self._opened.seen
         files = [found for found in self._list() if found.path not in seen]
+        listed, latest = {f.path for f in files}, max((f.mtime_ns for f in files), default=0)
         if files:
-            latest = max(found.mtime_ns for found in files)
-            again = (found for found in self._list() if found.path not in seen)
-            files = [found for found in again if found.mtime_ns <= latest]
+            files = [found for found in self._list() if found.path not in seen]
         self._forget_gone({found.path for found in files})
+        files = [f for f in files if f.path in listed or f.mtime_ns <= latest]
         fresh: list[tuple[ListedFile, ExaminedFile]] = []
         for found in sorted(files, key=lambda f: (f.mtime_ns, f.path)):
             if len(fresh) == most:

@@ -63,22 +63,26 @@ class SampleRanks:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = self.work.bound().merger().groups
-        for bucket, body in bodies(batches):
-            found: Samples = []
+        lanes: dict[Lane, list[Ints]] = {}
+        for _, body in bodies(batches):
             for id, table in unpack_partials(body, SplitRead)[0].groups.items():
                 if id in self.groups:
-                    found += self._of(groups[id], id, table)
-            yield parcel([(bucket, wire.dump(found))])
+                    for key, times in self._of(groups[id], table):
+                        lanes.setdefault((id, key), []).append(times)
+        found = [(lane, self._sampled(lane[0], times)) for lane, times in lanes.items()]
+        yield parcel([(0, wire.dump(found))])
 
-    def _of(self, held: GroupMerger, id: int, table: pa.Table) -> Samples:
+    def _of(self, held: GroupMerger, table: pa.Table) -> Iterator[tuple[Key, Ints]]:
         events = events_of(held, table)
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
-        step = max(1, RankEdges(counts_of(held.bound.group)).longest // _SAMPLES)
-        found = []
         for code, rows in segments(keys):
-            mine = np.sort(times[rows])
-            found.append(((id, key_of(held.keys, code)), Sampled(len(mine), step, mine[::step])))
-        return found
+            yield key_of(held.keys, code), times[rows]
+
+    def _sampled(self, id: int, times: list[Ints]) -> Sampled:
+        """One list for all that the task has of a lane: each further one adds doubt."""
+        step = max(1, RankEdges(counts_of(self.work.plan.groups[id])).longest // _SAMPLES)
+        mine = np.sort(np.concatenate(times))
+        return Sampled(len(mine), step, mine[::step])
 
 
 def doubts_of(samples: Iterator[bytes], windows: Mapping[int, RankEdges]) -> Doubts:

@@ -232,7 +232,7 @@ class ToPartials:
             shares.setdefault(0, Partials())
         return parcel(
             [
-                (bucket, pack_partials(share, SplitRead(number, {} if bucket else counts)))
+                (bucket, pack_partials(share, SplitRead(number, counts={} if bucket else counts)))
                 for bucket, share in shares.items()
             ]
         )

@@ -182,12 +182,14 @@ class SliceRows:
         bound = work.bound(part)
         merger = bound.merger(number)
         slicer = bound.slicer(encoder=merger.encoder)
-        arrival = 0
+        arrival = handed = 0
         for piece in pieces(batches, _PIECE):
             events = piece.rename_columns(list(self.names))
             for sliced in slicer.slice(events, arrival=rank(number, arrival)):
                 merger.add(sliced)
-                yield from parcels(by_bucket(work, merger.take_events(), SplitRead(number)))
+                note = SplitRead(number, handed)
+                yield from parcels(by_bucket(work, merger.take_events(), note))
+                handed += 1
             arrival += piece.num_rows
-        last = SplitRead(number, slicer.counts)
+        last = SplitRead(number, handed, slicer.counts)
         yield from parcels(by_bucket(work, merger.take(number), last))

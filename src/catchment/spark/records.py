@@ -87,6 +87,8 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
 
     number: int = 0
     """Of the split; partials are taken in this order."""
+    piece: int = 0
+    """Of the split; its partials are taken in this order."""
     counts: dict[str, int] = {}
     unread: list[UnreadRow] = []
     spilled: list[Kept] = []

@@ -125,10 +125,13 @@ class ReadAndSlice:
         merger = bound.merger(node)
         slicer = bound.slicer(encoder=merger.encoder, spill=spill)
         unread: list[UnreadRow] = []
+        pieces = 0
         for piece in pieces_of(self.source, split, self.columns, self.where):
             for sliced in slicer.slice(piece.events, arrival=rank(node, piece.arrival or 0)):
                 merger.add(sliced)
-                yield from by_bucket(self.work, merger.take_events(), SplitRead(number))
+                note = SplitRead(number, pieces)
+                yield from by_bucket(self.work, merger.take_events(), note)
+                pieces += 1
             if piece.bad is not None:
                 slicer.unread(piece.bad)
                 unread += unread_rows(piece, len(unread))
@@ -136,7 +139,7 @@ class ReadAndSlice:
             for kind, held in slicer.aside.drained().items():
                 spill(kind, held)
         spilled = [] if spill is None else spill.written
-        first = SplitRead(number, slicer.counts, unread, spilled)
+        first = SplitRead(number, pieces, slicer.counts, unread, spilled)
         yield from by_bucket(self.work, merger.take(number), first)
 
 
@@ -144,7 +147,7 @@ def by_bucket(work: Work, partials: Partials, first: SplitRead) -> Iterator[tupl
     """Partials packed by bucket; the first bucket gets all that is said of the split, if there is
     something to say."""
     shares = share_out(partials, work.plan, work.buckets)
-    note = SplitRead(first.number)
+    note = SplitRead(first.number, first.piece)
     for bucket in range(work.buckets):
         said = first if bucket == 0 else note
         if bucket in shares or said != note:
@@ -172,7 +175,7 @@ class Assemble:
         counts: Counter[str] = Counter()
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked = [unpack_partials(body, SplitRead) for body in held]
-        unpacked.sort(key=lambda part: part[1].number)
+        unpacked.sort(key=lambda part: (part[1].number, part[1].piece))
         unread, spilled = list[UnreadRow](), list[Kept]()
         meeting = None if self.meeting is None else self.meeting(bound)
         for partials, note in unpacked:
