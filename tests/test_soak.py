@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -53,7 +54,9 @@ class Limit:
 
 LIMITS = {
     "python MB": Limit(0.10, 24),
-    "java MB": Limit(0.15, 128),
+    "java heap MB": Limit(0.10, 24),
+    # What Java has of the system follows the heap's largest size of late, not what lives in it.
+    "java MB": Limit(0.50, 256),
     "threads": Limit(0.05, 6),
     "descriptors": Limit(0.05, 12),
     "files": Limit(0.10, 60),
@@ -115,12 +118,14 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def sample(pid: int, folder: Path) -> dict[str, float]:
+def sample(pid: int, folder: Path, each: dict[str, float]) -> dict[str, float]:
+    """What all processes hold together; `each` is told the memory of every one."""
     made = dict.fromkeys(LIMITS, 0.0)
+    each.clear()
     for one in family(pid):
         try:
             if Path(f"/proc/{one}/comm").read_text().strip() == "java":
-                collect_garbage(one)
+                made["java heap MB"] += live_heap(one)
             status = dict(
                 line.split(":\t", 1)
                 for line in Path(f"/proc/{one}/status").read_text().splitlines()
@@ -130,6 +135,8 @@ def sample(pid: int, folder: Path) -> dict[str, float]:
             rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
             pss = next(int(line.split()[1]) for line in rollup.splitlines() if "Pss:" in line)
             made["java MB" if status["Name"] == "java" else "python MB"] += pss / 1024
+            words = Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
+            each[f"{one} {status['Name']} {b' '.join(words[1:4]).decode()[:60]}"] = pss / 1024
             made["threads"] += int(status["Threads"])
             made["descriptors"] += len(os.listdir(f"/proc/{one}/fd"))
         except (OSError, KeyError, StopIteration):
@@ -144,10 +151,14 @@ def sample(pid: int, folder: Path) -> dict[str, float]:
     return made
 
 
-def collect_garbage(pid: int) -> None:
-    """Java gives back what nobody holds any more: until it does, its heap grows to its limit."""
-    if shutil.which("jcmd"):
-        subprocess.run(["jcmd", str(pid), "GC.run"], capture_output=True, timeout=60)
+def live_heap(pid: int) -> float:
+    """Megabytes that live in Java's heap, once it gave up what nobody holds any more."""
+    if not shutil.which("jcmd"):
+        return 0.0
+    subprocess.run(["jcmd", str(pid), "GC.run"], capture_output=True, timeout=60)
+    told = subprocess.run(["jcmd", str(pid), "GC.heap_info"], capture_output=True, timeout=60)
+    used = re.search(rb"heap +total.*? used (\d+)K", told.stdout)
+    return int(used[1]) / 1024 if used else 0.0
 
 
 def slope(samples: list[tuple[float, float]]) -> float:
@@ -190,13 +201,18 @@ def flat(samples: list[tuple[float, dict[str, float]]]) -> list[str]:
 def measured(pid: int, folder: Path, alive: Callable[[], bool]) -> list[str]:
     begun = time.monotonic()
     samples: list[tuple[float, dict[str, float]]] = []
+    first: dict[str, float] = {}
+    each: dict[str, float] = {}
     every = max(2.0, SECONDS / 500)
     while time.monotonic() - begun < SECONDS:
         time.sleep(every)
         assert alive(), "a process has ended"
         at = time.monotonic() - begun
         if at >= WARM:
-            samples.append((at, sample(pid, folder)))
+            samples.append((at, sample(pid, folder, each)))
+            first = first or dict(each)
+    for name, held in sorted(each.items(), key=lambda one: first.get(one[0], 0.0) - one[1]):
+        print(f"{first.get(name, 0.0):8.1f} to {held:8.1f} MB: {name}")  # noqa: T201
     return flat(samples)
 
 
