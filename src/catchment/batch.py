@@ -55,20 +55,11 @@ def run(
     >>> run(events, query, spark=False)["sums"]["total"].to_pylist()
     [3, 3]
     """
-    if spark is not False:
-        from catchment.spark.batch import run as on_spark
-
-        return on_spark(
-            events,
-            queries,
-            time,
-            spark,
-            buckets=buckets,
-            incomplete=incomplete,
-            state_bytes=state_bytes,
-            key_bytes=key_bytes,
-        )
     rules = EventRules.of(time, incomplete=incomplete)
+    if spark is not False:
+        from catchment.spark.batch import computed
+
+        return computed(events, queries, rules, spark, buckets, state_bytes, key_bytes)
     limits = MemoryLimits.of(state_bytes, key_bytes, 0)
     if is_frame(events):
         table = as_table(events)

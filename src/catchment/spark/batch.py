@@ -24,7 +24,7 @@ from catchment.engine.slicer import as_table, is_frame
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, QueryRules, bound
-from catchment.model.settings import Incomplete, each_its_name
+from catchment.model.settings import each_its_name
 from catchment.planner.group import DEFAULT_RATE, counts_of
 from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
@@ -46,38 +46,17 @@ Events = Any
 """Path or paths, a source, an Arrow table, a pandas or Polars frame, a Spark DataFrame."""
 
 
-def run(
-    events: Events,
-    queries: Query | Iterable[Query],
-    time: str = "ts",
-    spark: SparkSession | None = None,
-    *,
-    buckets: int | None = None,
-    incomplete: Incomplete = "count",
-    state_bytes: int | None = None,
-    key_bytes: int | None = None,
-) -> RunResults:
-    """Computes all queries over events that are all there: time and session windows are complete.
-
-    Count and user-defined windows that are open at the end are counted (`open_windows` and
-    `open_events` of `results.counts`); with `incomplete="emit"` they are results too, whose column
-    `complete` is false. Without a session it starts Spark in local mode, on all cores.
-    """
-    rules = EventRules.of(time, incomplete=incomplete)
-    return computed(events, queries, rules, spark, buckets, state_bytes, key_bytes)
-
-
 def computed(
     events: Events,
     queries: Query | Iterable[Query],
     rules: EventRules,
     spark: SparkSession | None,
-    buckets: int | None,
-    state_bytes: int | None,
-    key_bytes: int | None,
+    buckets: int | None = None,
+    state_bytes: int | None = None,
+    key_bytes: int | None = None,
     aside: AsidePlace | None = None,
 ) -> RunResults:
-    """As `run`, for a job that has a place for rows set aside."""
+    """What `ct.run` gives, computed on Spark; a job may have a place for rows set aside."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
     named = {
         query.name: bound(query, QueryRules(rules.time, tables=_tables(events))) for query in given

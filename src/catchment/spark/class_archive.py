@@ -67,9 +67,10 @@ def _use(made: Path) -> None:
     """Runs a streaming job and a batch job over a few events, with a Java that will write it."""
     from catchment.functions.built_in import count
     from catchment.model.query import Query
+    from catchment.model.rules import EventRules
     from catchment.sinks.memory import Memory
     from catchment.sources.generated import Generated
-    from catchment.spark.batch import run
+    from catchment.spark.batch import computed
     from catchment.spark.job import Job
     from catchment.spark.session import session, settings
     from catchment.windows import tumbling
@@ -83,7 +84,7 @@ def _use(made: Path) -> None:
     job = Job(queries=[query], source=source, checkpoint=state, sinks=[Memory()])
     job.start(spark).wait()
     events = pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC")), "player": ["a"]})
-    run(events, [query], spark=spark)
+    computed(events, [query], EventRules("ts"), spark)
     spark.stop()
 
 

@@ -91,19 +91,15 @@ class Reading:
         slicer = bound.slicer(encoder=merger.encoder, clock=lambda: self.control.now, spill=spill)
         if self.spec.ahead is not None:
             slicer.ceiling = self.control.now + self.spec.ahead
-        unread = 0
         for piece in pieces:
             arrival = arrival if piece.arrival is None else piece.arrival
             for sliced in slicer.slice(piece.events, frontier, rank(self.node, arrival)):
                 merger.add(sliced)
             arrival += piece.events.num_rows
             if piece.bad is not None:
-                unread += piece.bad.num_rows
-                slicer.aside.add("unread", piece.bad)
+                slicer.unread(piece.bad)
         newest = slicer.newest if slicer.newest > EARLIEST else None
         counts = slicer.counts | {"aside_dropped": slicer.aside.dropped}
-        counts["events"] += unread
-        counts["bad"] += unread
         note = SplitNote(self.number, self.control, partition, newest, counts, spill.written)
         made = self._parcels(merger, note)
         held = slicer.aside.drained()
