@@ -40,11 +40,11 @@ java:
 archive: $(READY) java
 	@$(BIN)/python -m catchment.spark.class_archive
 
-# Kafka, PostgreSQL and Mosquitto, for tests against real servers; what cannot be had is said.
+# Kafka, PostgreSQL, Mosquitto and a browser, for tests against real ones; what cannot be had is said.
 servers:
 	@scripts/servers
 
-demo: $(READY) java ## stream events through 25 mixed queries on Spark, and show what they share
+demo: $(READY) java ## stream ten million events through a hundred queries on Spark, against Spark itself
 	@$(BIN)/catchment demo $(ARGS)
 
 demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and show that nothing is lost

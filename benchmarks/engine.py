@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import against, counts, keyed, million, planning, quantiles, scotty, strings
+from benchmarks import (
+    against,
+    calibration,
+    counts,
+    keyed,
+    million,
+    planning,
+    quantiles,
+    scotty,
+    strings,
+)
 from benchmarks.figure import Figure
 
-PARTS = (counts, keyed, scotty, quantiles, strings, million, planning, against)
+PARTS = (counts, keyed, scotty, quantiles, strings, million, planning, calibration, against)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:

@@ -16,7 +16,7 @@ from benchmarks.mix_files import demo_files, duckdb_answers, spark_answers
 from benchmarks.progress import tell
 from benchmarks.spark_data import Files, at_speed
 from benchmarks.timing import Prepare, in_turns, ratio, typical
-from catchment.cli import demo
+from catchment.cli.demo_queries import mix
 
 CORES = 2
 
@@ -33,7 +33,7 @@ def figures(quick: bool = False) -> Iterator[Figure]:
 def compared(spark: Any, load: Files, runs: int) -> Iterator[Figure]:
     """Every system answers all queries that it can express, and gives tables."""
     on_spark, on_duckdb = mix_sql.for_spark(), mix_sql.for_duckdb()
-    asked = demo.queries()
+    asked = mix()
     systems: list[Callable[[list[str]], dict[str, pa.Table]]] = [
         lambda paths: dict(ct.run(paths, asked, time="ts", spark=spark)),
         lambda paths: spark_answers(spark, paths, on_spark),

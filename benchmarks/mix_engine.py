@@ -19,6 +19,7 @@ from benchmarks.events import LATE_BY, LATE_SHARE, SECOND, Step, Workload, drive
 from benchmarks.figure import Figure, at_least
 from benchmarks.timing import Prepare, in_turns, ratio, typical
 from catchment.cli import demo
+from catchment.cli.demo_queries import mix
 from catchment.generator import Generator
 
 BATCH = 500_000
@@ -39,7 +40,7 @@ def figures(quick: bool = False) -> Iterator[Figure]:
 
 def of_the_demo(events: int, runs: int) -> Iterator[Figure]:
     """All together against one after the other, and against DuckDB."""
-    asked = demo.queries()
+    asked = mix()
     load = batches(demo.EVENTS, events)
     texts = mix_sql.for_duckdb()
     other = in_memory(load)
@@ -71,7 +72,7 @@ def of_the_demo(events: int, runs: int) -> Iterator[Figure]:
 
 def late(events: int, runs: int) -> Figure:
     """The same events, in order and not."""
-    asked = demo.queries()
+    asked = mix()
     loads = [
         batches(replace(demo.EVENTS, late_share=share, late_by="2s"), events)
         for share in (0.0, LATE_SHARE)

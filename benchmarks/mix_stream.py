@@ -16,6 +16,7 @@ from benchmarks.spark_data import Files
 from benchmarks.spark_stream import BATCH, native_rate
 from benchmarks.timing import seconds
 from catchment.cli import demo
+from catchment.cli.demo_queries import mix
 
 STREAMED = (
     "speed",
@@ -53,7 +54,7 @@ def figures(quick: bool = False) -> Iterator[Figure]:
     from catchment.spark.session import session
 
     spark = session(cores=2)
-    asked = demo.queries()
+    asked = mix()
     with demo_files(1_000_000 if quick else 8_000_000) as load:
         batches, streams = [], []
         for number in range(1, RUNS + 1):

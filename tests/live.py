@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 import catchment as ct
+from catchment.model.costs import RECORDED, CostModel
 from catchment.model.query import Aggregate
 from catchment.model.window import READINGS, Counted, Gap, Marked
 from catchment.testing.compare import same
@@ -24,14 +25,12 @@ from catchment.testing.oracle import Step, oracle_run
 from catchment.testing.strategies import (
     BASES,
     CONDITIONS,
+    EXACT,
     KINDS,
-    NUMBERS,
-    NUMERIC,
-    ORDERED,
     SPAN,
     UNITS,
+    columns_for,
     drawn_window,
-    numbers_for,
 )
 
 Row = dict[str, Any]
@@ -91,16 +90,13 @@ class Draw:
 
     def _aggregate(self) -> Aggregate:
         dice = self.dice
-        function = dice.choice([*NUMERIC, *ORDERED])
-        columns: Sequence[str | None] = [*NUMBERS, "s", "m"]
-        if function in NUMERIC:
-            columns = numbers_for(function)
-        elif function == "count":
-            columns = [None, "v", "m", "s"]
-        elif function in ("min", "max", "mode"):
-            columns = [*NUMBERS, "s"]
-        params = (dice.choice([0.0, 0.25, 0.5, 1.0]),) if function == "quantile" else ()
-        return Aggregate(function, dice.choice(columns), params)
+        function = dice.choice(EXACT)
+        params: tuple[Any, ...] = (
+            (dice.choice([0.0, 0.25, 0.5, 1.0]),) if "quantile" in function else ()
+        )
+        if function == "listagg":
+            params = ("-",)
+        return Aggregate(function, dice.choice(columns_for(function)), params)
 
     def query(self, name: str, kinds: Sequence[str] | None = None) -> ct.Query:
         dice = self.dice
@@ -119,6 +115,12 @@ class Draw:
             where=family["where"],
             **({} if plain else family["distinct"]),
         )
+
+    def costs(self) -> CostModel:
+        """The costs that plans are made by, or some that are up to a hundred times off."""
+        names = CostModel.__struct_fields__ if self.dice.random() < 0.5 else ()
+        off = {name: 10 ** self.dice.uniform(-2, 2) for name in names}
+        return CostModel(**{name: getattr(RECORDED, name) * times for name, times in off.items()})
 
     def events(self, size: int) -> list[Row]:
         """In order of arrival: mostly in order of time, with ties and stragglers."""

@@ -14,15 +14,21 @@ from hypothesis import strategies as st
 import catchment as ct
 from catchment.counting.distributed import found_by_asking
 from catchment.counting.edges import RankEdges
-from catchment.engine.parcels import unpack_results
 from catchment.engine.slicer import rank
 from catchment.model.rules import EventRules
-from catchment.planner.group import counts_of
 from catchment.planner.planned import NOTHING
 from catchment.spark import batch_counts
-from catchment.spark.batch_counts import CutApart, Meeting, Sampled, SampleRanks, doubts_of, spans
+from catchment.spark.assembling import Assemble
+from catchment.spark.batch_counts import (
+    CutApart,
+    FindDoubts,
+    Meeting,
+    Sampled,
+    SampleRanks,
+    spans,
+)
 from catchment.spark.records import SplitRead
-from catchment.spark.tasks import Assemble, Work, bodies, by_bucket, parcel
+from catchment.spark.tasks import Work, bodies, by_bucket, parcel
 from catchment.testing.compare import assert_same, rows_of
 from catchment.windows.count import count_sliding, count_tumbling
 
@@ -60,8 +66,7 @@ def assembled(
     rows = [row for batch in parcels for row in bodies(iter([batch]))]
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
     found: dict[str, list[dict[str, object]]] = {}
-    for _, body in bodies(assemble(iter([parcel(rows)]))):
-        results, _ = unpack_results(body, work.bound(), SplitRead)
+    for results, _ in assemble(iter([parcel(rows)])):
         for name, table in results.items():
             found.setdefault(name, []).extend(rows_of(table))
     return found
@@ -84,15 +89,18 @@ def test_as_if_all_events_had_met(
         chosen = [ct.sum("v"), ct.median("v"), ct.first("v"), ct.last("v"), ct.count()]
         queries.append(ct.Query(f"all {n}", *chosen, window=made))
         queries.append(ct.Query(f"by {n}", *chosen, by="k", where="v > -5", window=made))
-    planned = NOTHING.next(0, {query.name: query for query in queries}, 1000.0)
-    work = Work(planned.plan.to_bytes(), SCHEMA, EventRules(), BUCKETS)
-    groups = frozenset(found_by_asking(planned, work.bound(), "monitor"))
+    planned = NOTHING.next(0, {query.name: query for query in queries})
+    groups = frozenset(found_by_asking(planned, SCHEMA, "monitor"))
+    work = Work(planned.plan.to_bytes(), SCHEMA, EventRules(), BUCKETS, apart=groups)
     assert groups
     parcels = parcels_of(work, splits)
     with patch.object(batch_counts, "_SAMPLES", samples):
-        told = [body for _, body in bodies(SampleRanks(work, groups)(iter(parcels)))]
-    edges = {id: RankEdges(counts_of(planned.plan.groups[id])) for id in groups}
-    cut = list(CutApart(work, groups, doubts_of(iter(told), edges))(iter(parcels)))
+        samples = list(SampleRanks(work, groups)(iter(parcels)))
+    (doubts,) = (body for _, body in bodies(FindDoubts(work, groups)(iter(samples))))
+    beside = [
+        batch.append_column("d", pa.array([doubts] * len(batch), pa.binary())) for batch in parcels
+    ]
+    cut = list(CutApart(work, groups)(iter(beside)))
     wanted, got = assembled(work, parcels, frozenset()), assembled(work, cut, groups)
     assert wanted.keys() == got.keys()
     for query in queries:

@@ -30,6 +30,7 @@ from benchmarks.spark_data import FILES, Files
 from benchmarks.spark_stream import BATCH
 from catchment import functions
 from catchment.cli import demo
+from catchment.cli.demo_queries import mix
 from catchment.errors import CatchmentError
 from catchment.functions import built_in
 from catchment.model.window import Window
@@ -37,7 +38,7 @@ from catchment.model.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAMES = [query.name for query in demo.queries()]
+NAMES = [query.name for query in mix()]
 
 
 @cache
@@ -47,7 +48,7 @@ def load() -> Workload:
 
 @cache
 def answers() -> dict[str, pa.Table]:
-    engine = ct.Engine(demo.queries(), lateness="2s")
+    engine = ct.Engine(mix(), lateness="2s")
     for step in load().steps:
         engine.push(step.table)
     return dict(engine.close())
@@ -86,7 +87,7 @@ def test_spark_answers_from_files(spark: SparkSession) -> None:
         assert len(files.paths) == FILES
         found = list(mix_batch.compared(spark, files, runs=1))
         assert [figure.bar for figure in found] == [25, 4]
-        queries = [query for query in demo.queries() if query.name in mix_stream.STREAMED]
+        queries = [query for query in mix() if query.name in mix_stream.STREAMED]
         streamed = mix_stream.streamed(spark, files, queries)
         assert len(queries) == len(mix_stream.STREAMED)
         assert streamed.batches == streamed.empty + FILES // BATCH
@@ -158,9 +159,9 @@ def test_other_answers_are_noticed() -> None:
 
 def test_all_results_are_read_however_late_the_events() -> None:
     """The frontier trails, and goes past the last window: no event is late, no window is missed."""
-    rows = mix_engine.together(demo.queries(), load())()()
+    rows = mix_engine.together(mix(), load())()()
     assert rows == sum(table.num_rows for table in answers().values())
-    assert rows == mix_engine.apart(demo.queries(), load())()()
+    assert rows == mix_engine.apart(mix(), load())()()
 
 
 def test_figures_of_the_demo_have_bars() -> None:
@@ -174,18 +175,20 @@ def test_a_mix_is_drawn_by_seed() -> None:
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_mixes_have_windows_and_functions_of_every_kind() -> None:
+def test_mixes_have_windows_of_every_kind_and_many_functions() -> None:
     queries = mix_random.mix(Random(1), 1000)
     kinds = {query.window.kind for query in queries}
     assert kinds == {type(window).kind for window in _windows()}
     asked = {aggregate.function for query in queries for aggregate in query.aggregates}
     known = {name for name in vars(built_in) if not name.startswith("_")}
-    assert asked == known and all(name in functions.FUNCTIONS for name in asked)
+    # Mixes are those that earlier figures were measured with; newer functions are not among them.
+    assert asked < known and all(name in functions.FUNCTIONS for name in asked)
+    assert len(asked) == 21
     assert {len(query.by) for query in queries} == {0, 1, 2}
 
 
 def _windows() -> list[Window]:
-    return [query.window for query in demo.queries()] + [ct.cumulate("10s", "5s")]
+    return [query.window for query in mix()] + [ct.cumulate("10s", "5s")]
 
 
 def test_a_mix_gives_the_same_rows_together_and_apart() -> None:

@@ -23,6 +23,7 @@ import catchment as ct
 from catchment.cli.demo import EVENTS
 from catchment.generator import Generator
 from catchment.sinks.parquet import ParquetSink
+from catchment.spark.profile import PARTS
 
 # Spark takes its time to start where it shares the machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -80,15 +81,25 @@ def sorted_rows(table: pa.Table, *columns: str) -> list[Any]:
     return sorted(table.select(list(columns)).to_pylist(), key=str)
 
 
+def check_profile(found: dict[str, Any], batches: int) -> None:
+    """All parts are there, took some time, and are together what Spark says that batches took."""
+    parts = found["parts"]
+    assert 0 < found["batches"] <= batches
+    assert list(parts) == [*PARTS, "spark"]
+    assert all(parts[name] > 0 for name in ("read", "slice", "encode", "assemble", "spark"))
+    assert sum(parts.values()) == pytest.approx(found["seconds"], rel=0.01)
+
+
 def test_a_job_of_init_runs_as_it_is(tmp_path: Path) -> None:
     catchment(tmp_path, "init")
     path = tmp_path / "job.yaml"
     text = path.read_text()
     path.write_text(text.replace("events: 200000", f"events: {EVENTS_OF_INIT}"))
     assert path.read_text() != text
-    lines = catchment(tmp_path, "run", "job.yaml", "--json").stdout.splitlines()
+    lines = catchment(tmp_path, "run", "job.yaml", "--json", "--profile").stdout.splitlines()
     told = [json.loads(line) for line in lines]
     last = told[-1]
+    check_profile(told.pop(-2)["profile"], len(told) - 1)
     assert [status["batch"] for status in told[:-1]] == list(range(len(told) - 1))
     assert (last["state"], last["final"]) == ("ended", True)
     assert last["events"] == last["accepted"] == EVENTS_OF_INIT
@@ -266,3 +277,6 @@ def test_the_demo(tmp_path: Path) -> None:
     kept = ParquetSink(path=found["folder"]).read("speed")
     assert kept.num_rows == found["results"]["speed"]
     assert found["apart"]["slices"] > found["together"]["slices"]
+    against = found["against_spark"]
+    assert (against["events"], len(against["queries"])) == (200_000, 8)
+    assert against["ours"] > 0 and against["spark"] > 0

@@ -53,10 +53,11 @@ class Tree:
 
     def __init__(self, seed: int, scheme: str, lost: float = 0.0) -> None:
         self.dice, self.lost, self.scheme = random.Random(seed), lost, scheme
-        planned = NOTHING.next(0, {query.name: query for query in QUERIES}, 1000.0)
+        planned = NOTHING.next(0, {query.name: query for query in QUERIES})
         self.events = [self._events(node, seed) for node in range(3)]
-        self.bound = BoundPlan(planned.plan, EventRules("ts"), self.events[0].schema)
-        self.asked = found_by_asking(planned, self.bound, scheme)
+        schema = self.events[0].schema
+        self.asked = found_by_asking(planned, schema, scheme)
+        self.bound = BoundPlan(planned.plan, EventRules("ts"), schema, apart=self.asked)
         assert len(self.asked) == 1, "both queries are of one group"
         self.names = {name: id for id, name in self.asked.items()}
         self.leaves = [self._leaf(node) for node in range(3)]

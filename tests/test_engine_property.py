@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
+from against_oracle import check
 from catchment.engine import engine as engines
 from catchment.engine import slicing
 from catchment.engine import store as stores
@@ -18,25 +19,6 @@ from catchment.model.plan import Plan
 from catchment.testing.compare import assert_same
 from catchment.testing.oracle import STREAM, oracle, oracle_run
 from catchment.testing.strategies import PERIODIC, Scenario, scenarios, to_table
-
-Change = Callable[[ct.Engine], ct.Engine]
-
-
-def check(scenario: Scenario, between_steps: Change = lambda engine: engine) -> ct.Engine:
-    """Runs a scenario and compares every step with the oracle's."""
-    engine = ct.Engine(scenario.queries, **scenario.settings)
-    expected = iter(oracle_run(scenario.queries, scenario.steps, **scenario.settings))
-    for number, step in enumerate(scenario.steps):
-        if step[0] == "push":
-            engine.push(to_table(step[1]))
-        else:
-            out = engine.close() if step[0] == "close" else engine.advance(step[1])
-            for name, rows in next(expected).items():
-                assert_same(rows, out[name], f"step {number} {step}, query {name}")
-        engine = between_steps(engine)
-    stats = engine.stats
-    assert stats.accepted + stats.late + stats.bad + stats.duplicates == stats.events
-    return engine
 
 
 @given(scenarios())
@@ -158,8 +140,8 @@ def forced(**changes: Any) -> Callable[..., tuple[Plan, dict[int, int]]]:
     """A planner that overrules the store of every group that may have either."""
     honest = engines.replan
 
-    def plan(before: Plan, queries: Iterable[ct.Query], rate: float) -> tuple[Plan, dict[int, int]]:
-        made, lineage = honest(before, queries, rate)
+    def plan(before: Plan, queries: Iterable[ct.Query]) -> tuple[Plan, dict[int, int]]:
+        made, lineage = honest(before, queries)
         groups = [
             group if "order of time" in group.why else replace(group, **changes)
             for group in made.groups

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical, columns, disjoint, evaluate, infer, quote
+from catchment.expression.disjointness import alternatives, alternatives_of
 from catchment.expression.parsing import parse_in_full
-from catchment.expression.simple import simple
+from catchment.expression.simple import comparisons, simple
 from expression_rows import Made, Row, choices, conditions, facts, few_rows, numbers, rows
 
 TYPES = {
@@ -377,6 +378,12 @@ def test_simple_conditions_are_read_as_the_parser_reads_them(text: str) -> None:
     found = simple(text)
     if found is not None:
         assert repr(found) == repr(parse_in_full(text))
+
+
+@given(simple_texts())
+def test_the_ranges_of_simple_conditions_are_those_of_their_nodes(text: str) -> None:
+    if comparisons(text) is not None:
+        assert alternatives(text) == alternatives_of(parse_in_full(text))
 
 
 @pytest.mark.parametrize(

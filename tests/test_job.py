@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
+import catchment as w
 from catchment import functions as f
-from catchment import windows as w
 from catchment.errors import JobError, QueryError, SqlError
 from catchment.job import JobModel, examine, job_schema, load_job
 from catchment.model.query import Query
 from catchment.model.window import Window
 from catchment.sources.generated import Generated
+from catchment.windows import BUILDERS
 
 TEXT = """
 name: soccer
@@ -454,5 +455,5 @@ def test_the_schema_names_every_key() -> None:
     assert schema["additionalProperties"] is False
     assert schema["properties"]["late"]["enum"] == ["drop", "update", "collect"]
     windows = schema["$defs"]["QuerySection"]["properties"]["window"]["anyOf"]
-    assert {name for form in windows for name in form.get("properties", {})} == set(w.BUILDERS)
+    assert {name for form in windows for name in form.get("properties", {})} == set(BUILDERS)
     json.dumps(schema)

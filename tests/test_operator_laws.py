@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import datasketches as ds
@@ -52,6 +53,29 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     ),
     "uint64": (pa.uint64(), st.sampled_from([0, 1, 3, 2**63, 2**64 - 1])),
 }
+
+
+def pairs(*names: str) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
+    """Arguments of a function of several columns, each of which may be null."""
+    parts = {str(n): COLUMNS[name] for n, name in enumerate(names)}
+    drawn = {name: st.none() | values for name, (_, values) in parts.items()}
+    kinds = pa.struct([(name, type) for name, (type, _) in parts.items()])
+    return kinds, st.fixed_dictionaries(drawn)
+
+
+PAIRED = {
+    "whole by double": pairs("int64", "float64"),
+    "text by whole": pairs("string", "int64"),
+    "decimal by text": pairs("decimal", "string"),
+    "wide by wide": pairs("wide", "wide"),
+    "double by time": pairs("float64", "timestamp"),
+    "unsigned by truth": pairs("uint64", "bool"),
+}
+PAIRS = tuple(PAIRED)
+PAIRED |= {
+    "double by double": pairs("float64", "float64"),
+    "decimal by double": pairs("decimal", "float64"),
+}
 NUMBERS, ANY = ("int64", "float64", "decimal", "wide", "uint64"), tuple(COLUMNS)
 TAKES: dict[str, Sequence[str]] = {
     "count": ANY,
@@ -60,15 +84,24 @@ TAKES: dict[str, Sequence[str]] = {
     "max": ANY,
     "product": NUMBERS,
     "squares": NUMBERS,
+    "bit_and": ("int64",),
+    "bit_or": ("int64",),
+    "bit_xor": ("int64",),
+    "max_by": PAIRS,
+    "min_by": PAIRS,
+    "comoments": ("double by double", "decimal by double"),
+    "moments": ("float64", "decimal"),
     "first": ANY,
     "last": ANY,
     "sort": ANY,
     "distinct": ANY,
+    "list": ANY,
     "kll": NUMBERS,
     "hll": ANY,
     "user": ("int64", "string", "float64"),
     "digest": ("int64",),
 }
+COLUMNS |= PAIRED
 CASES = [(kind, column) for kind, columns in TAKES.items() for column in columns]
 
 ct.function(
@@ -108,6 +141,23 @@ def lifted(
 
 def joined(operators: Operators, parts: Sequence[dict[str, Field]]) -> dict[str, Field]:
     return {name: concat([part[name] for part in parts]) for name in empty_names(operators)}
+
+
+def one_pair(column: str, source: random.Random) -> dict[str, Any]:
+    """Arguments of these types, none of which is null."""
+    made = {
+        "string": ["", "a", "b"],
+        "bool": [True, False],
+        "float64": [0.25, 0.5, 1.0],
+        "decimal128(12, 2)": [Decimal(1), Decimal(-2)],
+        "decimal128(38, 2)": [Decimal(1), Decimal(36 * "9")],
+    }
+    fields = PAIRED[column][0]
+    names = {"double": "float64"}
+    return {
+        field.name: source.choice(made.get(names.get(str(field.type), str(field.type)), [1, 2, 3]))
+        for field in fields
+    }
 
 
 def merged(operators: Operators, parts: Sequence[dict[str, Field]]) -> dict[str, Field]:
@@ -192,6 +242,8 @@ def test_a_group_without_values_is_the_identity(kind: str, column: str) -> None:
         assert alike(plain(lifted(operators, type, [(1, 0, None)])), nothing)
     known = {"string": "a", "binary": b"a", "bool": True, "float64": 1.5}
     value = known.get(column, Decimal(3) if column in ("decimal", "wide") else 3)
+    if column in PAIRED:
+        value = one_pair(column, random.Random(1))
     beside = lifted(operators, type, [(1, 0, value)], groups=2)
     empty = {name: take(field, np.array([1])) for name, field in beside.items()}
     assert alike(plain(empty), nothing)
@@ -212,6 +264,8 @@ def test_many_groups_at_once_are_each_alone(kind: str, column: str) -> None:
         **dict.fromkeys(("decimal", "wide"), lambda: Decimal(source.randrange(-9, 9))),
     }
     make_value = some.get(column, lambda: source.randrange(-9, 9))
+    if column in PAIRED:
+        make_value = partial(one_pair, column, source)
     parts = [
         [(source.randrange(5), 10 * p + i, make_value()) for i in range(source.randrange(4))]
         for p in range(30)
@@ -241,6 +295,12 @@ VERB = [
         "all",
         *(make(f, "v") for f in ("sum", "avg", "product", "variance", "min", "max", "last")),
         ct.count(),
+        ct.max_by("s", "v"),
+        ct.min_by("v", "s"),
+        ct.corr("v", "length(s)"),
+        ct.skewness("v"),
+        ct.bool_or("v > 0"),
+        ct.bit_xor("length(s)"),
         by="k",
         window=ct.tumbling("4us"),
     ),
@@ -252,6 +312,7 @@ VERB = [
         ct.approx_median("v"),
         window=ct.tumbling("2us"),
     ),
+    ct.Query("lists", ct.collect_list("v"), ct.listagg("s", "-"), window=ct.sliding("4us", "2us")),
     ct.Query("sessions", ct.count(), ct.first("s"), by="k", window=ct.session("2us")),
     ct.Query("ranks", ct.sum("v"), by="k", window=ct.count_sliding(3, 2)),
     ct.Query(

@@ -44,6 +44,17 @@ NAN, INF = math.nan, math.inf
         ("count_distinct", [0.0, -0.0, NAN, NAN, None], 2),
         ("mode", [3, 1, 3, 1, 2], 1),
         ("mode", ["b", None, None], "b"),
+        ("max_by", [("a", 1.0), ("b", NAN), ("c", None)], "b"),
+        ("min_by", [("a", 2), (None, 1), ("c", 1)], None),
+        ("bit_xor", [6, 3, None], 5),
+        ("corr", [(1, 2), (2, 4), (None, 9)], 1.0),
+        ("regr_intercept", [(3, 1), (5, 2)], 1.0),
+        ("regr_r2", [(2.0, INF), (2.0, 1.0)], 1.0),
+        ("regr_slope", [(INF, 1.0), (2.0, 1.0)], None),
+        ("covar_samp", [(1.0, INF), (2.0, 1.0)], NAN),
+        ("skewness", [1, 4], 0.0),
+        ("kurtosis", [1, 4], -2.0),
+        ("collect_set", [3, 1, None, 3], [1, 3]),
     ],
 )
 def test_functions(function: str, values: list[object], expected: object) -> None:

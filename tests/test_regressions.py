@@ -137,7 +137,7 @@ def test_events_read_by_an_older_plan_lack_what_a_newer_one_needs() -> None:
     for sliced in slicer.slice(given):
         merger.add(sliced)
     assembler.absorb(Partials(), merger.newest)
-    plan, lineage = replan(bound.plan, [first, later], 1000.0)
+    plan, lineage = replan(bound.plan, [first, later])
     for part in (merger, assembler):
         part.follow(bound.follow(plan), lineage)
     assembler.absorb(merger.take())

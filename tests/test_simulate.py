@@ -31,7 +31,7 @@ DEEP: dict[str, str | None] = {
 }
 FEW = [QUERIES[0], QUERIES[3], QUERIES[5]]
 SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
-WRONG = max(80, SCHEDULES // 5)
+WRONG = max(80, SCHEDULES // 10)
 """Schedules in which folders and processes go wrong, of all of them."""
 MOVING = max(8, SCHEDULES // 400)
 NODES = 1000 if SCHEDULES > 5000 else 200

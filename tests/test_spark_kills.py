@@ -25,11 +25,11 @@ from kill_job import QUERIES, source
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-KILLS = int(os.environ.get("CATCHMENT_KILLS", "8"))
+KILLS = int(os.environ.get("CATCHMENT_KILLS", "5"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "1"))
 MASTERS = {
     "local[2,8]": (KILLS, ("driver", "workers", "workers", "workers", "workers", "workers")),
-    "local-cluster[1,2,1024]": (max(KILLS // 5, 4), ("executor", "workers", "executor", "driver")),
+    "local-cluster[1,2,1024]": (max(KILLS // 5, 3), ("executor", "workers", "driver")),
 }
 """In local mode the Python workers are all there is to an executor; the other has it apart."""
 STALLED = 300

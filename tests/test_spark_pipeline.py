@@ -229,7 +229,7 @@ def _engine_with_changes(
         for kind, what in made:
             queries = queries | {what.name: what} if kind == "add" else _without(queries, what)
         if made:  # all at once, as the planner does
-            plan, lineage = replan(engine.plan, queries.values(), engine.rate)
+            plan, lineage = replan(engine.plan, queries.values())
             engine.queries, engine.bound = queries, engine.bound.follow(plan)
             engine.slicer.follow(engine.bound)
             engine.assembler.follow(engine.bound, lineage)

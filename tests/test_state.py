@@ -73,7 +73,7 @@ def test_state_does_not_grow_with_the_stream(name: str, functions: str, late: An
 
 @pytest.mark.parametrize("name", ["tumbling", "sliding", "eager", "session", "between"])
 def test_keys_that_vanish_are_forgotten(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catchment.engine.group._CROWD", 64)
+    monkeypatch.setattr("catchment.engine.key_space._CROWD", 64)
     query = ct.Query("q", *FUNCTIONS, by="k", window=WINDOWS[name])
     engine = ct.Engine([query])
     seen = long_run(
@@ -90,7 +90,7 @@ def test_keys_renumbered_are_still_the_right_keys(monkeypatch: pytest.MonkeyPatc
     """Results are equal whether keys are forgotten at once or never."""
     outs = []
     for crowd in (2, 10**9):
-        monkeypatch.setattr("catchment.engine.group._CROWD", crowd)
+        monkeypatch.setattr("catchment.engine.key_space._CROWD", crowd)
         queries = [
             ct.Query(name, *FUNCTIONS, by="k", window=window) for name, window in WINDOWS.items()
         ]

@@ -212,7 +212,7 @@ def test_a_query_that_an_older_root_took_does_not_keep_others_out() -> None:
     """What runs already is not judged again, so that it can be removed."""
     made = founded(a_tree(QUERIES[:1]))
     clock = ct.Query("clock", ct.sum("v"), window=ct.tumbling("1s"), measure="processing")
-    held = made.plans[0].next(1, {"avg": QUERIES[0], "clock": clock}, 1000.0)
+    held = made.plans[0].next(1, {"avg": QUERIES[0], "clock": clock})
     old = dataclasses.replace(made, plans={**made.plans, 1: held})
     assert "slide" in old.with_queries([QUERIES[0], clock, QUERIES[1]]).plans[2].queries
     assert list(old.with_queries([QUERIES[0]]).plans[2].queries) == ["avg"]

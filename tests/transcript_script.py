@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from msgspec import structs
 
 from catchment.model.query import Query
 from catchment.testing.transcripts import Results, Transcript
@@ -80,16 +81,8 @@ class Script:
     def _query(self, number: int, query: Query) -> Query:
         """The query of a transcript as one of the job's."""
         mine = f"{OWNER} = '{number}'"
-        return Query(
-            f"{number}/{query.name}",
-            *query.aggregates,
-            window=query.window,
-            by=query.by,
-            where=mine if query.where is None else f"{mine} AND ({query.where})",
-            distinct_on=query.distinct_on,
-            distinct_within=f"{query.distinct_within}us",
-            measure=query.measure,
-        )
+        where = mine if query.where is None else f"{mine} AND ({query.where})"
+        return Query.of(structs.replace(query.record(), name=f"{number}/{query.name}", where=where))
 
     def _slots(self) -> list[Slot]:
         marks = sorted(set().union(*map(ends, self.cases)))

@@ -6,9 +6,11 @@ engine = ct.Engine([q], time="ts")
 engine.push(table); engine.advance(t)["speed"]
 """
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,11 +36,17 @@ if TYPE_CHECKING:
     from catchment.job import load_job as load_job
     from catchment.model.plan import Plan as Plan
     from catchment.model.query import Aggregate as Aggregate
+    from catchment.model.query import Expression as Expression
+    from catchment.model.query import Ordering as Ordering
     from catchment.model.query import Query as Query
     from catchment.operators import register_operator as register_operator
     from catchment.planner import explain as explain
     from catchment.planner import plan as plan
     from catchment.spark.job import Job as Job
+    from catchment.spark.windows import window as window
+    from catchment.spark.windows import windows as windows
+    from catchment.sqltext import expr as expr
+    from catchment.sqltext import order as order
     from catchment.sqltext import sql as sql
     from catchment.windows import *  # noqa: F403
 
@@ -54,11 +62,12 @@ _NAMES = {
     "catchment.functions": "function register_function",
     "catchment.job": "load_job",
     "catchment.model.plan": "Plan",
-    "catchment.model.query": "Aggregate Query",
+    "catchment.model.query": "Aggregate Expression Ordering Query",
     "catchment.operators": "register_operator",
     "catchment.planner": "explain plan",
     "catchment.spark.job": "Job",
-    "catchment.sqltext": "sql",
+    "catchment.spark.windows": "window windows",
+    "catchment.sqltext": "expr order sql",
 }
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -76,6 +85,22 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+class _Catchment(ModuleType):
+    """This module. Its `windows` is the function, also once Python has imported the package of
+    window types, which has the same name and would be bound to it."""
+
+    @property
+    def windows(self) -> Any:
+        return import_module(_PLACES["windows"]).windows
+
+    @windows.setter
+    def windows(self, package: ModuleType) -> None:
+        return
+
+
+sys.modules[__name__].__class__ = _Catchment
+
+
 def _builder(name: str) -> Any:
     """The builder of a window or a function, ours or that of an installed package."""
     from catchment.functions.base import FUNCTIONS, builder
@@ -90,10 +115,11 @@ def _builder(name: str) -> Any:
 
 def _everything() -> list[str]:
     """All names of ours; those of installed packages are there when they are asked for."""
-    from catchment import windows
     from catchment.functions import built_in
+    from catchment.model.window import BUILDERS
 
-    builders = [name for name in vars(windows) if name in windows.BUILDERS]
+    windows = import_module("catchment.windows")
+    builders = [name for name in vars(windows) if name in BUILDERS]
     functions = [name for name in vars(built_in) if not name.startswith("_")]
     return sorted({*_PLACES, *builders, *functions})
 

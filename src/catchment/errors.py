@@ -92,4 +92,4 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return otherwise or "known: " + ", ".join(sorted(options)[:20])
+    return otherwise or "known: " + ", ".join(sorted(options))

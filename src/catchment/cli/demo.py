@@ -1,9 +1,9 @@
-"""The demo's queries and events, and what the queries cost together and apart."""
+"""The demo's events, and what its queries cost together and apart."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import catchment as ct
+from catchment.cli.demo_queries import hundred
 from catchment.generator import Generator
 from catchment.model.query import Query
 
 RATE = 50_000  # events per second of event time
-BATCH = 50_000
-SAMPLE = 10.0  # seconds of event time for the comparison with separate engines
+BATCH = 200_000
+SAMPLE = 4.0  # seconds of event time for the comparison with separate engines
 LATE_BY = "2s"
 SHOWN = ("speed", "sprints", "possession", "top_speed", "laps", "thousand")
 """The queries whose last windows the demo prints."""
@@ -32,6 +33,9 @@ SETTINGS: dict[str, Any] = {
 }
 EVENTS = Generator(**SETTINGS)
 
+EVERYTHING = 10_000_000
+"""Events, if nothing else is asked for."""
+
 Report = Callable[[float, int, int], None]
 """Told, after each batch, the seconds of event time, the events and the results so far."""
 
@@ -44,6 +48,17 @@ class Cost:
     slices: int
     operator_calls: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class AgainstSpark:
+    """Some of the queries over files of events: ours in one pass, and Spark's, one by one."""
+
+    events: int
+    queries: tuple[str, ...]
+    ours: float
+    """Seconds."""
+    spark: float
 
 
 @dataclass
@@ -64,97 +79,15 @@ class DemoOutcome:
     sample_seconds: float = 0.0
     together: Cost = Cost(0, 0, 0, 0.0)
     apart: Cost = Cost(0, 0, 0, 0.0)
+    against_spark: AgainstSpark | None = None
+    """None where Spark was not asked."""
 
     def to_dict(self) -> dict[str, Any]:
         data = {name: value for name, value in vars(self).items() if name != "last"}
         speed = round(self.events / self.seconds) if self.seconds else 0
         costs = {"together": asdict(self.together), "apart": asdict(self.apart)}
-        return {**data, **costs, "events_per_second": speed}
-
-
-def queries() -> list[Query]:
-    """Every window type, several functions, keys and predicates; some say the same thing twice."""
-    return [*_fixed_windows(), *_data_windows(), *_distributions()]
-
-
-def _fixed_windows() -> Iterable[Query]:
-    ten = ct.tumbling("10s")
-    yield Query(
-        "speed", ct.avg("v").alias("mean"), ct.max("v").alias("top"), by="player", window=ten
-    )
-    yield Query("speed_1s", ct.avg("v").alias("mean"), by="player", window=ct.tumbling("1s"))
-    yield Query("speed_1m", ct.avg("v").alias("mean"), by="player", window=ct.tumbling("1m"))
-    # The same as the first but for its name: it costs nothing.
-    yield Query(
-        "coach", ct.avg("v").alias("mean"), ct.max("v").alias("top"), by="player", window=ten
-    )
-    yield Query("sprints", ct.count().alias("n"), by="player", where="v > 5", window=ten)
-    yield Query("walking", ct.count().alias("n"), by="player", where="v <= 5", window=ten)
-    yield Query("possession", ct.count().alias("n"), ct.avg("x").alias("x"), window=ten)
-    yield Query("left", ct.avg("v").alias("mean"), where="x < 52.5", window=ct.tumbling("5s"))
-    yield Query("right", ct.avg("v").alias("mean"), where="x >= 52.5", window=ct.tumbling("5s"))
-    yield Query("even", ct.stddev("v").alias("sd"), ct.variance("v").alias("var"), window=ten)
-    yield Query(
-        "area", ct.range("x").alias("dx"), ct.range("y").alias("dy"), by="player", window=ten
-    )
-    yield Query(
-        "energy", ct.sum("v * v").alias("energy"), by="player", window=ct.sliding("60s", "10s")
-    )
-    yield Query(
-        "trend",
-        ct.first("v").alias("from"),
-        ct.last("v").alias("to"),
-        by="player",
-        window=ct.sliding("10s", "5s"),
-    )
-    yield Query(
-        "kick_off",
-        ct.count().alias("n"),
-        ct.avg("v").alias("mean"),
-        window=ct.fixed("2026-01-01 00:00:00", "2026-01-01 00:00:10"),
-    )
-
-
-def _data_windows() -> Iterable[Query]:
-    yield Query(
-        "spells",
-        ct.count().alias("n"),
-        ct.max("v").alias("top"),
-        by="player",
-        window=ct.session("1s"),
-    )
-    yield Query("play", ct.count().alias("n"), window=ct.session("2s"))
-    yield Query(
-        "laps",
-        ct.count().alias("n"),
-        ct.max("v").alias("top"),
-        by="player",
-        window=ct.cut("event = 'start'"),
-    )
-    yield Query(
-        "runs",
-        ct.avg("v").alias("mean"),
-        ct.last("x").alias("x"),
-        by="player",
-        window=ct.between(start="event = 'start'", end="event = 'end'"),
-    )
-    yield Query("thousand", ct.avg("v").alias("mean"), by="player", window=ct.count_tumbling(1000))
-    yield Query("rolling", ct.max("v").alias("top"), window=ct.count_sliding(20_000, 5_000))
-
-
-def _distributions() -> Iterable[Query]:
-    ten = ct.sliding("10s", "5s")
-    yield Query("median", ct.median("v").alias("median"), by="player", window=ten)
-    yield Query(
-        "top_speed",
-        ct.quantile("v", 0.95).alias("p95"),
-        ct.quantile("v", 0.99).alias("p99"),
-        by="player",
-        window=ten,
-    )
-    yield Query("sketch", ct.approx_median("v").alias("median"), window=ct.tumbling("10s"))
-    yield Query("squad", ct.count_distinct("player").alias("players"), window=ct.tumbling("10s"))
-    yield Query("places", ct.approx_count_distinct("x").alias("n"), window=ct.tumbling("10s"))
+        against = None if self.against_spark is None else asdict(self.against_spark)
+        return {**data, **costs, "against_spark": against, "events_per_second": speed}
 
 
 def nothing_yet(asked: Sequence[Query]) -> DemoOutcome:
@@ -164,7 +97,7 @@ def nothing_yet(asked: Sequence[Query]) -> DemoOutcome:
 
 def run(events: int, report: Report) -> DemoOutcome:
     """Runs the demo in this process, and compares one engine with one per query."""
-    asked = queries()
+    asked = hundred()
     outcome = nothing_yet(asked)
     started = time.perf_counter()
     engine = ct.Engine(asked, time="ts", lateness=LATE_BY)

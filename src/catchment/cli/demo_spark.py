@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from catchment.cli import demo
 from catchment.cli.demo import DemoOutcome
-from catchment.cli.live import Voice
+from catchment.cli.demo_queries import hundred
+from catchment.cli.live import Voice, moment
 from catchment.cli.needs import need_spark
 from catchment.cli.run import spark_session
 from catchment.job import load_job
@@ -16,20 +18,35 @@ from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
 from catchment.sources.generated import Generated
 
-PER_BATCH = 300_000
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from catchment.spark.handle import Status
+
+PER_BATCH = 2_500_000
 """Large enough that a batch is more work than overhead, small enough that the line moves."""
 
 
 def run(events: int, voice: Voice) -> DemoOutcome:
-    """Streams the events through all queries at once, then compares one engine with many."""
+    """Streams the events through all queries at once; compares with Spark and with many engines."""
     need_spark()
-    asked = demo.queries()
+    from catchment.cli.demo_against_spark import compare
+
+    asked = hundred()
     outcome = demo.nothing_yet(asked)
     folder = Path(tempfile.mkdtemp(prefix="catchment-demo-"))
     outcome.folder = str(folder / "results")
-    with tempfile.TemporaryDirectory(prefix="catchment-") as state:
-        memory = Memory()
-        _stream(outcome, events, voice, (ParquetSink(path=outcome.folder), memory), state)
+    memory = Memory()
+    began = time.perf_counter()
+    with (
+        tempfile.TemporaryDirectory(prefix="catchment-") as state,
+        spark_session(None, voice, brief=True) as spark,
+    ):
+        outcome.started = time.perf_counter() - began
+        sinks = (ParquetSink(path=outcome.folder), memory)
+        _stream(outcome, events, voice, sinks, state, spark)
+        voice.phase("some of them over files, by us and by Spark itself")
+        outcome.against_spark = compare(spark, events)
     demo.keep(outcome, {query.name: memory.results(query.name) for query in asked})
     voice.phase("the same again as separate queries, on a sample")
     demo.compare(outcome, asked)
@@ -37,7 +54,12 @@ def run(events: int, voice: Voice) -> DemoOutcome:
 
 
 def _stream(
-    outcome: DemoOutcome, events: int, voice: Voice, sinks: tuple[ParquetSink, Memory], state: str
+    outcome: DemoOutcome,
+    events: int,
+    voice: Voice,
+    sinks: tuple[ParquetSink, Memory],
+    state: str,
+    spark: SparkSession,
 ) -> None:
     from catchment.spark.stream import start
 
@@ -46,7 +68,7 @@ def _stream(
     job = load_job(
         {
             "name": "demo",
-            "queries": demo.queries(),
+            "queries": hundred(),
             "source": source,
             "sinks": sinks,
             "lateness": demo.LATE_BY,
@@ -54,11 +76,20 @@ def _stream(
             "rate": demo.RATE,
         }
     )
-    with spark_session(None, voice, brief=True) as spark:
-        handle = start(job, spark)
-        handle.watch(voice.heard)
-        voice.phase("Spark makes ready for the first batch")
-        outcome.started = time.perf_counter() - began
-        status = handle.wait()
-    outcome.seconds = time.perf_counter() - began - outcome.started
+    handle = start(job, spark)
+    handle.watch(lambda status: _tell(voice, status, events))
+    voice.phase(f"{outcome.queries} queries are planned; the first batch of {events:,} events")
+    status = handle.wait()
+    outcome.seconds = time.perf_counter() - began
     outcome.events, outcome.late = status.events, status.late
+
+
+def _tell(voice: Voice, status: Status, events: int) -> None:
+    """How far it is, in words: events, speed, and up to when windows are done."""
+    parts = [f"{status.events / 1e6:.1f} M events"]
+    if status.rate:
+        parts.append(f"{status.rate / 1e6:.2f} M/s")
+    if status.frontier is not None:
+        parts.append(f"windows done up to {moment(status.frontier)[11:19]}")
+    parts.append(f"{status.results:,} results of {status.queries} queries")
+    voice.phase(", ".join(parts), status.events, events)

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from catchment.model.capacity import Capacity
+from catchment.model.costs import shown
 from catchment.sinks.console import Console as Results
 from catchment.sources.base import NeverRead
 
 if TYPE_CHECKING:
     from catchment.spark.handle import Status
+    from catchment.spark.profile import Profile
 
 _EVERY = 5.0
 """Seconds between plain lines, at least."""
@@ -61,6 +63,9 @@ class Voice:
     def heard(self, status: Status) -> None:
         """A batch is done."""
 
+    def profile(self, found: Profile) -> None:
+        """What the batches cost."""
+
     def end(self, ending: Ending) -> None:
         """The job is over."""
 
@@ -73,6 +78,9 @@ class JsonReport(Voice):
 
     def heard(self, status: Status) -> None:
         _print(status.to_dict())
+
+    def profile(self, found: Profile) -> None:
+        _print({"profile": asdict(found)})
 
     def end(self, ending: Ending) -> None:
         _print(ending.status.to_dict() | {"final": True, "places": ending.places})
@@ -97,6 +105,11 @@ class Plain(Voice):
         if time.monotonic() - self._said >= _EVERY:
             self._said = time.monotonic()
             self.note(line(status))
+
+    def profile(self, found: Profile) -> None:
+        from catchment.cli import show
+
+        show.profile(found)
 
     def end(self, ending: Ending) -> None:
         from catchment.cli import show
@@ -196,6 +209,9 @@ def line(status: Status, brief: bool = False) -> str:
     parts = [f"{status.events:,} events"]
     if status.rate:
         parts.append(f"{status.rate:,.0f}/s" if brief else f"{status.rate:,.0f} events/s")
+    if not brief and status.event_rate is not None and status.planned_rate is not None:
+        rates = f"{shown(status.event_rate)}/s of event time"
+        parts.append(f"{rates} (planned for {shown(status.planned_rate)})")
     if status.frontier is not None:
         at = moment(status.frontier)
         parts.append(f"frontier {at[11:19] if brief and at[10:11] == ' ' else at}")

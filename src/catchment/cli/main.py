@@ -43,6 +43,13 @@ JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
+_PORT = 4600
+WithPage = Annotated[bool, typer.Option("--ui", help="Serve a live page of the job meanwhile.")]
+PagePort = Annotated[
+    int, typer.Option("--ui-port", help="Of the page; 0: a free one.", min=0, max=65535)
+]
+
+
 class NodeEngine(StrEnum):
     """What a node of a tree runs on."""
 
@@ -69,22 +76,23 @@ def options(
 
 @app.command()
 def demo(
-    seconds: Annotated[
-        float, typer.Option(min=0.1, help="How much event time to generate, in seconds.")
-    ] = 36.0,
     events: Annotated[
-        int | None, typer.Option(min=1, help="How many events to generate, instead.")
+        int | None,
+        typer.Option(min=1, help="How many events to generate; by default 10 million."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="How much event time to generate, instead.")
     ] = None,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="In this process, without Spark.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stream soccer-like events through 25 mixed queries on Spark, and show what they share."""
+    """Stream soccer-like events through a hundred queries on Spark, and show what sharing saves."""
     from catchment.cli import demo as plain
     from catchment.cli import demo_spark, live, show
 
-    wanted = events or round(seconds * plain.RATE)
+    wanted = events or (round(seconds * plain.RATE) if seconds else plain.EVERYTHING)
     if embedded:
         with show.progress(wanted / plain.RATE) as report:
             outcome = plain.run(wanted, report)
@@ -151,11 +159,20 @@ def run(
     again: Annotated[
         bool, typer.Option("--again", help="A batch job that is done delivers once more.")
     ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show at the end what batches cost, part by part.")
+    ] = False,
+    ui: WithPage = False,
+    ui_port: PagePort = _PORT,
 ) -> None:
     """Run a job on Spark until it ends; Ctrl-C stops it, and the next run goes on from there."""
     from catchment.cli import run as running
 
-    running.run(job, running.Options(trigger, checkpoint, as_json, quiet, metrics, cores, again))
+    port = ui_port if ui else None
+    options = running.Options(
+        trigger, checkpoint, as_json, quiet, metrics, cores, again, profile, port
+    )
+    running.run(job, options)
 
 
 @app.command()
@@ -165,11 +182,32 @@ def up(
         NodeEngine, typer.Option(help="Of nodes that do not say it themselves.")
     ] = NodeEngine.embedded,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    ui: WithPage = False,
+    ui_port: PagePort = _PORT,
 ) -> None:
     """Start every node of a job's tree as a process here, until all is done."""
     from catchment.cli import tree
 
-    tree.up(job, engine.value, quiet)
+    tree.up(job, engine.value, quiet, ui_port if ui else None)
+
+
+@app.command()
+def ui(
+    jobs: Annotated[list[Path], typer.Argument(help="Job files (YAML).", metavar="JOB.YAML...")],
+    port: Annotated[
+        int, typer.Option(help="Of the page, at this host; 0: a free one.", min=0, max=65535)
+    ] = _PORT,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser, too.")
+    ] = False,
+) -> None:
+    """Serve a live page of jobs, wherever they run, until Ctrl-C."""
+    from catchment.cli import ui as page
+
+    page.show(jobs, port, checkpoint, browser)
 
 
 @app.command()
@@ -214,7 +252,7 @@ def explain(job: JobFile, offline: Offline = False, as_json: AsJson = False) -> 
 
     found = check.inspect(job, offline=offline)
     loaded = _sound(found, as_json)
-    text = ct.explain(ct.plan(loaded.build()))
+    text = ct.explain(ct.plan(loaded.build(), rate=loaded.rate))
     runtime = "" if offline else check.runtime(loaded)
     if as_json:
         typer.echo(json.dumps(found.to_dict() | {"plan": text, "runtime": runtime}))

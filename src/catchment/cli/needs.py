@@ -19,6 +19,17 @@ def has_spark() -> bool:
     return find_spec("pyspark") is not None
 
 
+def need_ui() -> None:
+    """Fails in one sentence where the page's server is not installed."""
+    lacking = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if lacking:
+        raise CatchmentError(
+            "the page is not installed",
+            given=f"no {' and no '.join(lacking)}",
+            hint="pip install 'catchment[ui]'",
+        )
+
+
 def need_spark() -> None:
     """Fails in one sentence where Spark could not start: it would take a page of Java's own."""
     if not has_spark():

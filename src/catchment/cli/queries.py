@@ -49,7 +49,9 @@ def listed(
 
         held = ask(AskQueries(), QueryList, root, job)
         found = [
-            show.QueryRow(q.name, text(q), "tree", held.versions[q.name], q.name in held.leaving)
+            show.QueryRow(
+                q.name, q.describe(), "tree", held.versions[q.name], q.name in held.leaving
+            )
             for q in map(Query.of, held.queries)
         ]
         rejected: dict[str, str] = {}
@@ -74,6 +76,7 @@ def add(
     root: RootAt = None,
 ) -> None:
     """Add queries; the job takes them up with its next batch."""
+    from catchment.spark.job_folder import fit
     from catchment.spark.queries import QueryFolder
 
     asked = _asked(file, sql, name)
@@ -86,7 +89,7 @@ def add(
         return
     home = home_of(checkpoint, job)
     folder = QueryFolder(home)
-    _fit(home, asked)
+    fit(home, asked)
     folder.refuse_known(asked)
     versions = _versions(home, {query.name: query for query in asked})
     for query in asked:
@@ -187,20 +190,6 @@ def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
     return parse(data, file.name)
 
 
-def _fit(home: Folder, asked: list[Query]) -> None:
-    """Refuses queries that the job cannot take, as far as its folder tells what its events are."""
-    import pyarrow as pa
-
-    from catchment.engine.binding import admitted
-    from catchment.spark import job_folder
-    from catchment.spark.queries import rules_of
-
-    noted = home.read(job_folder.SCHEMA)
-    schema = None if noted is None else pa.ipc.read_schema(pa.py_buffer(noted))
-    for query in asked:
-        admitted(query, rules_of(home), schema)
-
-
 def _held(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
     """The queries with their files, and the files that cannot be used."""
     from catchment.cli.show import QueryRow
@@ -217,24 +206,7 @@ def _held(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
             continue
         for name in names:
             if name in queries:
-                shown = text(queries[name])
+                shown = queries[name].describe()
                 found.append(QueryRow(name, shown, file, versions[name], name in leaving))
     # What only the running job can tell: a query that does not fit its events.
     return found, {**read_rejected(home), **rejected}
-
-
-def text(query: Query) -> str:
-    """A query on one line.
-
-    >>> import catchment as ct
-    >>> text(ct.Query("q", ct.avg("v").alias("mean"), by="k", window=ct.tumbling("5s")))
-    'avg(v) AS mean by k over tumbling(5s)'
-    """
-    parts = [f"{a.text} AS {a.name}" if a.name else a.text for a in query.aggregates]
-    words = [", ".join(parts)]
-    if query.by:
-        words.append(f"by {', '.join(query.by)}")
-    if query.where:
-        words.append(f"where {query.where}")
-    words.append(f"over {query.window.describe()}")
-    return " ".join(words)

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from catchment.cli import live
 from catchment.cli.check import connect, told
 from catchment.cli.live import Ending, Voice
-from catchment.cli.needs import need_spark
+from catchment.cli.needs import need_spark, need_ui
+from catchment.cli.ui import RECENT, on_spark, served
 from catchment.errors import CatchmentError
 from catchment.job import JobModel, load_job
 from catchment.job.model import TRIGGERS, period
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from catchment.durable.lock import Lock
     from catchment.spark.handle import Handle, Status
     from catchment.spark.metrics import Metrics
+    from catchment.ui.spark_job import SparkJob
 
 _PATIENCE = 60.0
 """Seconds that a batch at hand is given to end when the job is to stop."""
@@ -45,17 +49,28 @@ class Options:
     metrics: int | None = None
     cores: int | None = None
     again: bool = False
+    profile: bool = False
+    ui: int | None = None
+    """The port of a page that shows the job."""
 
 
 def run(path: Path, options: Options) -> None:
     """Runs the job to its end."""
     need_spark()
+    if options.ui is not None:
+        need_ui()
     job = adjusted(load_job(path), options)
     started = time.monotonic()
     voice = live.voice(options.as_json, options.quiet)
-    with voice, _checkpoint(job, voice) as (held, kept):
-        way = _batch if held.trigger == "batch" else _stream
-        status = way(held, options, voice)
+    with (
+        voice,
+        _checkpoint(job, voice) as (held, kept),
+        _page(held, options, voice) as watched,
+    ):
+        if held.trigger == "batch":
+            status = _batch(held, options, voice)
+        else:
+            status = _stream(held, options, voice, watched)
     places = [told(sink) for sink in held.sinks]
     voice.end(Ending(status, places, kept, time.monotonic() - started))
 
@@ -74,6 +89,10 @@ def adjusted(job: JobModel, options: Options) -> JobModel:
     if not job.sinks:
         # A person wants to see results; a program reads JSON, and rows in between would break it.
         changes["sinks"] = (Memory() if options.as_json or options.quiet else Console(),)
+    if options.ui is not None:
+        sinks = changes.get("sinks", job.sinks)
+        if not any(isinstance(sink, Memory) for sink in sinks):
+            changes["sinks"] = (*sinks, Memory(limit=RECENT))
     return job.model_copy(update=changes)
 
 
@@ -91,17 +110,38 @@ def _checkpoint(job: JobModel, voice: Voice) -> Iterator[tuple[JobModel, str | N
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stream(job: JobModel, options: Options, voice: Voice) -> Status:
+@contextlib.contextmanager
+def _page(job: JobModel, options: Options, voice: Voice) -> Iterator[SparkJob | None]:
+    """The page of the job, where one is wanted, and what it looks at."""
+    if options.ui is None:
+        yield None
+        return
+    silent = options.quiet or options.as_json
+    say = _aloud if silent else voice.note  # nobody could open a page whose address is not said
+    job_on_page = on_spark(job)
+    with served([job_on_page], options.ui, say):
+        yield job_on_page
+
+
+def _aloud(text: str) -> None:
+    typer.echo(f"catchment: {text}", err=True)
+
+
+def _stream(
+    job: JobModel, options: Options, voice: Voice, watched: SparkJob | None = None
+) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.stream import held
 
     home = job_folder.home_of(str(job.checkpoint))
     job_folder.writable(home)
     with held(home) as lock:  # before Spark takes its time to start
-        return _streamed(job, options, voice, lock)
+        return _streamed(job, options, voice, lock, watched)
 
 
-def _streamed(job: JobModel, options: Options, voice: Voice, lock: Lock) -> Status:
+def _streamed(
+    job: JobModel, options: Options, voice: Voice, lock: Lock, watched: SparkJob | None
+) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.stream import start
 
@@ -119,10 +159,17 @@ def _streamed(job: JobModel, options: Options, voice: Voice, lock: Lock) -> Stat
         for text in handle.changes:
             voice.note(text)
         handle.watch(voice.heard)
+        if watched is not None:
+            watched.handle = handle
         if metrics is not None:
             metrics.follow(handle, spark)
+        if options.profile:
+            handle.watch(lambda _: handle.take_profile())
         voice.phase("the first batch")
-        return _followed(handle, spark, voice)
+        status = _followed(handle, spark, voice)
+        if options.profile:
+            voice.profile(handle.profile())
+        return status
 
 
 def _followed(handle: Handle, spark: SparkSession, voice: Voice) -> Status:

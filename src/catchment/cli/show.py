@@ -17,8 +17,9 @@ from rich.text import Text
 from catchment.cli import live
 
 if TYPE_CHECKING:
-    from catchment.cli.demo import Cost, DemoOutcome, Report
+    from catchment.cli.demo import AgainstSpark, Cost, DemoOutcome, Report
     from catchment.cli.live import Ending
+    from catchment.spark.profile import Profile
 
 
 @contextmanager
@@ -49,6 +50,8 @@ def outcome(found: DemoOutcome) -> None:
     for name, table in sorted(found.last.items()):
         console.print(_windows(f"{name}: last of {found.results[name]:,} results", table))
     console.print(_sharing(found))
+    if found.against_spark is not None:
+        _say(console, _against_spark(found.against_spark))
     rate = found.events / found.seconds
     total = sum(found.results.values())
     after = f", after {found.started:.1f} s to start Spark" if found.started else ""
@@ -101,6 +104,31 @@ def _say_where(console: Console, found: Ending) -> None:
     for one in status.never_read:
         if one.origin not in status.waiting:
             _say(console, live.never_read_line(one))
+
+
+_PARTS = {
+    "read": "reading the source",
+    "slice": "slicing events",
+    "encode": "packing partials",
+    "decode": "waiting for partials, unpacking them",
+    "state": "state, read and written",
+    "assemble": "merging partials, assembling windows",
+    "sink": "sinks",
+    "spark": "Spark's own: planning, tasks, shuffle, commits",
+}
+
+
+def profile(found: Profile) -> None:
+    """What the batches of a job cost: seconds by the clock, of the slowest task of each stage."""
+    title = f"{found.batches:,} batches in {found.seconds:,.1f} s"
+    shown = Table(title=title, title_justify="left")
+    for heading in ("part", "seconds", "share"):
+        shown.add_column(heading, justify="left" if heading == "part" else "right")
+    for part, text in _PARTS.items():
+        seconds = found.parts[part]
+        share = seconds / found.seconds if found.seconds else 0.0
+        shown.add_row(text, f"{seconds:,.2f}", f"{share:.0%}")
+    Console().print(shown)
 
 
 class QueryRow(Struct, frozen=True):
@@ -164,6 +192,21 @@ def _sharing(found: DemoOutcome) -> Table:
         ratio = f"{apart / together:.1f}" if together else "-"
         shown.add_row(label, _text(together), _text(apart), ratio)
     return shown
+
+
+def _against_spark(found: AgainstSpark) -> str:
+    """
+    >>> from catchment.cli.demo import AgainstSpark
+    >>> _against_spark(AgainstSpark(1_000_000, ("speed", "area"), 2.0, 9.0))
+    'From Parquet, 1,000,000 events, 2 of the queries (speed, area): 2.0 s here ... 4.5 times as
+    long, for the same windows.'
+    """
+    names = ", ".join(found.queries)
+    return (
+        f"From Parquet, {found.events:,} events, {len(found.queries)} of the queries ({names}): "
+        f"{found.ours:.1f} s here in one pass, {found.spark:.1f} s by Spark itself, one after the "
+        f"other: {found.spark / found.ours:.1f} times as long, for the same windows."
+    )
 
 
 def _pairs(together: Cost, apart: Cost) -> list[tuple[str, float, float]]:

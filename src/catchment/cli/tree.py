@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import logging
-import os
 import signal
 import sys
 import time
@@ -20,12 +20,12 @@ from msgspec import UNSET
 
 from catchment.errors import CatchmentError, JobError, RefusedError
 from catchment.model import records
+from catchment.model.costs import shown
 
 if TYPE_CHECKING:
     from catchment.job import JobModel
     from catchment.nodes.questions import Question
     from catchment.nodes.status import NodeStatus
-    from catchment.transport import Security
 
 _T = TypeVar("_T")
 
@@ -87,8 +87,11 @@ class _Reporter:
         sys.stdout.flush()
 
 
-def up(path: Path, engine: str, quiet: bool) -> None:
-    """Starts every node of the topology as a process here, and waits until all are done."""
+def up(path: Path, engine: str, quiet: bool, ui: int | None = None) -> None:
+    """Starts every node of the topology as a process here, and waits until all are done.
+
+    `ui` is the port of a page that shows the tree meanwhile.
+    """
     from catchment.engine.binding import bind_types
     from catchment.job import load_job
     from catchment.nodes.bootstrap import founded
@@ -117,9 +120,19 @@ def up(path: Path, engine: str, quiet: bool) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
-    supervisor.watch(_nothing if quiet else _Lines(job).show)
+    with contextlib.nullcontext() if ui is None else _page(job, ui):
+        supervisor.watch(_nothing if quiet else _Lines(job).show)
     if interrupted:
         raise typer.Exit(130)
+
+
+def _page(job: JobModel, port: int) -> contextlib.AbstractContextManager[object]:
+    """The page of the tree."""
+    from catchment.cli.needs import need_ui
+    from catchment.cli.ui import served, watched
+
+    need_ui()
+    return served([watched(job)], port, lambda text: typer.echo(f"catchment: {text}", err=True))
 
 
 def _command(path: Path, id: str, engine: str) -> list[str]:
@@ -156,14 +169,6 @@ def _line(job: JobModel) -> None:
     )
 
 
-def root_of(job: JobModel) -> str:
-    """The address of the root."""
-    for node in job.nodes:
-        if node.parent is None and node.listen is not None:
-            return node.listen
-    raise JobError("the job file names no root that listens", hint="say --root host:port")
-
-
 def ask(
     question: Question,
     kind: type[_T],
@@ -181,8 +186,8 @@ def ask(
         raise JobError(
             "which tree? nothing is given", hint="say --job JOB.YAML or --root host:port"
         )
-    address = root or root_of(job)  # type: ignore[arg-type]
-    return questions.ask(address, question, kind, _admin(job))
+    address = root or questions.root_of(job)  # type: ignore[arg-type]
+    return questions.ask(address, question, kind, questions.admin(job))
 
 
 def _status(root: str | None, path: Path | None, job: JobModel | None = None) -> NodeStatus:
@@ -192,15 +197,11 @@ def _status(root: str | None, path: Path | None, job: JobModel | None = None) ->
     return ask(AskStatus(), NodeStatus, root, path, job)
 
 
-def _admin(job: JobModel | None) -> Security | None:
-    """The security of a command: it shows the token of "admin"."""
-    from catchment.transport import Security
-
-    held = None if job is None else job.security
-    token = os.environ.get("CATCHMENT_TOKEN") or (held.tokens.get("admin") if held else None)
-    if held is None:
-        return Security(token=token) if token else None
-    return held.model_copy(update={"token": token})
+def _rates(found: NodeStatus) -> str:
+    """How many events come in a second of event time, and what the plan was made for."""
+    seen = "not known yet" if found.event_rate is UNSET else f"{shown(found.event_rate)} a second"
+    planned = "" if found.planned_rate is UNSET else f", planned for {shown(found.planned_rate)}"
+    return f"events in event time: {seen}{planned}"
 
 
 def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
@@ -216,6 +217,7 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo(f"job {found.job}  plan {plan}  charter {found.charter}")
     typer.echo(f"frontier {_when(found.frontier)}  sure {_when(found.sure)}")
     typer.echo("  ".join(f"{name} {count:,}" for name, count in (found.counts or {}).items()))
+    typer.echo(_rates(found))
     typer.echo(f"flush: {flush}")
     for one in found.never_read:
         typer.echo(never_read_line(one))

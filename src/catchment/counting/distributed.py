@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catchment.engine.bound import BoundPlan
+from catchment.engine.binding import key_type
 from catchment.model.plan import Group
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.group import counts_of, only_counts
@@ -15,7 +15,7 @@ LARGE = 2_000
 bytes than the events."""
 
 
-def found_by_asking(planned: Planned, bound: BoundPlan, count: str) -> dict[int, str]:
+def found_by_asking(planned: Planned, schema: pa.Schema, count: str) -> dict[int, str]:
     """The groups whose count windows can be found by asking, and their names for good.
 
     Such a group has count windows only, of events whose order does not matter to any function.
@@ -29,7 +29,7 @@ def found_by_asking(planned: Planned, bound: BoundPlan, count: str) -> dict[int,
         and group.measure == "event"
         and not group.distinct_on
         and not _in_order(group)
-        and all(_plain(kind) for kind in bound.groups[group.id].key_types.values())
+        and all(_plain(name, schema) for name in group.by)
         and all(min(window.size, window.step) >= least for window in counts_of(group))
     }
 
@@ -39,5 +39,9 @@ def _in_order(group: Group) -> bool:
     return any(operator_class(ref[0]).ordered(OperatorRef(*ref)) for ref in group.operators)
 
 
-def _plain(kind: pa.DataType) -> bool:
+def _plain(name: str, schema: pa.Schema) -> bool:
+    """Whether a key column has values that orders can name."""
+    if name not in schema.names:
+        return False  # the plan is refused where it is bound
+    kind = key_type(schema.field(name).type)
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind))

@@ -144,7 +144,7 @@ class LeafByKey:
     def _push(self, name: str, table: pa.Table) -> None:
         bound = self.bound.groups[self.groups[name]]
         index = KeyIndex()
-        codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, bound.group))
+        codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, bound.group.by))
         names = [settled.TIME, settled.ARRIVAL, *bound.columns]
         for code, rows in segments(codes):
             lane, lift = self._lane(Lane(name, key_of(index, code)))

@@ -28,7 +28,7 @@ class SliceBetweenEdges(Fold):
         self.bound = bound
         self.operators: Operators = bound.operators
         self._schema = codec.rows_to_table(no_rows(self.operators), self.operators).schema
-        self._events = pa.schema([bound.waiting_schema.field(name) for name in bound.columns])
+        self._events = bound.values
         self.base = 0
         self.tables: list[pa.Table] = []
         """The lane's events, from row `base` on; a node that has none has no tables."""

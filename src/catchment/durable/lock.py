@@ -89,6 +89,30 @@ def hold(folder: Folder, lease: float = LEASE, settle: float = SETTLE) -> Lock:
     return Lease(folder, lease, settle)
 
 
+def holder(folder: Folder) -> LockHolder | None:
+    """Who holds a folder, as far as can be told without trying to hold it; None: nobody.
+
+    On a local disk the last holder counts while its process lives. Of a process on another host,
+    which shares the disk, nothing can be told, and it is taken to live.
+    """
+    held = _read(folder.read(NAME))
+    if held is None:
+        return None
+    if held.expires is not None:
+        return held if held.expires > time.time() else None
+    return held if held.host != socket.gethostname() or _lives(held.pid) else None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 class FileLock(Lock):
     """A lock of the operating system, which dies with its process."""
 
@@ -119,6 +143,8 @@ class FileLock(Lock):
     def release(self) -> None:
         if self._number >= 0:
             number, self._number = self._number, -1
+            with contextlib.suppress(OSError):
+                os.ftruncate(number, 0)  # whoever reads it sees that nobody holds the folder
             os.close(number)
 
     def check(self) -> None:

@@ -19,23 +19,26 @@ import pyarrow as pa
 from catchment.engine import codec, settled, snapshots
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
+from catchment.engine.bound_waiting import WaitingEvents
 from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import Complete, to_block
 from catchment.engine.group import GroupState
+from catchment.engine.key_space import UsedKeys
 from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
     Partials,
     are_events,
-    events_of,
     full_in,
     owned_of,
     rows_of,
 )
 from catchment.engine.results import Limit, Results
 from catchment.engine.slicer import Sliced
+from catchment.engine.waiting import SettledEvents, WaitingSet, continue_sets, waiting_sets
 from catchment.model.capacity import Capacity
-from catchment.model.plan import Plan
+from catchment.model.plan import Group, Plan
 from catchment.model.settings import INCOMPLETE, Incomplete, one_of
+from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 
@@ -53,7 +56,7 @@ class Assembler:
     ) -> None:
         self.bound = bound
         self.clock = clock
-        self.states = {id: GroupState(group) for id, group in bound.groups.items()}
+        self.states, self.waiting = _states(bound)
         self.frontier = EARLIEST
         self.newest = EARLIEST
         """The newest event time so far."""
@@ -72,7 +75,7 @@ class Assembler:
     def bind(self, bound: BoundPlan) -> None:
         """Learns what events look like: the same plan, now with columns."""
         self.bound = bound
-        self.states = {id: GroupState(group) for id, group in bound.groups.items()}
+        self.states, self.waiting = _states(bound)
 
     # -- slices in -------------------------------------------------------------------------------
 
@@ -83,11 +86,19 @@ class Assembler:
             for state in self.states.values():
                 state.newest = max(state.newest, sliced.events_of(state.bound).span[1])
             for id, part in sliced.parts.items():
-                self.states[id].add(part, sliced.stream)
+                if isinstance(part, WaitingEvents):
+                    self._saw(self.waiting[id], self.waiting[id].add(part, sliced.stream))
+                else:
+                    self.states[id].add(part)
             self._add_events(sliced.events_of)
         self._memory.came(len(sliced.batch))
-        self._memory.bound_keys(self.states.values())
+        self._memory.bound_keys(self.keys_used())
         self._memory.weigh(lambda: self.held_bytes, self._merge)
+
+    def _saw(self, waiting: WaitingSet, times: Ints) -> None:
+        """Tells the groups whose events wait together of the times of new ones."""
+        for id in waiting.bound.groups:
+            self.states[id].saw(times, times)
 
     def _add_events(self, events_of: Callable[[BoundGroup], Batch]) -> None:
         """Gives events to the groups that drop duplicates.
@@ -113,12 +124,16 @@ class Assembler:
                 state.newest = max(state.newest, newest)
         self._memory.came(partials.rows)
         for id, table in partials.groups.items():
-            if table.num_rows:
+            if not table.num_rows:
+                continue
+            if are_events(table):
+                self._saw(self.waiting[id], self.waiting[id].absorb(table))
+            else:
                 _absorb(self.states[id], table)
-                self.newest = max(self.newest, self.states[id].newest)
+            self.newest = max(self.newest, self.states[id].newest)
         if partials.events is not None:
             self._absorb_events(partials.events)
-        self._memory.bound_keys(self.states.values())
+        self._memory.bound_keys(self.keys_used())
 
     def _absorb_events(self, table: pa.Table) -> None:
         order = np.argsort(codec.ints(table, settled.ARRIVAL), kind="stable")
@@ -205,18 +220,37 @@ class Assembler:
         results = self.bound.no_results(self.limits, emit)
         self.frontier = frontier
         closing = frontier >= LATEST
+
+        def moment(group: Group) -> tuple[int, int, int]:
+            if group.measure == "processing":
+                return wall, wall, wall
+            horizon = frontier if closing else max(frontier - self.bound.keep, EARLIEST)
+            return frontier, horizon, complete_until
+
+        settled = {
+            id: self._settle(waiting, *moment(self.states[id].group)[:2])
+            for id, waiting in self.waiting.items()
+        }
         for id, state in self.states.items():
             state.live = self.live
-            by_clock = state.group.measure == "processing"
-            at = wall if by_clock else frontier
-            horizon = at if closing or by_clock else max(at - self.bound.keep, EARLIEST)
-            for windows in state.advance(at, horizon, wall if by_clock else complete_until):
+            events = () if state.waiting is None else settled[state.waiting.bound.id]
+            for windows in state.advance(*moment(state.group), *events):
                 self.counts["results"] += len(windows)
                 results.add(id, *to_block(windows, state.keys, state.operators))
-            state.collect_keys()
-        self._memory.forget_texts(self.states.values())
+        for used in self.keys_used():
+            used.collect_keys()
+        self._memory.forget_texts(self.keys_used())
         self._memory.weigh(lambda: self.held_bytes, self._merge)
         return results
+
+    def _settle(
+        self, waiting: WaitingSet, frontier: int, horizon: int
+    ) -> tuple[SettledEvents | None, SettledEvents | None]:
+        """The events of a set that have settled for good, and those that late ones may precede."""
+        if waiting.own is not None:
+            return waiting.settle(frontier, keep=True), None
+        events = waiting.settle(horizon, keep=True)
+        return events, waiting.settle(frontier, keep=False) if horizon < frontier else None
 
     # -- plans -----------------------------------------------------------------------------------
 
@@ -225,14 +259,18 @@ class Assembler:
     ) -> None:
         """Goes on by another plan; `lineage` says which of the old groups each group continues.
 
-        Queries that leave give the windows that have begun by now, and no others.
+        Queries that leave give the windows that have begun by now, and no others. Of queries that
+        go over to another group, the one before gives these windows, and the other one the rest.
         """
-        new = bound.plan.names.keys() - self.plan.names.keys()
-        old, self.bound = self.states, bound
+        known = self.plan.names.keys()
+        new = bound.plan.names.keys() - known - bound.plan.former.keys()
+        handed = {name: query for name, query in bound.plan.former.items() if name not in known}
+        old, waiting, self.bound = self.states, self.waiting, bound
         self.limits = {
             name: limit for name, limit in self.limits.items() if name in self.plan.names
         }
-        self.states = {id: GroupState(group) for id, group in bound.groups.items()}
+        self.states, self.waiting = _states(bound)
+        continue_sets(self.waiting, waiting, lineage)
         for id, state in self.states.items():
             if id in lineage and lineage[id] in old:
                 move(old[lineage[id]], state, old[lineage[id]].newest)
@@ -246,6 +284,11 @@ class Assembler:
                 limit = answer_limit(self.states[id], self.plan.groups[id].answers[number])
                 if limit is not None:
                     self.limits[name] = limit
+        for name, query in handed.items():
+            before = self.limits.pop(query, Limit())
+            self.limits[name] = Limit(before.since, self.newest)
+            if self.plan.names[query][0] in lineage:  # it may have windows of before as well
+                self.limits[query] = Limit(since=self.newest)
         for name in leaving:
             self.drain(name)
 
@@ -266,8 +309,15 @@ class Assembler:
             for name, limit in self.limits.items()
             if limit.until is not None
             and self.plan.names[name][0] not in elsewhere
-            and drained(self.plan, self.states, name, limit.until)
+            and drained(self.plan, self.states, name, limit.until + self._kept(name))
         ]
+
+    def _kept(self, name: str) -> int:
+        """How long after their end the windows of a query may be corrected before it leaves.
+
+        A query that goes over to another group stays, and so do its corrections.
+        """
+        return self.bound.keep if name in self.plan.former else 0
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -280,7 +330,19 @@ class Assembler:
     def held_bytes(self) -> int:
         """Bytes of state now; to count them takes a moment."""
         held = sum(state.nbytes for state in self.states.values())
-        return held + self._memory.encoder.nbytes
+        held += sum(waiting.nbytes for waiting in self.waiting.values())
+        return held + self._memory.keys_in(self.keys_used())
+
+    def keys_used(self) -> list[UsedKeys]:
+        """The keys of groups, and who refers to them."""
+        return [
+            UsedKeys(state.space, [state])
+            for state in self.states.values()
+            if state.waiting is None
+        ] + [
+            UsedKeys(waiting.space, [waiting, *(self.states[id] for id in waiting.bound.groups)])
+            for waiting in self.waiting.values()
+        ]
 
     @property
     def missed(self) -> int:
@@ -290,7 +352,7 @@ class Assembler:
 
     def capacities(self) -> list[Capacity]:
         """What grows here, how large it is and may get, and what happens then."""
-        return self._memory.capacities(self.held_bytes, self.states.values())
+        return self._memory.capacities(self.held_bytes, self.keys_used())
 
     def save(self) -> bytes:
         """The whole state as bytes, from which `load` goes on as if nothing had happened."""
@@ -301,13 +363,14 @@ class Assembler:
         snapshots.load(self, *codec.unpack(blob, snapshots.AssemblerRecord))
 
 
+def _states(bound: BoundPlan) -> tuple[dict[int, GroupState], dict[int, WaitingSet]]:
+    """Of a bound plan, the state of each group, and the sets of events that wait."""
+    states = {id: GroupState(group) for id, group in bound.groups.items()}
+    return states, waiting_sets(bound.waiting, states)
+
+
 def _absorb(state: GroupState, table: pa.Table) -> None:
-    """Takes partials into a group's state."""
-    if are_events(table):
-        state.waiting.append(events_of(state, table))
-        times = codec.ints(table, settled.TIME)
-        state.saw(times, times)
-        return
+    """Takes slices into a group's state."""
     full = full_in(table)
     if full is not None:
         rows = rows_of(state, table)

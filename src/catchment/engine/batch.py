@@ -11,7 +11,6 @@ import pyarrow as pa
 from catchment.engine.choosing import chooser
 from catchment.engine.keys import Encoder, LocalKeys
 from catchment.expression import evaluate
-from catchment.model.plan import Group
 from catchment.operators.base import Reading, is_exact
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import ColumnValues, Mask, column_of, one_piece
@@ -102,7 +101,8 @@ class Batch:
     def column(self, expression: str, reads: Reading = "doubles") -> ColumnValues:
         """The values of an SQL expression as operators work on them."""
         array = self.array(expression)
-        place: tuple[str, Reading] = (expression, reads if is_exact(array.type) else "values")
+        told = reads == "parts" or is_exact(array.type)
+        place: tuple[str, Reading] = (expression, reads if told else "values")
         if place not in self._columns:
             self._columns[place] = column_of(array, place[1])
         return self._columns[place]
@@ -117,17 +117,21 @@ class Batch:
         return self._masks[condition]
 
     def keys(self, by: tuple[str, ...]) -> LocalKeys:
+        """The keys by columns and expressions; no column is called like one of these."""
         if by not in self._keys:
-            self._keys[by] = self.encoder.encode(by, [self.read(name) for name in by])
+            self._keys[by] = self.encoder.encode(by, [self._key(text) for text in by])
         return self._keys[by]
 
-    def chosen(self, group: Group) -> Chosen:
-        """The events that meet the group's selections."""
-        if group.selections == (None,):
+    def _key(self, text: str) -> pa.Array[Any]:
+        return self.read(text) if text in self.table.schema.names else self.array(text)
+
+    def chosen(self, selections: tuple[str | None, ...]) -> Chosen:
+        """The events that meet the selections of a group."""
+        if selections == (None,):
             return Chosen(None, None)
-        if group.selections not in self._chosen:
-            self._chosen[group.selections] = self._choose(group.selections)
-        return self._chosen[group.selections]
+        if selections not in self._chosen:
+            self._chosen[selections] = self._choose(selections)
+        return self._chosen[selections]
 
     def _choose(self, selections: tuple[str | None, ...]) -> Chosen:
         if len(selections) < _MANY:

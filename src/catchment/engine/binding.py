@@ -14,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from catchment import expression
+from catchment.engine.results import ResultColumns
 from catchment.errors import CatchmentError, SchemaError, did_you_mean
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules, bound, no_updates, other_time
+from catchment.model.rules import QueryRules, bound, no_updates, no_updates_of_whole, other_time
 from catchment.planner import plan as plan_of
 
 Types = dict[str | None, pa.DataType | None]
@@ -28,10 +29,21 @@ def columns_of(group: Group) -> set[str]:
     """The columns of events that a group reads."""
     texts = [column for _, column, _ in group.operators if column]
     texts += [condition for condition in group.selections if condition]
+    texts += group.computed
     for window in group.windows:
         texts += window.conditions
     read = {name for text in texts for name in expression.columns(text)}
-    return read | set(group.by) | set(group.distinct_on)
+    return read | (set(group.by) - set(group.computed)) | set(group.distinct_on)
+
+
+def key_types(group: Group, schema: pa.Schema) -> dict[str, pa.DataType]:
+    """The types of a group's keys in results, by its columns and expressions."""
+    return {
+        name: expression.infer(name, schema)
+        if name in group.computed
+        else key_type(schema.field(name).type)
+        for name in group.by
+    }
 
 
 Refuse = Callable[[CatchmentError], None]
@@ -89,6 +101,8 @@ def check_rules(plan: Plan, time: str, late: str) -> None:
         if late == "update" and group.slicing == "stream":
             readings = [w.stream_reading for w in group.windows if w.stream_reading]
             raise no_updates(_some_names(plan).get(group.id, "?"), readings[0])
+        if late == "update" and group.whole:
+            raise no_updates_of_whole(_some_names(plan).get(group.id, "?"))
 
 
 def check_time(schema: pa.Schema, time: str) -> None:
@@ -130,6 +144,7 @@ def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) ->
         refuse(SchemaError(f"query {query!r}: no such column", given=name, hint=hint))
     typing = _Typing(schema, missing, refuse)
     typing.check_conditions(group, query)
+    keys = _check_keys(group, schema, typing, query)
     types: Types = {None: None}
     aggregates = [aggregate for answer in group.answers for aggregate in answer.aggregates]
     # Some operators may outlive the query that brought them.
@@ -145,7 +160,46 @@ def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) ->
                 function_of(aggregate).check_type(aggregate, kind, query)
             except CatchmentError as mistake:
                 refuse(mistake)
+    if keys is not None and None not in [types[a.column] for a in aggregates if a.column]:
+        _check_outputs(ResultColumns(group, types, keys, False), query, refuse)
     return types
+
+
+def _check_keys(
+    group: Group, schema: pa.Schema, typing: _Typing, query: str
+) -> dict[str, pa.DataType] | None:
+    """The types of the keys; None where a mistake in one of them was told."""
+    for text in group.computed:
+        if text in schema.names:
+            hint = "rename the column, or compute the key before"
+            told = f"query {query!r}: a computed key is written like the name of a column"
+            typing.refuse(SchemaError(told, given=text, hint=hint))
+            return None
+        if typing.infer(text) is None:
+            return None
+    if typing.missing.intersection(columns_of(group)):
+        return None
+    for keys in {answer.keys for answer in group.answers if answer.keys}:
+        for name, text in zip(keys, group.by, strict=True):
+            own = expression.columns(text) if text in group.computed else (text,)
+            if name in schema.names and name not in own:
+                typing.refuse(
+                    SchemaError(
+                        f"query {query!r}: a key is ambiguous: events have a column of its name",
+                        given=f"{name} for {text}",
+                        hint="give the key a name that no column has",
+                    )
+                )
+                return None
+    return key_types(group, schema)
+
+
+def _check_outputs(shape: ResultColumns, query: str, refuse: Refuse) -> None:
+    for number in range(len(shape.group.answers)):
+        try:
+            shape.check(number, query)
+        except CatchmentError as mistake:
+            refuse(mistake)
 
 
 @dataclass(frozen=True)
@@ -193,7 +247,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 def _plain_schema(plan: Plan, schema: pa.Schema, refuse: Refuse) -> pa.Schema:
     """The columns that are read, in the types that they are worked on in."""
     needed = set().union(*(columns_of(group) for group in plan.groups))
-    keys = set().union(*(group.by for group in plan.groups))
+    keys = set().union(*({*group.by} - {*group.computed} for group in plan.groups))
     for name in needed:
         if schema.names.count(name) > 1:
             hint = "rename one of them"
@@ -258,5 +312,6 @@ def _cast(column: pa.ChunkedArray[Any], name: str, wanted: pa.DataType) -> pa.Ch
 
 
 def key_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a key column in results."""
-    return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    """The type of a key column in results, by its type in events."""
+    plain = _plain_type(kind, True)
+    return plain.value_type if isinstance(plain, pa.DictionaryType) else plain

@@ -10,13 +10,14 @@ columns and rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pyarrow as pa
 
 from catchment.engine.assembler import Assembler
-from catchment.engine.binding import Types, bind_types, check_rules, columns_of, key_type
+from catchment.engine.binding import Types, bind_types, check_rules, columns_of, key_types
 from catchment.engine.bound_group import BoundGroup
+from catchment.engine.bound_waiting import BoundWaiting
 from catchment.engine.keys import Encoder
 from catchment.engine.merger import Merger
 from catchment.engine.results import Limit, NamesOf, ResultColumns, Results
@@ -28,7 +29,7 @@ from catchment.model.capacity import MemoryLimits
 from catchment.model.duration import micros
 from catchment.model.plan import Group, Plan, longest
 from catchment.model.rules import EventRules
-from catchment.planner.together import sliced_together
+from catchment.planner.together import sliced_together, waiting_together
 
 GroupTypes = tuple[Types, dict[str, pa.DataType]]
 """The types of a group's values, and of its keys."""
@@ -49,9 +50,12 @@ class BoundPlan:
         *,
         census: bool = False,
         limits: MemoryLimits | None = None,
+        apart: Collection[int] = (),
     ) -> None:
         check_rules(plan, rules.time, rules.late)
         self.plan, self.rules, self.census = plan, rules, census
+        self.apart = frozenset(apart)
+        """Groups whose events wait by themselves, because somebody else takes them."""
         self.limits = limits or MemoryLimits.of()
         known: dict[int, GroupTypes] = {}
         if schema is not None:
@@ -59,7 +63,7 @@ class BoundPlan:
             known = {
                 group.id: (
                     types[group.id],
-                    {name: key_type(schema.field(name).type) for name in group.by},
+                    key_types(group, schema),
                 )
                 for group in plan.groups
             }
@@ -81,6 +85,12 @@ class BoundPlan:
         sets = sliced_together(bound.group for bound in self.groups.values())
         self.shared = [SharedSlicer({id: self.groups[id].slicer for id in ids}) for ids in sets]
         """Slicers of groups that may be sliced together."""
+        self.waiting = {
+            ids[0]: BoundWaiting({id: self.groups[id] for id in ids})
+            for ids in waiting_together(self.plan.groups, self.apart)
+            if ids[0] in self.groups
+        }
+        """Sets of groups whose events wait together, by the id of the first."""
         self.shapes = {
             group.id: self.groups[group.id].shape
             if group.id in self.groups
@@ -100,7 +110,14 @@ class BoundPlan:
 
     def bind(self, schema: pa.Schema) -> BoundPlan:
         """The same plan over events of these columns."""
-        return BoundPlan(self.plan, self.rules, schema, census=self.census, limits=self.limits)
+        return BoundPlan(
+            self.plan,
+            self.rules,
+            schema,
+            census=self.census,
+            limits=self.limits,
+            apart=self.apart,
+        )
 
     def follow(self, plan: Plan) -> BoundPlan:
         """Another plan over the same columns, by the same rules."""

@@ -1,7 +1,7 @@
 """A group of a plan whose columns are known: everything about it that does not change.
 
-A group and the types of its values go in; its operators, its slicer, and the columns that events
-keep while they wait come out. Slicer, merger and assembler share one of these for each group.
+A group and the types of its values go in; its operators, its slicer, and the columns that it reads
+come out. Slicer, merger and assembler share one of these for each group.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class BoundGroup:
         self.conditions = settled.conditions_of(group)
         columns = (operator.ref.column for operator in self.operators.values())
         self.columns = list(dict.fromkeys(column for column in columns if column))
-        self.waiting_schema = settled.waiting_schema(types, self.columns, self.conditions)
-        """What is kept of events until they settle."""
+        self.values = pa.schema([pa.field(c, types[c] or pa.null()) for c in self.columns])
+        """The columns that its operators read."""
 
 
 def operators_of(

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-import pyarrow as pa
-
-from catchment.engine.bound_group import BoundGroup
 from catchment.engine.group import GroupState
 from catchment.engine.results import Limit
 from catchment.engine.shapes.base import Change
@@ -43,8 +39,7 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
         id: old.known_since.get(id, EARLIEST) if id in old.operators else newest
         for id in new.operators
     }
-    new.keys, new.newest, new.frontier = old.keys, old.newest, old.frontier
-    new.waiting = [with_columns(table, new.bound) for table in old.waiting]
+    new.space.keys, new.newest, new.frontier = old.space.keys, old.newest, old.frontier
     new.repeats = old.repeats
     new.partials, new.calls = old.partials, old.calls
     if new.emitted is not None and old.emitted is not None:
@@ -59,19 +54,6 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     before = {shape.name: shape for shape in old.shapes}
     for shape in new.shapes:
         shape.continue_from(before.get(shape.name), change)
-
-
-def with_columns(table: pa.Table, bound: BoundGroup) -> pa.Table:
-    """Waiting events with the columns of a new plan, in its order; what it does not need goes.
-
-    Windows that need a column which was not kept begin later, so its values do not matter.
-    """
-    missing = [field for field in bound.waiting_schema if field.name not in table.schema.names]
-    for field in missing:
-        mark = field.name.startswith("?")
-        nothing = np.zeros(table.num_rows, np.bool_) if mark else [None] * table.num_rows
-        table = table.append_column(field, pa.array(nothing, field.type))
-    return table.select(bound.waiting_schema.names)
 
 
 def _move_emitted(old: GroupState, new: GroupState) -> None:

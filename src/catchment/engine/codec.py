@@ -21,7 +21,7 @@ Compression = Literal["lz4", "zstd"]
 _T = TypeVar("_T")
 
 MAGIC = b"CATCHMENT"
-FORMAT = 4
+FORMAT = 5
 _HEAD = struct.Struct(">9sHIQ")
 _LARGE = 4096
 """A table of fewer bytes is not compressed: it would take longer than writing what it saves."""

@@ -5,7 +5,7 @@ It is a slicer and an assembler in one process, and the queries, which may come 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -21,14 +21,15 @@ from catchment.engine.stats import Stats
 from catchment.engine.times import now
 from catchment.errors import QueryError, did_you_mean
 from catchment.model.capacity import ASIDE_BYTES, Capacity, MemoryLimits, machine_memory
+from catchment.model.costs import RECORDED, CostModel, EventRate
 from catchment.model.duration import Duration, Instant, instant
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, bound
-from catchment.model.settings import Bad, Incomplete, Late, each_its_name, positive_rate
+from catchment.model.settings import Bad, Incomplete, Late, each_its_name
 from catchment.planner import explain, replan
 from catchment.planner.edges import EARLIEST
-from catchment.planner.group import DEFAULT_RATE
+from catchment.planner.observed import RateWatch, losing
 
 
 class Engine:
@@ -48,6 +49,9 @@ class Engine:
     State is bounded by the open windows and their keys. When it takes more than `state_bytes`, by
     default the memory of the machine, `push` and `advance` raise StateError; keys alone may take
     `key_bytes`, and more, all of them needed, raise LimitError.
+
+    `rate` is how many events are expected in a second of event time. Where many more or fewer come,
+    groups that are sliced in a way that loses go over to the other one (`planner/observed.py`).
     """
 
     def __init__(
@@ -60,7 +64,8 @@ class Engine:
         keep: Duration | None = None,
         bad: Bad = "collect",
         schema: pa.Schema | None = None,
-        rate: float = DEFAULT_RATE,
+        rate: float | None = None,
+        costs: CostModel = RECORDED,
         clock: Callable[[], int] = now,
         key_bytes: int | None = None,
         incomplete: Incomplete = "count",
@@ -70,11 +75,12 @@ class Engine:
     ) -> None:
         rules = EventRules.of(time, lateness, late, keep, bad, incomplete)
         limits = MemoryLimits.of(state_bytes, key_bytes, aside_bytes)
-        self.rate = positive_rate(rate)
+        self.observed = RateWatch()
+        """The rate at which events have come."""
         self.clock = clock
         given = [bound(query, rules.for_queries) for query in each_its_name(queries)]
         self.queries = {query.name: query for query in given}
-        plan = replan(Plan(), given, rate)[0]
+        plan = replan(Plan(rate=EventRate.of(rate), costs=costs), given)[0]
         self._start(BoundPlan(plan, rules, schema, limits=limits), spill)
 
     def _start(self, bound: BoundPlan, spill: Spill | None = None) -> None:
@@ -110,6 +116,7 @@ class Engine:
         """Promises that no event before `t` (less the lateness) will come: windows now complete."""
         results = self.assembler.advance(instant(t) - self.bound.rules.lateness)
         self._drop_drained()
+        self._observe()
         return results
 
     def close(self, incomplete: Incomplete | None = None) -> Results:
@@ -154,16 +161,49 @@ class Engine:
             return
         self._follow({other: query for other, query in self.queries.items() if other != name})
 
-    def _follow(self, queries: dict[str, Query]) -> None:
-        plan, lineage = replan(self.plan, queries.values(), self.rate)
+    def plan_for(self, rate: float) -> None:
+        """Goes over to what is cheapest at a rate of events, as if that rate had been observed.
+
+        The engine does so by itself where the rate that it observes differs much from the one that
+        it has planned for. No result changes, and none is lost.
+        """
+        told = EventRate(EventRate.of(rate).per_second, "observed")
+        self._follow(self.queries, rate=told, handed=losing(self.plan, rate, self._leaving()))
+
+    def _observe(self) -> None:
+        """Plans anew where events come at quite another rate than the plan was made for."""
+        events = self.slicer.counts["accepted"]
+        self.observed = self.observed.after(events, self.newest)
+        if self.observed.rate is None or not self.observed.differs(self.plan.rate):
+            return
+        self.observed, handed = self.observed.next(self.plan, self._leaving())
+        if handed and self.observed.rate is not None:
+            rate = EventRate(self.observed.rate, "observed")
+            self._follow(self.queries, rate=rate, handed=handed)
+
+    def _leaving(self) -> list[str]:
+        return [name for name, one in self.assembler.limits.items() if one.until is not None]
+
+    def _follow(
+        self,
+        queries: dict[str, Query],
+        *,
+        rate: EventRate | None = None,
+        handed: Collection[int] = (),
+        ended: Collection[str] = (),
+    ) -> None:
+        plan, lineage = replan(self.plan, queries.values(), rate=rate, handed=handed, ended=ended)
         self.bound = self.bound.follow(plan)  # refuses a query that does not fit the columns
         self.queries = queries
         self.slicer.follow(self.bound)
         self.assembler.follow(self.bound, lineage)
 
     def _drop_drained(self) -> None:
-        for name in self.assembler.drained():
-            self.remove(name, drain=False)
+        drained = set(self.assembler.drained())
+        if not drained:
+            return
+        stay = {name: query for name, query in self.queries.items() if name not in drained}
+        self._follow(stay, ended=drained)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -209,7 +249,7 @@ class Engine:
 
     def explain(self) -> str:
         """What will happen, and why, as a tree."""
-        return explain(self.plan, self.rate)
+        return explain(self.plan)
 
     def snapshot(self) -> bytes:
         """The whole state as bytes, from which `restore` goes on as if nothing had happened."""
@@ -222,7 +262,7 @@ class Engine:
             queries=[query.record() for query in self.queries.values()],
             rules=self.bound.rules,
             memory=GivenLimits(own, limits.key_bytes, limits.aside_bytes),
-            rate=self.rate,
+            observed=self.observed,
             sliced=SlicerRecord(self.slicer.counts, self.slicer.newest),
             aside=AsideRecord(aside.spilled, aside.dropped),
         )
@@ -236,7 +276,8 @@ class Engine:
     def restore(cls, blob: bytes, *, clock: Callable[[], int] = now) -> Engine:
         """An engine in the state that `snapshot` wrote."""
         saved, tables = codec.unpack(blob, EngineRecord)
-        engine = cls([], rate=saved.rate, clock=clock)
+        engine = cls([], clock=clock)
+        engine.observed = saved.observed
         engine.queries = {q.name: Query.of(q) for q in saved.queries}
         plan = Plan.from_bytes(saved.plan)
         schema = tables["schema"].schema if "schema" in tables else None

@@ -1,7 +1,8 @@
 """The state of one group in an assembler: what its open windows need.
 
 Slices come in (`add`, `absorb`) and go to the state of each shape; events that wait are cut once
-they are settled. `advance` gives the windows that are complete.
+they are settled (`engine/waiting.py` keeps them until then). `advance` gives the windows that are
+complete.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from catchment.engine import settled
 from catchment.engine.batch import Batch
@@ -17,19 +17,18 @@ from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
 from catchment.engine.dedup import Deduplicator
 from catchment.engine.emitted import Emitted
+from catchment.engine.key_space import KeySpace
 from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Rows, no_rows
 from catchment.engine.shapes.base import Moment
 from catchment.engine.shapes.states import shape_states, stream_state
-from catchment.engine.slicer import ALONE, WaitingGroup, lasting_events, sliced_group
+from catchment.engine.slicer import ALONE
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.streams import Owned
+from catchment.engine.waiting import SettledEvents, WaitingSet
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
-
-_CROWD = 1 << 12
-"""Keys below which none is forgotten."""
 
 
 class GroupState:
@@ -43,14 +42,16 @@ class GroupState:
         self.bound = bound
         self.group = group = bound.group
         self.operators = bound.operators
-        self.keys = KeyIndex()
+        self.space = KeySpace()
+        """Codes of keys, which groups whose events wait together share."""
         self.emitted = Emitted(group.windows) if bound.updates else None
         self.own = stream_state(bound)
         """Where each stream has windows of its own: their state, which is among `shapes` too."""
         self.shapes = shape_states(bound, self.emitted, self.own)
         self.ready: list[Complete] = []
         """Windows that were put together elsewhere."""
-        self.waiting: list[pa.Table] = []
+        self.waiting: WaitingSet | None = None
+        """Where its events wait, if they do."""
         self.repeats = (
             Deduplicator(group.distinct_on, group.distinct_within) if group.distinct_on else None
         )
@@ -60,29 +61,30 @@ class GroupState:
         self.live: Collection[str] | None = None
         """The streams that may still bring events; None: all that did."""
         self.partials = self.calls = 0
-        self._crowd = _CROWD
+
+    @property
+    def keys(self) -> KeyIndex:
+        return self.space.keys
 
     # -- slices in -------------------------------------------------------------------------------
 
     def add_events(self, batch: Batch) -> Mask:
         """Takes in events of a group that drops duplicates: says which repeat others."""
         assert self.repeats is not None
-        kept = batch.chosen(self.group)
+        kept = batch.chosen(self.group.selections)
         unique = self.repeats.accept(batch, kept)
         repeated = np.zeros(len(batch), np.bool_)
-        repeated[np.arange(len(batch)) if kept.rows is None else kept.rows] = ~unique
-        self.add(sliced_group(self.bound, batch, kept.where(unique)), ALONE)
+        rows = np.arange(len(batch)) if kept.rows is None else kept.rows
+        repeated[rows] = ~unique
+        if self.waiting is None:
+            self.add(self.bound.slicer.slice(batch, kept.where(unique)))
+        else:
+            times = self.waiting.add(self.waiting.bound.events(batch, rows[unique]), ALONE)
+            self.saw(times, times)
         return repeated
 
-    def add(self, part: SlicedGroup | WaitingGroup, stream: str) -> None:
-        """Takes in what a slicer made of events of a stream."""
-        if isinstance(part, WaitingGroup):
-            streams = None if self.own is None else self.own.streams
-            events = lasting_events(part, self.keys, streams, stream)
-            times = events.column(settled.TIME).to_numpy()
-            self.saw(times, times)
-            self.waiting += [events] if len(times) else []
-            return
+    def add(self, part: SlicedGroup) -> None:
+        """Takes in what a slicer made of events."""
         rows = part.rows
         self.calls += part.calls
         rows.key = self.keys.translate(part.keys, rows.key)
@@ -114,22 +116,31 @@ class GroupState:
 
     # -- assemble --------------------------------------------------------------------------------
 
-    def advance(self, frontier: int, horizon: int, complete_until: int) -> list[Complete]:
+    def advance(
+        self,
+        frontier: int,
+        horizon: int,
+        complete_until: int,
+        events: SettledEvents | None = None,
+        passing: SettledEvents | None = None,
+    ) -> list[Complete]:
         """The windows complete at the frontier; those complete at the horizon are final.
 
-        What ended after `complete_until` may lack events that somebody has not sent yet.
+        What ended after `complete_until` may lack events that somebody has not sent yet. Of a group
+        whose events wait, `events` have settled for good, and `passing` are those before the
+        frontier that late ones may still come before.
         """
         done, self.ready = self.ready, []
         loose = no_rows(self.operators)
         if self.own is not None:
-            owned = self.cut_streams(frontier)
+            owned = self._cut_streams(events)
             if owned is not None:
                 self.take_in(owned)
         else:
-            done += self._settle(horizon, keep=True)[0]
+            done += self._cut(events, keep=True)[0]
             if self.emitted is not None:
-                passing, loose = self._settle(frontier, keep=False)
-                done += passing
+                ended, loose = self._cut(passing, keep=False)
+                done += ended
         moment = Moment(self.frontier, frontier, horizon, complete_until, loose, self.live)
         for shape in self.shapes:
             done += shape.complete(moment)
@@ -140,18 +151,20 @@ class GroupState:
             done = self.emitted.changes(done, horizon, self.operators, complete_until)
         return [windows for windows in done if len(windows)]
 
-    def cut_streams(self, time: int) -> Owned | None:
-        """Cuts the events before a time at the marks of their stream."""
-        events = self._take(time, keep=True)
-        if events is None or self.own is None:
+    def _cut_streams(self, settled_events: SettledEvents | None) -> Owned | None:
+        """Cuts settled events at the marks of their stream."""
+        events = None if settled_events is None else settled_events.of(self.group)
+        if not events or self.own is None:
             return None
         self.calls += len(events) * len(self.operators)
         return self.own.cut(events)
 
-    def _settle(self, time: int, *, keep: bool) -> tuple[list[Complete], Rows]:
-        """Cuts the events before a time, for good with `keep`: windows that ended, and the rows."""
-        events = self._take(time, keep=keep)
-        if events is None:
+    def _cut(
+        self, settled_events: SettledEvents | None, *, keep: bool
+    ) -> tuple[list[Complete], Rows]:
+        """Cuts settled events, for good with `keep`: windows that ended, and the rows."""
+        events = None if settled_events is None else settled_events.of(self.group)
+        if not events:
             return [], no_rows(self.operators)
         followed = [found for shape in self.shapes for found in shape.follow(events)]
         cuts = np.zeros(len(events), np.bool_)
@@ -163,13 +176,6 @@ class GroupState:
             self.calls += len(events) * len(self.operators)
             self.absorb(rows)
         return out, rows
-
-    def _take(self, time: int, *, keep: bool) -> settled.Ordered | None:
-        """The waiting events before a time, in order."""
-        events, rest = settled.settle(self.waiting, time)
-        if keep:
-            self.waiting = rest
-        return events
 
     def unended(self) -> Iterator[tuple[Complete, int]]:
         """By window type: the windows that are open, and how many events are in one of them.
@@ -189,7 +195,7 @@ class GroupState:
         """Whether no window of a type that began by `until` is still open."""
         if self.frontier <= until:
             return False  # an event may still come by which a window begins in time
-        waits = any((t.column(settled.TIME).to_numpy() <= until).any() for t in self.waiting)
+        waits = self.waiting is not None and self.waiting.has_until(until)
         shape = next(shape for shape in self.shapes if place in shape.places)
         return shape.ended(place, until, self.frontier, waits)
 
@@ -201,25 +207,15 @@ class GroupState:
         for shape in self.shapes:
             shape.begin(frontier, newest)
 
-    def collect_keys(self, at_once: bool = False) -> None:
-        """Forgets the keys that nothing refers to, once they are most of all keys, or at once."""
-        if any(shape.keeps_keys for shape in self.shapes):
-            return
-        if len(self.keys) < self._crowd and not at_once:
-            return
-        live = np.unique(np.concatenate([np.empty(0, np.int64), *self._keys()]))
-        self._crowd = max(_CROWD, 2 * len(live))
-        if len(live) == len(self.keys) or (2 * len(live) > len(self.keys) and not at_once):
-            return
-        place = np.full(len(self.keys), -1, np.int64)
-        place[live] = np.arange(len(live))
-        self.keys = self.keys.only(live)
-        self._recode(place)
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether all keys are needed for good."""
+        return any(shape.keeps_keys for shape in self.shapes)
 
-    def _keys(self) -> list[Ints]:
+    def used_keys(self) -> list[Ints]:
+        """The keys that are referred to here; those of events that wait are not among them."""
         found = [rows.key for rows in self._tables()]
         found += [keys for shape in self.shapes for keys in shape.needed_keys()]
-        found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
         found += [windows.key for windows in self.ready]
         if self.emitted is not None:
             found.append(np.array(self.emitted.keys, np.int64))
@@ -230,14 +226,14 @@ class GroupState:
         tables = [rows for shape in self.shapes for rows in shape.tables()]
         return list({id(rows): rows for rows in tables}.values())
 
-    def _recode(self, place: Ints) -> None:
+    def recode(self, place: Ints) -> None:
+        """Renumbers the keys."""
         for rows in self._tables():
             rows.key = place[rows.key]
         for shape in self.shapes:
             shape.recode(place)
         for windows in self.ready:
             windows.key = place[windows.key]
-        self.waiting = [settled.recode(table, place) for table in self.waiting]
         if self.emitted is not None:
             self.emitted.recode(place)
 
@@ -248,9 +244,9 @@ class GroupState:
 
     @property
     def nbytes(self) -> int:
+        """Without keys and events that wait, which others may share."""
         held = sum(rows.nbytes for rows in self._tables())
         held += sum(shape.nbytes for shape in self.shapes)
-        held += sum(table.nbytes for table in self.waiting)
         said = 200 * len(self.emitted.said) if self.emitted is not None else 0
         repeats = 0 if self.repeats is None else self.repeats.nbytes
-        return held + said + repeats + self.keys.nbytes
+        return held + said + repeats

@@ -221,10 +221,15 @@ _KEY_BYTES, _VALUE_BYTES = 130, 65
 
 
 class KeyIndex:
-    """Lasting codes of (selection, key), in order of first sight."""
+    """Lasting codes of (selection, key), in order of first sight.
+
+    The first keys that come need not be looked for: they are put into the dictionary only when
+    others come. So whoever brings all its keys at once never makes one.
+    """
 
     def __init__(self) -> None:
         self._codes: dict[Any, int] = {}
+        self._size = 0
         self._selections: list[Ints] = []
         self._columns: list[list[pa.Array[Any]]] = []
         self._origin: object | None = None
@@ -232,7 +237,7 @@ class KeyIndex:
         self._recent: list[_Recent] = []
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return self._size
 
     @property
     def nbytes(self) -> int:
@@ -247,7 +252,7 @@ class KeyIndex:
         if keys.origin is None or (len(codes) and int(codes.max()) >= keys.count):
             local, place = distinct(codes)
             columns = keys.take(local % keys.count)
-            return self.lookup(local // keys.count, columns)[place]
+            return self._lookup_distinct(local // keys.count, columns)[place]
         if self._origin is not keys.origin:
             self._origin, self._known = keys.origin, np.empty(0, np.int64)
         if len(self._known) < keys.count:
@@ -257,7 +262,8 @@ class KeyIndex:
         lasting = self._known[codes]
         if (lasting < 0).any():
             fresh, _ = distinct(codes[lasting < 0])
-            self._known[fresh] = self.lookup(np.zeros(len(fresh), np.int64), keys.take(fresh))
+            none = np.zeros(len(fresh), np.int64)
+            self._known[fresh] = self._lookup_distinct(none, keys.take(fresh))
             lasting = self._known[codes]
         return lasting
 
@@ -276,10 +282,26 @@ class KeyIndex:
         self._recent = [_Recent(selections, columns, codes), *self._recent[: _RECENT - 1]]
         return codes
 
+    def _lookup_distinct(self, selections: Ints, columns: list[pa.Array[Any]]) -> Ints:
+        """The same as `lookup`, of keys that all differ."""
+        if self._size:
+            return self.lookup(selections, columns)
+        self._add(selections, columns)
+        return np.arange(self._size)
+
+    def _add(self, selections: Ints, columns: list[pa.Array[Any]]) -> None:
+        if len(selections):
+            self._selections.append(selections)
+            self._columns.append(columns)
+            self._size += len(selections)
+
     def lookup(self, selections: Ints, columns: list[pa.Array[Any]]) -> Ints:
         """The codes of these keys, new ones where they are new."""
         known = self._codes
-        keys = list(zip(selections.tolist(), *map(_values, columns), strict=True))
+        if len(known) < self._size:
+            first_keys = _keys(self.selections, self.take(np.arange(self._size)))
+            known.update(zip(first_keys, range(self._size), strict=True))
+        keys = _keys(selections, columns)
         new = [row for row, key in enumerate(keys) if key not in known]
         if new:
             first: dict[Any, int] = {}
@@ -287,8 +309,7 @@ class KeyIndex:
                 first.setdefault(keys[row], row)
             known.update(zip(first, range(len(known), len(known) + len(first)), strict=True))
             rows = np.fromiter(first.values(), np.int64, len(first))
-            self._selections.append(selections[rows])
-            self._columns.append([column.take(rows) for column in columns])
+            self._add(selections[rows], [column.take(rows) for column in columns])
         return np.fromiter(map(known.__getitem__, keys), np.int64, len(keys))
 
     @property
@@ -309,8 +330,13 @@ class KeyIndex:
         """An index of these codes alone, numbered anew in this order."""
         kept = KeyIndex()
         if len(codes):
-            kept.lookup(self.selections[codes], self.take(codes))
+            kept._lookup_distinct(self.selections[codes], self.take(codes))
         return kept
+
+
+def _keys(selections: Ints, columns: list[pa.Array[Any]]) -> list[Any]:
+    """Selections and keys as Python values."""
+    return list(zip(selections.tolist(), *map(_values, columns), strict=True))
 
 
 def _values(column: pa.Array[Any]) -> list[Any]:

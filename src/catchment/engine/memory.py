@@ -14,9 +14,10 @@ _MANY = 1 << 16
 
 
 class HoldsKeys(Protocol):
-    """What holds the keys of a group."""
+    """What holds the keys of a group, or of groups that share them."""
 
-    keys: KeyIndex
+    @property
+    def keys(self) -> KeyIndex: ...
 
     def collect_keys(self, at_once: bool = False) -> None:
         """Forgets the keys that nothing refers to."""

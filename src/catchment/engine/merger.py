@@ -21,22 +21,23 @@ import pyarrow as pa
 from catchment.engine import codec, partials, settled
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.changes import with_columns
+from catchment.engine.bound_waiting import WaitingEvents
+from catchment.engine.key_space import KeySpace, UsedKeys
 from catchment.engine.keys import KeyIndex
 from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
     Partials,
     are_events,
-    events_of,
     load_courses,
     owned_of,
     rows_of,
 )
-from catchment.engine.rows import Rows, compact, concat_rows, fit, no_rows
+from catchment.engine.rows import Rows, compact, concat_rows, fit
 from catchment.engine.shapes.states import stream_state
-from catchment.engine.slicer import Sliced, WaitingGroup, lasting_events
+from catchment.engine.slicer import Sliced
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.streams import Owned, concat_owned
+from catchment.engine.waiting import WaitingSet, continue_sets, waiting_sets
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST, LATEST
@@ -51,45 +52,42 @@ _KEYS = 1 << 20
 """Keys that are remembered beyond what is held, while somebody watches how often they come."""
 
 _SLICES, _WAITING, _COURSES, _EVENTS = "slices", "waiting", "courses", "events"
-"""What the tables are that a merger saves: of a group, slices or events that it has not cut yet;
-of one that is read by stream, also events and how far its windows were followed; events of groups
-that drop duplicates."""
+"""What the tables are that a merger saves: slices of a group; events that wait, of groups that keep
+them together; of a group that is read by stream, how far its windows were followed; events of
+groups that drop duplicates."""
 
 Touch = tuple[Ints, Ints, Ints]
 """Slices and keys that rows have come for: starts, ends, codes of keys."""
 
 
 class GroupMerger:
-    """What is held of one group."""
+    """What is held of one group, but for events that wait."""
 
     def __init__(self, bound: BoundGroup) -> None:
         self.bound = bound
-        self.keys = KeyIndex()
+        self.space = KeySpace()
         self.own = stream_state(bound)
         self.rows: list[Rows] = []
-        self.waiting: list[pa.Table] = []
-        """Events that settle later."""
+        self.waiting: WaitingSet | None = None
+        """Where its events wait, if they do."""
         self.owned: list[Owned] = []
         """Slices that know the windows of their stream."""
         self.newest = EARLIEST
         self.touched: list[Touch] = []
         self._piled = 0
 
-    def add(self, part: SlicedGroup | WaitingGroup, stream: str, watched: bool) -> None:
-        """Takes in what a slicer made of events of a stream."""
-        if isinstance(part, WaitingGroup):
-            streams = None if self.own is None else self.own.streams
-            events = lasting_events(part, self.keys, streams, stream)
-            self.waiting += [events] if events.num_rows else []
-            return
+    @property
+    def keys(self) -> KeyIndex:
+        return self.space.keys
+
+    def add(self, part: SlicedGroup, watched: bool) -> None:
+        """Takes in what a slicer made of events."""
         part.rows.key = self.keys.translate(part.keys, part.rows.key)
         self.add_rows(part.rows, watched)
 
-    def absorb(self, table: pa.Table, stream: str | None, watched: bool) -> None:
-        """Takes in partials; `stream` is whose events they are, where it is known here."""
-        if are_events(table):
-            self.waiting.append(events_of(self, table, stream))
-        elif self.own is not None:
+    def absorb(self, table: pa.Table, watched: bool) -> None:
+        """Takes in slices as partials."""
+        if self.own is not None:
             self.owned.append(owned_of(self, table))
         else:
             self.add_rows(rows_of(self, table), watched)
@@ -115,7 +113,7 @@ class GroupMerger:
         stays = np.ones(len(rows), np.bool_)
         stays[chosen] = False
         self.rows = [rows.where(stays)]
-        return partials.take(self, rows.take(np.flatnonzero(~stays)), [], node, seq)
+        return partials.take(self, rows.take(np.flatnonzero(~stays)), node, seq)
 
     def release(self, frontier: int, node: int, seq: int, remember: bool) -> pa.Table:
         """The partials of slices that end by the frontier.
@@ -126,80 +124,56 @@ class GroupMerger:
         rows = concat_rows(self.rows, self.bound.operators)
         early = self.bound.has_sessions
         ripe = rows.start < frontier if early else rows.end <= frontier
-        waiting, rest = settled.split(self.waiting, frontier)
-        made = partials.take(self, rows.where(ripe), waiting, node, seq)
-        self.waiting, self._piled = rest, 0
+        made = partials.take(self, rows.where(ripe), node, seq)
+        self._piled = 0
         self.rows = [] if ripe.all() else [rows.where(~ripe)]
-        if ripe.all() and not rest and not (remember and len(self.keys) < _KEYS):
-            self.keys = KeyIndex()
+        if ripe.all() and not (remember and len(self.keys) < _KEYS):
+            self.space.keys = KeyIndex()
         return made
 
     def release_owned(self, frontier: int, settles: int | None, node: int, seq: int) -> pa.Table:
         """Slices of settled events: those in a window all of them, since it may end anywhere in a
         slice. Events themselves leave only where nobody here sees the whole stream; where somebody
         does, those before `settles` are cut."""
-        assert self.own is not None
+        assert self.own is not None and self.waiting is not None
         operators = self.bound.operators
         if settles is not None:
-            events, self.waiting = settled.settle(self.waiting, settles)
-            if events is not None:
-                self.owned.append(self.own.cut(events))
+            settled_events = self.waiting.settle(settles, keep=True)
+            if settled_events is not None:
+                self.owned.append(self.own.cut(settled_events.of(self.bound.group)))
         parts, self.owned = self.owned, []
         if settles is None and not parts:
-            waiting, self.waiting = settled.split(self.waiting, frontier)
-            return partials.take(self, no_rows(operators), waiting, node, seq)
+            return self.waiting.release(frontier, node, seq)
         owned = concat_owned(parts, len(self.own.places), operators)
         early = (owned.tags[:, 0] > 0) | self.bound.has_sessions
         ripe = np.where(early, owned.rows.start < frontier, owned.rows.end <= frontier)
         self.owned = [] if ripe.all() else [owned.where(~ripe)]
         return partials.take_owned(self, owned.where(ripe), node, seq)
 
-    def take_events(self) -> pa.Table | None:
-        """Takes all events that wait; their keys are remembered, since they come again."""
-        if not self.waiting:
-            return None
-        events = partials.take(self, no_rows(self.bound.operators), self.waiting, 0, 0)
-        self.waiting = []
-        return events
-
-    def take_waiting(self) -> pa.Table | None:
-        """Takes all events that wait, and forgets their keys."""
-        events = self.take_events()
-        if events is not None:
-            self.keys = KeyIndex()
-        return events
-
     def save(self, node: int) -> dict[str, pa.Table]:
         """All that is held, as tables; it stays."""
         operators = self.bound.operators
         if self.own is None:
             rows = concat_rows(self.rows, operators)
-            there = len(rows) or self.waiting
-            return {_SLICES: partials.take(self, rows, self.waiting, node, 0)} if there else {}
+            return {_SLICES: partials.take(self, rows, node, 0)} if len(rows) else {}
         made = {_COURSES: partials.take_courses(self, node, 0)}
-        if self.waiting:
-            none = no_rows(operators)
-            made[_WAITING] = partials.take(self, none, self.waiting, node, 0)
         if self.owned:
             owned = concat_owned(self.owned, len(self.own.places), operators)
             made[_SLICES] = partials.take_owned(self, owned, node, 0)
         return made
 
-    def load(self, kind: str, table: pa.Table, stream: str | None) -> None:
+    def load(self, kind: str, table: pa.Table) -> None:
         """Takes back a table that `save` gave."""
         if kind == _COURSES:
             load_courses(self, table)
-        elif kind == _WAITING:
-            self.waiting.append(events_of(self, table))
         else:
-            self.absorb(table, stream, watched=False)
+            self.absorb(table, watched=False)
 
     def continue_from(self, old: GroupMerger, newest: int) -> None:
         """Goes on from what a group of an older plan holds, as this plan would have cut it."""
         operators = self.bound.operators
-        self.keys = old.keys
+        self.space.keys = old.space.keys
         self.newest = max(old.newest, newest) if old.own is not None else old.newest
-        self.waiting = [with_columns(table, self.bound) for table in old.waiting]
         if self.bound.group.slicing == "arrival":
             self.rows = [fit(rows, operators) for rows in old.rows]
         if self.own is not None and old.own is not None:
@@ -216,30 +190,26 @@ class GroupMerger:
         if self.own is not None:
             self.own.begin(EARLIEST, newest)
 
-    def collect_keys(self, at_once: bool = False) -> None:
-        """Forgets the keys that nothing refers to."""
-        if self.own is not None or not at_once:
-            return  # how many windows a key has had is kept for good
-        found = [rows.key for rows in self.rows]
-        found += [table.column(settled.KEY).to_numpy() for table in self.waiting]
-        live = np.unique(np.concatenate([np.empty(0, np.int64), *found]))
-        if len(live) == len(self.keys):
-            return
-        place = np.full(len(self.keys), -1, np.int64)
-        place[live] = np.arange(len(live))
-        self.keys = self.keys.only(live)
+    @property
+    def keeps_keys(self) -> bool:
+        return self.own is not None  # how many windows a key has had is kept for good
+
+    def used_keys(self) -> list[Ints]:
+        """The keys that are referred to here; those of events that wait are not among them."""
+        return [rows.key for rows in self.rows]
+
+    def recode(self, place: Ints) -> None:
+        """Renumbers the keys."""
         for rows in self.rows:
             rows.key = place[rows.key]
-        self.waiting = [settled.recode(table, place) for table in self.waiting]
         self.touched = []
 
     @property
     def nbytes(self) -> int:
+        """Without keys and events that wait, which others may share."""
         held = sum(rows.nbytes for rows in self.rows)
-        held += sum(table.nbytes for table in self.waiting)
         held += sum(part.rows.nbytes + part.tags.nbytes for part in self.owned)
-        held += 0 if self.own is None else self.own.nbytes
-        return held + self.keys.nbytes
+        return held + (0 if self.own is None else self.own.nbytes)
 
 
 class MergerRecord(msgspec.Struct, frozen=True):
@@ -266,7 +236,7 @@ class Merger:
         """Stamps what is released."""
         self.stream = stream
         self.newest = EARLIEST
-        self.groups = {id: GroupMerger(group) for id, group in bound.groups.items()}
+        self.groups, self.waiting = _groups(bound)
         self.watched = False
         """Whether it is noted which slices and keys rows come for."""
         self._events: list[pa.Table] = []
@@ -283,9 +253,12 @@ class Merger:
             if any(group.distinct_on for group in self.bound.plan.groups):
                 self._events.append(_with_stamps(sliced.batch))
         for id, part in sliced.parts.items():
-            self.groups[id].add(part, sliced.stream, self.watched)
+            if isinstance(part, WaitingEvents):
+                self.waiting[id].add(part, sliced.stream)
+            else:
+                self.groups[id].add(part, self.watched)
         self._memory.came(len(sliced.batch))
-        self._memory.bound_keys(self.groups.values())
+        self._memory.bound_keys(self._keys_used())
         self._memory.weigh(lambda: self.held_bytes, self._merge)
 
     def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
@@ -293,10 +266,16 @@ class Merger:
         self.newest = max(self.newest, newest)
         for id, table in partials.groups.items():
             if table.num_rows:
-                self.groups[id].absorb(table, self.stream, self.watched)
+                self._absorb(id, table, self.watched)
         if partials.events is not None and partials.events.num_rows:
             self._events.append(partials.events)
-        self._memory.bound_keys(self.groups.values())
+        self._memory.bound_keys(self._keys_used())
+
+    def _absorb(self, id: int, table: pa.Table, watched: bool) -> None:
+        if are_events(table):
+            self.waiting[id].absorb(table, self.stream)
+        else:
+            self.groups[id].absorb(table, watched)
 
     # -- partials out ----------------------------------------------------------------------------
 
@@ -311,16 +290,18 @@ class Merger:
         before which time no event will come: what may still get a mark before it is not cut.
         """
         made: dict[int, pa.Table] = {}
-        self._memory.forget_texts(self.groups.values())  # while it is known how many keys came
+        self._memory.forget_texts(self._keys_used())  # while it is known how many keys came
         settles = frontier if settles is None else min(frontier, settles)
         for id, group in self.groups.items():
             if group.bound.group.distinct_on:
                 continue
-            if group.own is None:
-                made[id] = group.release(frontier, self.node, seq, self.watched)
-            else:
+            if group.own is not None:
                 whole = settles if self.stream is not None else None
                 made[id] = group.release_owned(frontier, whole, self.node, seq)
+            elif group.waiting is None:
+                made[id] = group.release(frontier, self.node, seq, self.watched)
+            elif group.waiting.bound.id == id:
+                made[id] = group.waiting.release(frontier, self.node, seq)
         ripe, self._events = settled.split(self._events, frontier)
         events = pa.concat_tables(ripe, promote_options="permissive") if ripe else None
         return Partials(made, events)
@@ -341,16 +322,16 @@ class Merger:
         return self.groups[id].part(chosen, self.node, seq)
 
     def take_waiting(self, id: int) -> pa.Table | None:
-        """Takes the events of a group that wait, settled or not."""
-        return self.groups[id].take_waiting()
+        """Takes the events that wait for a group alone, settled or not."""
+        table = self.waiting[id].take()
+        return None if table is None else partials.events_of_group(table, self.groups[id].bound)
 
     def take_events(self) -> Partials:
         """Takes all events that are cut elsewhere: nothing here would make fewer of them."""
         found = {
             id: table
-            for id, group in self.groups.items()
-            if group.bound.group.slicing == "settled"
-            and (table := group.take_waiting()) is not None
+            for id, waiting in self.waiting.items()
+            if waiting.own is None and (table := waiting.take()) is not None
         }
         events, self._events = self._events, []
         joined = pa.concat_tables(events, promote_options="permissive") if events else None
@@ -367,6 +348,9 @@ class Merger:
             for kind, table in group.save(self.node).items()
             if table.num_rows
         }
+        for id, waiting in self.waiting.items():
+            if waiting.tables:
+                made[f"{_WAITING} {id}"] = waiting.save(self.node)
         if self._events:
             made[_EVENTS] = pa.concat_tables(self._events, promote_options="permissive")
         return codec.pack(MergerRecord(self.newest), made, "lz4")
@@ -379,16 +363,19 @@ class Merger:
             kind, _, id = name.partition(" ")
             if kind == _EVENTS:
                 self._events.append(table)
+            elif kind == _WAITING:
+                self.waiting[int(id)].absorb(table)
             else:
-                self.groups[int(id)].load(kind, table, self.stream)
-        self._memory.bound_keys(self.groups.values())
+                self.groups[int(id)].load(kind, table)
+        self._memory.bound_keys(self._keys_used())
 
     # -- plans and memory ------------------------------------------------------------------------
 
     def follow(self, bound: BoundPlan, lineage: Mapping[int, int]) -> None:
         """Goes on by another plan; what is held becomes what that plan would have cut."""
-        old, self.bound = self.groups, bound
-        self.groups = {id: GroupMerger(group) for id, group in bound.groups.items()}
+        old, waiting, self.bound = self.groups, self.waiting, bound
+        self.groups, self.waiting = _groups(bound)
+        continue_sets(self.waiting, waiting, lineage)
         for id, group in self.groups.items():
             if id in lineage:
                 group.continue_from(old[lineage[id]], self.newest)
@@ -403,11 +390,28 @@ class Merger:
     def held_bytes(self) -> int:
         """Bytes held now; to count them takes a moment."""
         held = sum(group.nbytes for group in self.groups.values())
-        return held + sum(table.nbytes for table in self._events) + self._memory.encoder.nbytes
+        held += sum(waiting.nbytes for waiting in self.waiting.values())
+        held += sum(table.nbytes for table in self._events)
+        return held + self._memory.keys_in(self._keys_used())
+
+    def _keys_used(self) -> list[UsedKeys]:
+        """The keys of groups, and who refers to them."""
+        return [
+            UsedKeys(group.space, [group]) for group in self.groups.values() if not group.waiting
+        ] + [
+            UsedKeys(waiting.space, [waiting, *(self.groups[id] for id in waiting.bound.groups)])
+            for waiting in self.waiting.values()
+        ]
 
     def capacities(self) -> list[Capacity]:
         """What grows here, how large it is and may get, and what happens then."""
-        return self._memory.capacities(self.held_bytes, self.groups.values())
+        return self._memory.capacities(self.held_bytes, self._keys_used())
+
+
+def _groups(bound: BoundPlan) -> tuple[dict[int, GroupMerger], dict[int, WaitingSet]]:
+    """Of a bound plan, what is held of each group, and the sets of events that wait."""
+    groups = {id: GroupMerger(group) for id, group in bound.groups.items()}
+    return groups, waiting_sets(bound.waiting, groups)
 
 
 def _with_stamps(batch: Batch) -> pa.Table:

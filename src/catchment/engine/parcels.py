@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -13,10 +14,12 @@ import pyarrow as pa
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
 from catchment.engine.keys import encode
+from catchment.engine.narrow import narrowed, widened
 from catchment.engine.partials import Partials, are_events, key_columns, without_stamps
 from catchment.engine.results import Limit, ResultColumns, Results
 from catchment.model import records
 from catchment.model.plan import Plan
+from catchment.operators.grouping import stable_order
 from catchment.operators.ragged import Ints
 
 _EVENTS, _REGIONS = "events", "regions "
@@ -36,10 +39,12 @@ def pack_partials(
 ) -> bytes:
     """Partials as bytes, with a note.
 
-    Slices repeat so much that to compress them saves time; of events that wait, it would not.
+    Slices repeat so much that to compress them saves time; of events that wait, it would not: their
+    numbers are made narrow.
     """
     tables = {str(id): table for id, table in partials.groups.items() if table.num_rows}
     plain = [name for name, table in tables.items() if are_events(table)]
+    tables |= {name: narrowed(tables[name]) for name in plain}
     if partials.events is not None and partials.events.num_rows:
         tables[_EVENTS] = partials.events
     tables |= {f"{_REGIONS}{id}": table for id, table in partials.regions.items() if table.num_rows}
@@ -65,12 +70,14 @@ def partials_of(tables: dict[str, pa.Table]) -> Partials:
         elif name.startswith(_REGIONS):
             regions[int(name.removeprefix(_REGIONS))] = table
         else:
-            found[int(name)] = table
+            found[int(name)] = widened(table) if are_events(table) else table
     return Partials(found, events, regions)
 
 
 def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partials]:
     """Partials by bucket: all of a key's in one, and all without keys in the first.
+
+    Those of groups that take all keys of a window together are in the first, too.
 
     A group's number changes with the plan, so it must not say where the group's state is.
     """
@@ -79,22 +86,48 @@ def share_out(partials: Partials, plan: Plan, buckets: int) -> dict[int, Partial
         if not table.num_rows:
             continue
         group = plan.groups[id]
-        alone = not group.by or buckets == 1
+        alone = not group.by or buckets == 1 or group.whole
         waits = are_events(table)
-        keys = [_encoded(c) for c in key_columns(table, group)] if waits or not alone else []
+        columns = key_columns(table, group.by) if waits or not alone else []
+        encoded = [_encoded(column) for column in columns] if waits else []
         if waits:
-            table = without_stamps(table, group, keys)
+            table = without_stamps(table, group.by, encoded)
         if alone:
             shares.setdefault(0, {})[id] = table
             continue
-        place = _places(keys, buckets)
-        for bucket in np.unique(place).tolist():
-            rows = np.flatnonzero(place == bucket)
-            shares.setdefault(bucket, {})[id] = settled.take(table, rows)
+        for bucket, share in _divided(table, _places(encoded or columns, buckets)).items():
+            shares.setdefault(bucket, {})[id] = share
     made = {bucket: Partials(groups) for bucket, groups in shares.items()}
     if partials.events is not None and partials.events.num_rows:
         made[0] = Partials(shares.get(0, {}), partials.events)
     return made
+
+
+def divided(partials: Partials, plan: Plan, buckets: int, shares: int) -> dict[int, Partials]:
+    """The partials of one of so many buckets, divided further: as `share_out` would have divided
+    them into `buckets * shares`. What has no keys, takes all keys of a window together, or drops
+    duplicates, is all in the first."""
+    made: dict[int, dict[int, pa.Table]] = {}
+    for id, table in partials.groups.items():
+        group = plan.groups[id]
+        if not group.by or group.whole:
+            made.setdefault(0, {})[id] = table
+            continue
+        place = _places(key_columns(table, group.by), buckets * shares) // buckets
+        for share, part in _divided(table, place).items():
+            made.setdefault(share, {})[id] = part
+    found = {share: Partials(groups) for share, groups in made.items()}
+    if partials.events is not None or partials.regions:
+        found[0] = Partials(made.get(0, {}), partials.events, partials.regions)
+    return found
+
+
+def _divided(table: pa.Table, place: Ints) -> dict[int, pa.Table]:
+    """The rows of each place that has some, in their order."""
+    table = settled.take(table, stable_order(place))
+    ends = np.cumsum(np.bincount(place)).tolist()
+    bounds = enumerate(pairwise([0, *ends]))
+    return {at: table.slice(low, high - low) for at, (low, high) in bounds if low < high}
 
 
 def _encoded(column: pa.Array[Any]) -> pa.DictionaryArray[Any, Any]:
@@ -108,14 +141,20 @@ def _encoded(column: pa.Array[Any]) -> pa.DictionaryArray[Any, Any]:
     return pa.DictionaryArray.from_arrays(keys.codes, keys.parts[0])
 
 
-def _places(columns: Sequence[pa.DictionaryArray[Any, Any]], buckets: int) -> Ints:
-    """A bucket for each row of encoded columns that depends on the values alone, in every process
+def _places(columns: Sequence[pa.Array[Any]], buckets: int) -> Ints:
+    """A bucket for each row of key columns that depends on the values alone, in every process
     alike."""
     mixed = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        values = _marks(column.dictionary)
-        place = column.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
-        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + values[place]
+        if pa.types.is_integer(column.type) and not column.null_count:
+            marks = _marks(column)[:-1]
+        else:
+            encoded = column if isinstance(column, pa.DictionaryArray) else _encoded(column)
+            values = _marks(encoded.dictionary)
+            marks = values[
+                encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+            ]
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + marks
     mixed ^= mixed >> np.uint64(29)
     return (mixed % np.uint64(buckets)).astype(np.int64)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from catchment.engine import codec, settled, streams
 from catchment.engine.bound_group import BoundGroup, ValueTypes
+from catchment.engine.bound_waiting import BoundWaiting, choice_of
 from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Rows, compact
 from catchment.engine.shapes.streams import StreamsState
-from catchment.model.plan import Group
 from catchment.operators.ragged import Ints
 
 
@@ -23,7 +23,8 @@ class Partials:
     """What was sliced by one plan."""
 
     groups: dict[int, pa.Table] = field(default_factory=dict)
-    """A table of partials for each group that has some, by the id of the group."""
+    """A table of partials for each group that has some, by the id of the group. Groups whose events
+    wait together have one table of events, by the id of the first."""
     events: pa.Table | None = None
     """Events for the groups that drop duplicates, as they were read. Repeats are found where all
     events meet: until then these groups share events, and have no partials."""
@@ -70,29 +71,64 @@ of the window among those of its key."""
 _TYPES = b"catchment types"
 
 
-class SliceHolder(Protocol):
+class KeyHolder(Protocol):
+    """What has keys under codes of its own; `own` where streams are told apart."""
+
+    own: StreamsState | None
+
+    @property
+    def keys(self) -> KeyIndex: ...
+
+
+class SliceHolder(KeyHolder, Protocol):
     """What holds slices of a bound group under codes of its own."""
 
     bound: BoundGroup
-    keys: KeyIndex
-    own: StreamsState | None
 
 
-def take(holder: SliceHolder, rows: Rows, waiting: list[pa.Table], node: int, seq: int) -> pa.Table:
-    """A group's partials as a table: of rows, or of events that wait."""
+class EventHolder(KeyHolder, Protocol):
+    """What holds events that wait, of groups that share them."""
+
+    bound: BoundWaiting
+
+
+def take(holder: SliceHolder, rows: Rows, node: int, seq: int) -> pa.Table:
+    """A group's slices as a table."""
     bound = holder.bound
-    if bound.group.slicing == "arrival":
-        merged = compact(rows, bound.operators)  # rows of one stamp must differ in slice or key
-        code = merged.key
-        table = codec.rows_to_table(merged, bound.operators).drop_columns(["key"])
-    else:
-        table = pa.concat_tables(waiting) if waiting else bound.waiting_schema.empty_table()
-        code = codec.ints(table, settled.KEY)
-        table = table.drop_columns([settled.KEY])
-        if holder.own is not None:
-            stream, code = streams.parts_of(code)
-            table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
-    return _keyed(holder, table, code, node, seq)
+    merged = compact(rows, bound.operators)  # rows of one stamp must differ in slice or key
+    table = codec.rows_to_table(merged, bound.operators).drop_columns(["key"])
+    return _keyed(holder, table, merged.key, node, seq)
+
+
+def take_events(holder: EventHolder, waiting: list[pa.Table], node: int, seq: int) -> pa.Table:
+    """Events that wait, as a table: each once, whichever of the groups want it."""
+    bound = holder.bound
+    table = pa.concat_tables(waiting) if waiting else bound.schema.empty_table()
+    code = codec.ints(table, settled.KEY)
+    table = table.drop_columns([settled.KEY])
+    if holder.own is not None:
+        stream, code = streams.parts_of(code)
+        table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
+    keys = holder.keys.take(code)
+    if not table.num_rows:
+        keys = _no_keys(bound.by, bound.key_types)
+    return stamped(table, bound.by, bound.types, None, keys, node, seq)
+
+
+def events_of_group(table: pa.Table, bound: BoundGroup) -> pa.Table:
+    """Of events that wait, those that one group wants, with the selection that each meets."""
+    choice = choice_of(bound.group.selections)
+    selection = np.zeros(table.num_rows, np.int64)
+    if choice is not None and len(bound.group.selections) > 1:
+        selection = codec.ints(table, choice)
+    elif choice is not None:
+        selection -= ~codec.whole(table, choice).to_numpy(zero_copy_only=False)
+    table = table.append_column(SELECTION, pa.array(selection))
+    if (selection < 0).any():
+        table = settled.take(table, np.flatnonzero(selection >= 0))
+    keys = [f"key {name}" for name in bound.group.by]
+    marks = ["?" + text for text in bound.conditions]
+    return table.select([SELECTION, *keys, settled.TIME, settled.ARRIVAL, *bound.columns, *marks])
 
 
 def take_owned(holder: SliceHolder, owned: streams.Owned, node: int, seq: int) -> pa.Table:
@@ -116,7 +152,7 @@ def take_courses(holder: SliceHolder, node: int, seq: int) -> pa.Table:
     table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
     if not len(holder.keys) and table.num_rows:  # only when types began, of no key at all
         columns = [pa.nulls(table.num_rows).cast(bound.key_types[name]) for name in bound.group.by]
-        return stamped(table, bound.group, bound.types, np.zeros_like(code), columns, node, seq)
+        return stamped(table, bound.group.by, bound.types, np.zeros_like(code), columns, node, seq)
     return _keyed(holder, table, code, node, seq)
 
 
@@ -124,15 +160,19 @@ def _keyed(holder: SliceHolder, table: pa.Table, code: Ints, node: int, seq: int
     bound = holder.bound
     selection, columns = holder.keys.selections[code], holder.keys.take(code)
     if not table.num_rows:
-        columns = [pa.nulls(0).cast(bound.key_types[name]) for name in bound.group.by]
-    return stamped(table, bound.group, bound.types, selection, columns, node, seq)
+        columns = _no_keys(bound.group.by, bound.key_types)
+    return stamped(table, bound.group.by, bound.types, selection, columns, node, seq)
+
+
+def _no_keys(by: Sequence[str], types: Mapping[str, pa.DataType]) -> list[pa.Array[Any]]:
+    return [pa.nulls(0).cast(types[name]) for name in by]
 
 
 def stamped(
     table: pa.Table,
-    group: Group,
+    by: Sequence[str],
     types: ValueTypes,
-    selection: Ints,
+    selection: Ints | None,
     keys: list[pa.Array[Any]],
     node: int,
     seq: int,
@@ -142,24 +182,24 @@ def stamped(
     stamp = {
         NODE: pa.array(np.full(rows, node, np.int64)),
         SEQ: pa.array(np.full(rows, seq, np.int64)),
-        SELECTION: pa.array(selection),
     }
-    columns = {f"key {name}": column for name, column in zip(group.by, keys, strict=True)}
+    stamp |= {} if selection is None else {SELECTION: pa.array(selection)}
+    columns = {f"key {name}": column for name, column in zip(by, keys, strict=True)}
     whole = pa.table(stamp | columns | dict(zip(table.schema.names, table.columns, strict=True)))
     known = pa.schema([pa.field(text, kind) for text, kind in types.items() if text and kind])
     return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
 
 
 def without_stamps(
-    table: pa.Table, group: Group, keys: Sequence[pa.DictionaryArray[Any, Any]]
+    table: pa.Table, by: Sequence[str], keys: Sequence[pa.DictionaryArray[Any, Any]]
 ) -> pa.Table:
     """Events that wait, for a way on which none comes twice: with keys as these columns, without
-    stamps, and without selections where there is one only."""
-    for name, column in zip(group.by, keys, strict=True):
+    stamps."""
+    for name, column in zip(by, keys, strict=True):
         if not pa.types.is_nested(column.type.value_type):  # of these, Arrow writes no dictionaries
             place = table.schema.get_field_index(f"key {name}")
             table = table.set_column(place, f"key {name}", column)
-    return table.drop_columns([NODE, SEQ, *([SELECTION] if len(group.selections) == 1 else [])])
+    return table.drop_columns([NODE, SEQ])
 
 
 def types_of(table: pa.Table) -> dict[str | None, pa.DataType | None]:
@@ -168,12 +208,12 @@ def types_of(table: pa.Table) -> dict[str | None, pa.DataType | None]:
     return {None: None} | {field.name: field.type for field in known}
 
 
-def key_columns(table: pa.Table, group: Group) -> list[pa.Array[Any]]:
-    return [codec.whole(table, f"key {name}") for name in group.by]
+def key_columns(table: pa.Table, by: Sequence[str]) -> list[pa.Array[Any]]:
+    return [codec.whole(table, f"key {name}") for name in by]
 
 
-def key_types(table: pa.Table, group: Group) -> dict[str, pa.DataType]:
-    return {name: table.schema.field(f"key {name}").type for name in group.by}
+def key_types(table: pa.Table, by: Sequence[str]) -> dict[str, pa.DataType]:
+    return {name: table.schema.field(f"key {name}").type for name in by}
 
 
 def full_windows(
@@ -188,7 +228,7 @@ def full_windows(
     table = codec.rows_to_table(rows, bound.operators).drop_columns(["key"])
     table = table.append_column(_KIND, pa.array(kinds))
     table = table.append_column(_NUMBER, pa.array(numbers))
-    return stamped(table, bound.group, bound.types, selection, keys, 0, 0)
+    return stamped(table, bound.group.by, bound.types, selection, keys, 0, 0)
 
 
 def full_in(table: pa.Table) -> tuple[Ints, Ints] | None:
@@ -205,20 +245,23 @@ def are_events(table: pa.Table) -> bool:
 
 def rows_of(holder: SliceHolder, table: pa.Table) -> Rows:
     """Partials of a group that slices on arrival, under the codes that its keys have here."""
-    code = _codes(holder, table)
+    code = _codes(holder, table, holder.bound.group.by)
     bounds = [codec.ints(table, name) for name in codec.BOUNDS if name != "key"]
     fields = codec.fields_from_arrow(table, holder.bound.operators)
     return Rows(bounds[0], bounds[1], code, bounds[2], bounds[3], fields)
 
 
-def events_of(holder: SliceHolder, table: pa.Table, stream: str | None = None) -> pa.Table:
-    """Events that wait, of a group that cuts them once they are settled.
+def events_of(
+    holder: KeyHolder, table: pa.Table, by: Sequence[str], names: Sequence[str], stream: str | None
+) -> pa.Table:
+    """Events that wait, with these columns, under the codes that their keys have here.
 
     Whoever reads a stream knows its name better than those who read a part of it.
     """
-    names = [name for name in holder.bound.waiting_schema.names if name != settled.KEY]
-    codes = _codes(holder, table) if holder.own is None else _lanes(holder, table, stream)
-    return table.select(names).add_column(0, settled.KEY, pa.array(codes))
+    codes = _codes(holder, table, by)
+    if holder.own is not None:
+        codes = _lanes(holder.own, table, codes, stream)
+    return table.select([*names]).add_column(0, settled.KEY, pa.array(codes))
 
 
 def owned_of(holder: SliceHolder, table: pa.Table) -> streams.Owned:
@@ -231,19 +274,18 @@ def owned_of(holder: SliceHolder, table: pa.Table) -> streams.Owned:
 def load_courses(holder: SliceHolder, table: pa.Table) -> None:
     """Goes on following a stream's windows from where `take_courses` wrote it down."""
     assert holder.own is not None
-    holder.own.load_courses(table, _lanes(holder, table, None))
+    codes = _codes(holder, table, holder.bound.group.by)
+    holder.own.load_courses(table, _lanes(holder.own, table, codes, None))
 
 
-def _lanes(holder: SliceHolder, table: pa.Table, stream: str | None) -> Ints:
-    assert holder.own is not None
-    codes = _codes(holder, table)
+def _lanes(own: StreamsState, table: pa.Table, codes: Ints, stream: str | None) -> Ints:
     if stream is not None:
-        return streams.lane(holder.own.streams.code(stream), codes)
-    return streams.lane(holder.own.streams.codes(codec.whole(table, streams.STREAM)), codes)
+        return streams.lane(own.streams.code(stream), codes)
+    return streams.lane(own.streams.codes(codec.whole(table, streams.STREAM)), codes)
 
 
-def _codes(holder: SliceHolder, table: pa.Table) -> Ints:
-    keys = key_columns(table, holder.bound.group)
+def _codes(holder: KeyHolder, table: pa.Table, by: Sequence[str]) -> Ints:
+    keys = key_columns(table, by)
     if SELECTION in table.schema.names:
         return holder.keys.codes_of(codec.ints(table, SELECTION), keys)
     return holder.keys.codes_of(np.zeros(table.num_rows, np.int64), keys)

@@ -6,12 +6,16 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.engine.keys import KeyIndex
+from catchment.engine.outputs import OutputStage
 from catchment.engine.rows import Operators, computed
+from catchment.engine.subtotals import subtotals
 from catchment.functions import function_of
+from catchment.model.output import GROUPING_ID
 from catchment.model.plan import Group, Plan
 from catchment.model.query import NODE, Aggregate
 from catchment.model.window import Window
@@ -60,24 +64,53 @@ class Block:
         Where most windows of the group have the same aggregates, all are made at once and cut.
         """
         form = shape.forms[answer]
+        if form.sets:
+            return self._with_subtotals(shape, form, low, high)
         if not form.common:
             return self._make(shape, form, low, high)
         if form.number not in self._tables:
             self._tables[form.number] = self._make(shape, form, 0, len(self))
         return self._tables[form.number].slice(low, high - low)
 
-    def _make(self, shape: ResultColumns, form: Form, low: int, high: int) -> pa.Table:
+    def _make(
+        self,
+        shape: ResultColumns,
+        form: Form,
+        low: int,
+        high: int,
+        kept: tuple[int, ...] | None = None,
+    ) -> pa.Table:
+        """The rows `[low, high)` as a table; of subtotals, with the keys that are kept."""
         if not self._bounds:
             named = [] if self.node is None else [pa.array(self.node, pa.string())]
             keys = [*self.keys.take(self.key), *named]
-            self._bounds = [*keys, _times(self.start), _times(self.end)]
+            self._bounds = [*keys, times(self.start), times(self.end)]
             if self.index is not None:
                 self._bounds.append(pa.array(self.index))
         columns = [column.slice(low, high - low) for column in self._bounds]
+        if kept is not None:
+            width = len(shape.group.by)
+            others = set(range(width)).difference(kept)
+            for place in others:
+                columns[place] = pa.nulls(high - low, columns[place].type)
+            id = sum(1 << (width - 1 - place) for place in others)
+            columns.insert(width, pa.array(np.full(high - low, id, np.int64)))
         columns += self._lower(shape, form, low, high)
         if self.revision is not None and self.retracted is not None:
             columns += [pa.array(self.revision[low:high]), pa.array(self.retracted[low:high])]
         return pa.Table.from_arrays(columns, schema=shape.schema(form, self._marks))
+
+    def _with_subtotals(self, shape: ResultColumns, form: Form, low: int, high: int) -> pa.Table:
+        """The rows of each set of keys: those of the finest keys, merged."""
+        part = slice(low, high)
+        key, start, end = self.key[part], self.start[part], self.end[part]
+        fields = {name: column[part] for name, column in self.fields.items()}
+        found = subtotals((start, end), self.keys.take(key), fields, self.operators, form.sets)
+        made = []
+        for places, (rows, merged) in zip(form.sets, found, strict=True):
+            some = Block(self.keys, key[rows], start[rows], end[rows], dict(merged), self.operators)
+            made.append(some._make(shape, form, 0, len(some), places))
+        return pa.concat_tables(made)
 
     @property
     def _marks(self) -> ResultMarks:
@@ -111,7 +144,7 @@ class Block:
         return made
 
 
-def _times(values: Ints) -> pa.Array[Any]:
+def times(values: Ints) -> pa.Array[Any]:
     return pa.array(values, pa.int64()).view(TIME)
 
 
@@ -121,11 +154,31 @@ Text = tuple[str, str | None, tuple[object, ...]]
 class Leaf(Protocol):
     """Result rows of one group, from which tables are cut."""
 
-    complete: bool
+    @property
+    def complete(self) -> bool: ...
 
     def table(self, shape: ResultColumns, answer: int, low: int, high: int) -> pa.Table: ...
 
     def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPart:
+    """Some following rows of a block; stands where a block would."""
+
+    block: Leaf
+    low: int
+    high: int
+
+    @property
+    def complete(self) -> bool:
+        return self.block.complete
+
+    def __len__(self) -> int:
+        return self.high - self.low
+
+    def table(self, shape: ResultColumns, answer: int, low: int, high: int) -> pa.Table:
+        return self.block.table(shape, answer, self.low + low, self.low + high)
 
 
 class Form(NamedTuple):
@@ -134,6 +187,10 @@ class Form(NamedTuple):
     number: int
     aggregates: tuple[Aggregate, ...]
     common: bool
+    keys: tuple[str, ...]
+    """What results call the keys."""
+    sets: tuple[tuple[int, ...], ...] = ()
+    """The places of the keys of each set that there are subtotals for."""
 
 
 class ResultMarks(NamedTuple):
@@ -163,6 +220,8 @@ class ResultColumns:
         self.updates = updates
         self.forms = _forms(group)
         self._schemas: dict[tuple[int, ResultMarks], pa.Schema] = {}
+        self._stages: dict[int, OutputStage | None] = {}
+        self._outputs: dict[int, tuple[pa.Schema, int]] = {}
 
     def schema(self, form: Form, marks: ResultMarks) -> pa.Schema:
         key = (form.number, marks)
@@ -171,7 +230,9 @@ class ResultColumns:
         return self._schemas[key]
 
     def _schema(self, form: Form, marks: ResultMarks) -> pa.Schema:
-        fields = [pa.field(name, self.key_types.get(name, pa.null())) for name in self.group.by]
+        kinds = [self.key_types.get(name, pa.null()) for name in self.group.by]
+        fields = [pa.field(*pair) for pair in zip(form.keys, kinds, strict=True)]
+        fields += [pa.field(GROUPING_ID, pa.int64())] if form.sets else []
         fields += [pa.field(NODE, pa.string())] if marks.named else []
         fields += [pa.field("window_start", TIME), pa.field("window_end", TIME)]
         if marks.numbered:
@@ -185,18 +246,56 @@ class ResultColumns:
             fields += [pa.field("revision", pa.int64()), pa.field("retracted", pa.bool_())]
         return pa.schema(fields)
 
+    def marks(self, answer: int) -> ResultMarks:
+        return ResultMarks.of(self.group.windows[self.group.answers[answer].window])
+
+    def stage(self, answer: int) -> OutputStage | None:
+        """What is made of an answer's aggregates, if they are not the results as they are."""
+        if answer not in self._stages:
+            output, form = self.group.answers[answer].output, self.forms[answer]
+            self._stages[answer] = (
+                None if output is None else OutputStage(output, form.keys, len(form.aggregates))
+            )
+        return self._stages[answer]
+
+    def result(self, answer: int, table: pa.Table) -> pa.Table:
+        """The results of an answer, of the table of its aggregates."""
+        stage = self.stage(answer)
+        if stage is None:
+            return table
+        if answer not in self._outputs:
+            form, marks = self.forms[answer], self.marks(answer)
+            lead = len(form.keys) + bool(form.sets) + marks.named + 2 + marks.numbered
+            self._outputs[answer] = stage.schema(self.schema(form, marks), lead), lead
+        return stage.apply(table, *self._outputs[answer])
+
+    def check(self, answer: int, query: str) -> None:
+        """Refuses what an answer makes of its aggregates, where their types do not allow it."""
+        stage = self.stage(answer)
+        if stage is not None:
+            stage.check(self.schema(self.forms[answer], self.marks(answer)), query)
+
     def empty(self, answer: int) -> pa.Table:
-        window = self.group.windows[self.group.answers[answer].window]
-        return self.schema(self.forms[answer], ResultMarks.of(window)).empty_table()
+        return self.schema(self.forms[answer], self.marks(answer)).empty_table()
+
+
+_Alike = tuple[tuple[Aggregate, ...], tuple[str, ...], tuple[tuple[int, ...], ...]]
 
 
 def _forms(group: Group) -> list[Form]:
-    windows: dict[tuple[Aggregate, ...], set[int]] = {}
+    windows: dict[_Alike, set[int]] = {}
+    told: list[_Alike] = []
     for answer in group.answers:
-        windows.setdefault(answer.aggregates, set()).add(answer.window)
-    numbers = {aggregates: number for number, aggregates in enumerate(windows)}
-    most = {aggregates: 2 * len(w) >= len(group.windows) for aggregates, w in windows.items()}
-    return [Form(numbers[a.aggregates], a.aggregates, most[a.aggregates]) for a in group.answers]
+        keys = answer.keys or group.by
+        sets = answer.output.sets if answer.output is not None else ()
+        places = tuple(tuple(keys.index(key) for key in some) for some in sets)
+        told.append((answer.aggregates, keys, places))
+        windows.setdefault(told[-1], set()).add(answer.window)
+    numbers = {form: number for number, form in enumerate(windows)}
+    most = {form: 2 * len(w) >= len(group.windows) for form, w in windows.items()}
+    return [
+        Form(numbers[form], form[0], most[form] and not form[2], form[1], form[2]) for form in told
+    ]
 
 
 class Limit(NamedTuple):
@@ -247,6 +346,10 @@ class Results(Mapping[str, pa.Table]):
                 self.parts.setdefault((group, window, selection), []).append((block, low, high))
 
     def __getitem__(self, name: str) -> pa.Table:
+        tables = [*(self._of(former) for former in self.names.former(name)), self._of(name)]
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _of(self, name: str) -> pa.Table:
         group, number = self._plan.names[name]
         return self._limited(name, self._table(group, number))
 
@@ -260,13 +363,18 @@ class Results(Mapping[str, pa.Table]):
 
     def _make(self, group: int, number: int, parts: list[tuple[Leaf, int, int]]) -> pa.Table:
         shape = self.shapes[group]
-        if not parts:
-            return self._judged(group, number, shape.empty(number), True)
         tables = [
             self._judged(group, number, block.table(shape, number, low, high), block.complete)
             for block, low, high in parts
-        ]
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        ] or [self._judged(group, number, shape.empty(number), True)]
+        whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        return shape.result(number, whole)
+
+    def ordered(self, name: str) -> bool:
+        """Whether the rows of a query come in an order that it asked for."""
+        group, number = self._plan.names[name]
+        output = self._plan.groups[group].answers[number].output
+        return output is not None and bool(output.order)
 
     def _judged(self, group: int, number: int, table: pa.Table, complete: bool) -> pa.Table:
         """The table, and whether its windows have ended where that is to be said."""
@@ -280,14 +388,27 @@ class Results(Mapping[str, pa.Table]):
         return self.limits[name].within(table) if name in self.limits else table
 
     def _pairs(self) -> Iterator[tuple[str, pa.Table]]:
-        """The queries that have rows, each distinct computation made once."""
+        """The queries that have rows, each with a table of all of them."""
+        former = self._plan.former
+        if not former:
+            yield from self._places()
+            return
+        found: dict[str, list[pa.Table]] = {}
+        for name, table in self._places():
+            tables = found.setdefault(former.get(name, name), [])
+            tables.insert(0 if name in former else len(tables), table)  # its windows are older
+        for name, tables in found.items():
+            yield name, tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _places(self) -> Iterator[tuple[str, pa.Table]]:
+        """The names in the plan that have rows, each distinct computation made once."""
         for place, parts in self.parts.items():
             for number, names in self.names.of(place):
                 table = self._made.get((place[0], number))
                 if table is None:
                     table = self._make(place[0], number, parts)
                     self._made[place[0], number] = table
-                for name in names:
+                for name in names if table.num_rows else ():
                     if name not in self.limits:
                         yield name, table
                     elif (some := self._limited(name, table)).num_rows:
@@ -303,19 +424,50 @@ class Results(Mapping[str, pa.Table]):
         return _Values(self)
 
     def __len__(self) -> int:
-        if self.limits:
+        if self.limits or self.names.some_select:
             return sum(1 for _ in self)
         return sum(self.names.count(place) for place in self.parts)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._plan.names and self[str(name)].num_rows > 0
+        known = name in self._plan.names and name not in self._plan.former
+        return known and self[str(name)].num_rows > 0
 
     def rows(self) -> int:
-        """Result rows of all queries together, without making their tables."""
+        """Result rows of all queries together, without making their tables where that tells."""
+        if self.limits or self.names.some_select:
+            return sum(table.num_rows for _, table in self._places())
         return sum(
             self.names.count(place) * sum(high - low for _, low, high in parts)
             for place, parts in self.parts.items()
         )
+
+    def pieces(self, rows: int) -> Iterator[tuple[int, Results]]:
+        """The same results in pieces of one block and at most so many of its rows, each with the
+        id of its group. Of a group that takes all keys of a window together, they are one piece."""
+        blocks: dict[int, tuple[int, Leaf, list[tuple[int, int, int, int]]]] = {}
+        whole: dict[int, Results] = {}
+        for (group, window, selection), parts in self.parts.items():
+            for block, low, high in parts:
+                if self._plan.groups[group].whole:
+                    piece = whole.setdefault(group, self._none())
+                    piece.add(group, block, [(window, selection, low, high)])
+                    continue
+                spans = blocks.setdefault(id(block), (group, block, []))[2]
+                spans.append((window, selection, low, high))
+        yield from whole.items()
+        for group, block, spans in blocks.values():
+            for begin in range(0, len(block), rows):
+                part = BlockPart(block, begin, min(begin + rows, len(block)))
+                inside = [
+                    (window, selection, max(low, part.low) - begin, min(high, part.high) - begin)
+                    for window, selection, low, high in spans
+                ]
+                piece = self._none()
+                piece.add(group, part, inside)
+                yield group, piece
+
+    def _none(self) -> Results:
+        return Results(self._plan, self.shapes, self.names, self.limits, self._told)
 
 
 class _Items(ItemsView[str, pa.Table]):
@@ -338,6 +490,13 @@ class NamesOf:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._answers: dict[Place, dict[int, list[str]]] = {}
+        self._former: dict[str, list[str]] = {}
+        self.some_select = any(
+            answer.output is not None and answer.output.selects
+            for group in plan.groups
+            for answer in group.answers
+        )
+        """Whether a query may give other rows than one for each key and window."""
 
     def of(self, place: Place) -> Iterable[tuple[int, list[str]]]:
         if not self._answers:
@@ -346,6 +505,13 @@ class NamesOf:
                 key = (group, answer.window, answer.selection)
                 self._answers.setdefault(key, {}).setdefault(number, []).append(name)
         return self._answers.get(place, {}).items()
+
+    def former(self, query: str) -> list[str]:
+        """The names that stand for windows of a query which other groups have open."""
+        if not self._former and self._plan.former:
+            for name, owner in self._plan.former.items():
+                self._former.setdefault(owner, []).append(name)
+        return self._former.get(query, [])
 
     def count(self, place: Place) -> int:
         return sum(len(names) for _, names in self.of(place))

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.operators import Computed, Grouping, Input, Operator
-from catchment.operators.base import QUIET, is_exact, value_type
+from catchment.operators.base import QUIET, Argument, is_exact, value_type
+from catchment.operators.grouping import sort_order
 from catchment.operators.limbs import is_narrow
 from catchment.operators.ragged import Array, Field, Fields, Ints, Ragged, concat, nbytes, take
 
@@ -104,10 +105,13 @@ def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
     none = np.empty(0, np.int64)
     out: dict[str, Fields] = {}
     for operator in operators.values():
-        values: Array = np.empty(0, empty_type(operator))
-        levels = np.empty(0, object) if values.dtype == object else None
-        ranks = none if levels is not None else values
-        events = Input(ranks, nothing, lambda: none, lambda: none, levels)
+        if operator.reads == "parts":
+            assert isinstance(operator.type, pa.StructType)
+            parts = tuple(_no_values(_empty_type(field.type)) for field in operator.type)
+            events = Input(none, nothing, lambda: none, lambda: none, None, parts)
+        else:
+            empty = _no_values(empty_type(operator))
+            events = Input(empty.values, nothing, lambda: none, lambda: none, empty.levels)
         out[operator.ref.id] = operator.lift(events, Computed(operators, out))
     return flat({id: out[id] for id in operators})  # without those derived on the way
 
@@ -116,9 +120,18 @@ def empty_type(operator: Operator) -> type:
     """The NumPy type of an operator's input values."""
     if operator.reads != "values" and is_exact(operator.type):
         return np.float64 if operator.reads == "doubles" else np.int64
-    if operator.type is None:
-        return np.float64
-    kind = value_type(operator.type)
+    return np.float64 if operator.type is None else _empty_type(operator.type)
+
+
+def _no_values(dtype: type) -> Argument:
+    """No values of a NumPy type; those that are objects come as ranks."""
+    if dtype is object:
+        return Argument(np.empty(0, np.int64), None, np.empty(0, object))
+    return Argument(np.empty(0, dtype), None, None)
+
+
+def _empty_type(type: pa.DataType) -> type:
+    kind = value_type(type)
     if kind in (pa.int64(), pa.float64()):
         return np.int64 if kind == pa.int64() else np.float64
     narrow = pa.types.is_temporal(kind) and kind.bit_width in (32, 64)
@@ -192,7 +205,7 @@ def compact(rows: Rows, operators: Operators) -> Rows:
     if len(rows) < 2:
         return rows
     if not _in_order(rows):
-        rows = rows.take(np.lexsort((rows.key, rows.start)))
+        rows = rows.take(sort_order(rows.key, rows.start))
     new = np.ones(len(rows), np.bool_)
     new[1:] = (rows.start[1:] != rows.start[:-1]) | (rows.key[1:] != rows.key[:-1])
     if new.all():

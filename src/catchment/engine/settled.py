@@ -15,9 +15,10 @@ from catchment.engine.rows import Rows, flat
 from catchment.engine.slicing import lift
 from catchment.model.plan import Group
 from catchment.operators import Grouping, Operator
-from catchment.operators.grouping import segment_codes, sort_order
+from catchment.operators.base import Reading
+from catchment.operators.grouping import segment_codes, sort_rows
 from catchment.operators.ragged import Ints
-from catchment.operators.values import Mask, one_piece
+from catchment.operators.values import ColumnValues, Mask, one_piece
 from catchment.planner.cost import edges_of, smallest_gap
 from catchment.planner.edges import Edges
 
@@ -29,39 +30,10 @@ def conditions_of(group: Group) -> list[str]:
     return list(dict.fromkeys(text for window in group.windows for text in window.conditions))
 
 
-def waiting_schema(
-    types: Mapping[str | None, pa.DataType | None], columns: list[str], conditions: list[str]
-) -> pa.Schema:
-    """The columns of events that wait: key, time and arrival, values, and marks met."""
-    places = [pa.field(name, pa.int64()) for name in (KEY, TIME, ARRIVAL)]
-    values = [pa.field(text, types[text] or pa.null()) for text in columns]
-    return pa.schema(places + values + [pa.field("?" + text, pa.bool_()) for text in conditions])
-
-
-def waiting(
-    batch: Batch, kept: Chosen, keys: Ints, columns: list[str], conditions: list[str]
-) -> pa.Table:
-    """What must be kept of events until they settle: time, arrival, key, values and marks."""
-    rows = kept.rows
-    data: dict[str, pa.Array[Any]] = {
-        KEY: pa.array(keys),
-        TIME: pa.array(kept.of(batch.times)),
-        ARRIVAL: pa.array(kept.of(batch.arrivals)),
-    }
-    for text in columns:
-        values = batch.array(text) if rows is None else batch.array(text).take(rows)
-        if isinstance(values, pa.DictionaryArray):  # dictionaries of batches may not fit together
-            values = values.dictionary_decode()
-        data[text] = values
-    for text in conditions:
-        data["?" + text] = pa.array(kept.of(batch.mask(text)))
-    return pa.table(data)
-
-
 class Ordered:
-    """Settled events in order of key, time, arrival; `heads` is where each key's events begin.
+    """Settled events in order of key, time, arrival.
 
-    Columns are put in order when somebody asks for them.
+    Columns are put in order when somebody asks for them, each once.
     """
 
     def __init__(self, events: pa.Table, rows: Ints, key: Ints, time: Ints) -> None:
@@ -69,12 +41,27 @@ class Ordered:
         self._rows = rows
         self.key = key
         self.time = time
-        new = np.ones(len(key), np.bool_)
-        new[1:] = key[1:] != key[:-1]
-        self.heads = np.flatnonzero(new)
+        self._arrays: dict[str, pa.Array[Any]] = {}
+        self.values: dict[tuple[str, Reading], ColumnValues] = {}
+        """Columns in order, as operators work on them."""
+        self._masks: dict[str, Mask] = {}
 
     def __len__(self) -> int:
         return len(self.key)
+
+    def at(self, rows: Ints, key: Ints | None = None) -> Ordered:
+        """Some of the events, in the order of these rows; under other keys, if they are given."""
+        held = self._rows.take(rows)
+        return Ordered(
+            self._events, held, self.key.take(rows) if key is None else key, self.time.take(rows)
+        )
+
+    @cached_property
+    def heads(self) -> Ints:
+        """Where each key's events begin."""
+        new = np.ones(len(self), np.bool_)
+        new[1:] = self.key[1:] != self.key[:-1]
+        return np.flatnonzero(new)
 
     @cached_property
     def segment(self) -> Ints:
@@ -93,7 +80,9 @@ class Ordered:
 
     def column(self, text: str) -> pa.Array[Any]:
         """A column, in order."""
-        return _taken(one_piece(self._events.column(text)), self._rows)
+        if text not in self._arrays:
+            self._arrays[text] = _taken(one_piece(self._events.column(text)), self._rows)
+        return self._arrays[text]
 
     def ints(self, text: str) -> Ints:
         """A column of integers, in order."""
@@ -101,9 +90,10 @@ class Ordered:
         return values
 
     def condition(self, text: str) -> Mask:
-        met = one_piece(self._events.column("?" + text)).to_numpy(zero_copy_only=False)
-        meets: Mask = met.take(self._rows)
-        return meets
+        if text not in self._masks:
+            met = one_piece(self._events.column("?" + text)).to_numpy(zero_copy_only=False)
+            self._masks[text] = met.take(self._rows)
+        return self._masks[text]
 
     @property
     def first(self) -> Mask:
@@ -129,7 +119,7 @@ def settle(tables: list[pa.Table], time: int) -> tuple[Ordered | None, list[pa.T
     if before.all():
         return _ordered(table, None), later
     rest = take(table, np.flatnonzero(~before))
-    return _ordered(table, np.flatnonzero(before)), [rest, *later]
+    return _ordered(table, before), [rest, *later]
 
 
 def split(tables: list[pa.Table], time: int) -> tuple[list[pa.Table], list[pa.Table]]:
@@ -154,15 +144,11 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
-def _ordered(table: pa.Table, rows: Ints | None) -> Ordered:
-    """These rows of a table, or all, by key, time, arrival."""
+def _ordered(table: pa.Table, keep: Mask | None) -> Ordered:
+    """The rows of a table that are kept, or all, by key, time, arrival."""
     columns = [_ints(table, name) for name in (ARRIVAL, TIME, KEY)]
-    if rows is not None:
-        columns = [column.take(rows) for column in columns]
-    order = sort_order(*columns)
-    _, time, key = columns
-    placed = order if rows is None else rows.take(order)
-    return Ordered(table, placed, key.take(order), time.take(order))
+    rows, (time, key) = sort_rows(*columns, keep=keep)
+    return Ordered(table, rows, key, time)
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
@@ -236,12 +222,11 @@ class _Read(Batch):
     def __init__(self, events: Ordered) -> None:
         super().__init__(pa.table({}), events.time, 0)
         self._events = events
+        self._columns = events.values
 
     @cached_property
     def arrivals(self) -> Ints:
         return self._events.ints(ARRIVAL)
 
     def array(self, expression: str) -> pa.Array[Any]:
-        if expression not in self._arrays:
-            self._arrays[expression] = self._events.column(expression)
-        return self._arrays[expression]
+        return self._events.column(expression)

@@ -14,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec, settled
-from catchment.engine.batch import Batch, Chosen
+from catchment.engine.batch import Batch
 from catchment.engine.binding import conform
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.keys import Encoder, KeyIndex, LocalKeys
+from catchment.engine.bound_waiting import WaitingEvents
+from catchment.engine.keys import Encoder
 from catchment.engine.set_aside import SetAside, Spill
 from catchment.engine.slicing import SlicedGroup
-from catchment.engine.streams import Streams, lane
 from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
 from catchment.errors import SchemaError
 from catchment.operators.values import Mask
@@ -47,17 +45,11 @@ def rank(node: int, arrival: int) -> int:
     return (node << _NODE_BITS) + arrival
 
 
-class WaitingGroup(NamedTuple):
-    """Events of a group that wait until they settle; their keys are codes local to the batch."""
-
-    events: pa.Table
-    keys: LocalKeys
-
-
 class Sliced(NamedTuple):
     """A piece of events, and what each group makes of it.
 
-    Groups that drop duplicates have no part: they need the events where all of them meet.
+    Groups whose events wait together have one part, by the id of the first. Groups that drop
+    duplicates have none: they need the events where all of them meet.
     """
 
     stream: str
@@ -65,7 +57,7 @@ class Sliced(NamedTuple):
     """The events that take part, at their own times."""
     at_clock: Batch
     """The same events at the time of the clock."""
-    parts: dict[int, SlicedGroup | WaitingGroup]
+    parts: dict[int, SlicedGroup | WaitingEvents]
 
     def events_of(self, group: BoundGroup) -> Batch:
         """The events at the times that a group goes by."""
@@ -151,8 +143,14 @@ class Slicer:
                 events = made.at_clock if shared.measure == "processing" else batch
                 made.parts.update(shared.slice(events))
         for id, bound in self.bound.groups.items():
-            if not bound.group.distinct_on and id not in made.parts:
-                made.parts[id] = sliced_group(bound, made.events_of(bound))
+            if bound.group.distinct_on or id in made.parts:
+                continue
+            events = made.events_of(bound)
+            waiting = self.bound.waiting.get(id)
+            if waiting is not None:
+                made.parts[id] = waiting.events(events)
+            elif bound.group.slicing == "arrival":
+                made.parts[id] = bound.slicer.slice(events, events.chosen(bound.group.selections))
         return made
 
     def _on_time(
@@ -167,31 +165,6 @@ class Slicer:
         if self.bound.rules.late == "collect" and late.any():
             self.aside.add("late", table.filter(pa.array(late)))
         return ~late if good is None else good & ~late
-
-
-def sliced_group(
-    bound: BoundGroup, batch: Batch, chosen: Chosen | None = None
-) -> SlicedGroup | WaitingGroup:
-    """What a group makes of a batch: of all events that it selects, or of those chosen."""
-    kept = batch.chosen(bound.group) if chosen is None else chosen
-    if bound.group.slicing == "arrival":
-        return bound.slicer.slice(batch, kept)
-    keys = batch.keys(bound.group.by)
-    code = kept.of(np.zeros(len(batch), np.int64) if keys.codes is None else keys.codes)
-    if kept.selection is not None:
-        code = kept.selection * keys.count + code
-    return WaitingGroup(settled.waiting(batch, kept, code, bound.columns, bound.conditions), keys)
-
-
-def lasting_events(
-    part: WaitingGroup, keys: KeyIndex, streams: Streams | None, stream: str
-) -> pa.Table:
-    """Events that wait, under lasting codes of their keys; of groups that tell streams apart, with
-    the stream."""
-    code = keys.translate(part.keys, codec.ints(part.events, settled.KEY))
-    if streams is not None:
-        code = lane(streams.code(stream), code)
-    return part.events.set_column(0, settled.KEY, pa.array(code))
 
 
 def is_frame(events: object) -> bool:

@@ -456,6 +456,12 @@ def _input(
         nothing = np.empty(0, np.int64)
         return Input(nothing, groups, times, lambda: kept.of(batch.arrivals))
     column = batch.column(text, reads)
+    if reads == "parts":
+        parts = column.parts
+        if kept.rows is not None:
+            parts = tuple(part.where(kept.rows) for part in parts)
+        nothing = np.empty(0, np.int64)
+        return Input(nothing, groups, times, lambda: kept.of(batch.arrivals), None, parts)
     values = kept.of(column.values)
     if column.valid is None:
         return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)

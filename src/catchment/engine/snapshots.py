@@ -16,6 +16,7 @@ from catchment.engine.results import Limit
 from catchment.engine.shapes.base import Get, Put
 from catchment.model.query import QueryRecord
 from catchment.model.rules import EventRules
+from catchment.planner.observed import RateWatch
 
 if TYPE_CHECKING:
     from catchment.engine.assembler import Assembler
@@ -48,8 +49,6 @@ class GroupStateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     partials: int
     calls: int
     known_since: dict[str, int]
-    waiting: int
-    """Tables of events that wait to be cut."""
     shapes: dict[str, msgspec.Raw]
     """The record of each shape, by its name."""
     emitted: list[EmittedRecord] = []
@@ -67,6 +66,9 @@ class AssemblerRecord(msgspec.Struct, frozen=True):
     limits: dict[str, Limit]
     """The windows that late or leaving queries answer, by query."""
     groups: dict[int, GroupStateRecord]
+    waiting: dict[int, int]
+    """Of each set of groups whose events wait together, by the id of the first: the number of its
+    tables."""
 
 
 class SlicerRecord(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ class EngineRecord(AssemblerRecord, frozen=True, kw_only=True):
     """As `Query.to_dict` gives them."""
     rules: EventRules
     memory: GivenLimits = msgspec.field(name="limits of memory")
-    rate: float
+    observed: RateWatch
     sliced: SlicerRecord
     aside: AsideRecord
 
@@ -108,8 +110,14 @@ def save(assembler: Assembler) -> tuple[AssemblerRecord, dict[str, pa.Table]]:
     """What is no table, and the tables."""
     tables: dict[str, pa.Table] = {}
     groups = {id: _save_group(state, f"{id} ", tables) for id, state in assembler.states.items()}
+    for id, waiting in assembler.waiting.items():
+        tables |= {f"{id} waiting {n}": table for n, table in enumerate(waiting.tables)}
+    for id in _with_keys(assembler):
+        tables[f"{id} keys"] = _keys_table(assembler.states[id].keys)
     counts, limits = dict(assembler.counts), dict(assembler.limits)
-    return AssemblerRecord(assembler.frontier, assembler.newest, counts, limits, groups), tables
+    held = {id: len(waiting.tables) for id, waiting in assembler.waiting.items()}
+    record = AssemblerRecord(assembler.frontier, assembler.newest, counts, limits, groups, held)
+    return record, tables
 
 
 def load(assembler: Assembler, saved: AssemblerRecord, tables: dict[str, pa.Table]) -> None:
@@ -117,17 +125,32 @@ def load(assembler: Assembler, saved: AssemblerRecord, tables: dict[str, pa.Tabl
     assembler.frontier, assembler.newest = saved.frontier, saved.newest
     assembler.counts |= saved.counts
     assembler.limits = dict(saved.limits)
+    for id in _with_keys(assembler):
+        keys = tables[f"{id} keys"]
+        columns = [codec.whole(keys, name) for name in keys.schema.names[1:]]
+        space = assembler.states[id].space
+        space.keys = KeyIndex()
+        space.keys.lookup(codec.ints(keys, "selection"), columns)
+    for id, waiting in assembler.waiting.items():
+        waiting.tables = [tables[f"{id} waiting {n}"] for n in range(saved.waiting[id])]
     for id, state in assembler.states.items():
         _load_group(state, f"{id} ", saved.groups[id], tables)
 
 
+def _with_keys(assembler: Assembler) -> list[int]:
+    """The groups that have keys of their own, and of those that share some, the first."""
+    states = assembler.states.items()
+    return [id for id, one in states if one.waiting is None or one.waiting.bound.id == id]
+
+
+def _keys_table(keys: KeyIndex) -> pa.Table:
+    everyone = np.arange(len(keys), dtype=np.int64)
+    columns: dict[str, pa.Array[Any]] = {"selection": pa.array(keys.selections)}
+    columns |= {f"key {n}": column for n, column in enumerate(keys.take(everyone))}
+    return pa.table(columns)
+
+
 def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> GroupStateRecord:
-    everyone = np.arange(len(state.keys), dtype=np.int64)
-    keys: dict[str, pa.Array[Any]] = {"selection": pa.array(state.keys.selections)}
-    keys |= {f"key {n}": column for n, column in enumerate(state.keys.take(everyone))}
-    tables[prefix + "keys"] = pa.table(keys)
-    for number, table in enumerate(state.waiting):
-        tables[f"{prefix}waiting {number}"] = table
     shapes: dict[str, msgspec.Raw] = {}
     for shape in state.shapes:
         put = Put(tables, f"{prefix}{shape.name} ", state.operators)
@@ -140,7 +163,6 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         state.partials,
         state.calls,
         state.known_since,
-        len(state.waiting),
         shapes,
         []
         if emitted is None
@@ -156,11 +178,6 @@ def _load_group(
     state.frontier, state.newest = saved.frontier, saved.newest
     state.partials, state.calls = saved.partials, saved.calls
     state.known_since = saved.known_since
-    state.keys = KeyIndex()
-    keys = tables[prefix + "keys"]
-    columns = [codec.whole(keys, name) for name in keys.schema.names[1:]]
-    state.keys.lookup(codec.ints(keys, "selection"), columns)
-    state.waiting = [tables[f"{prefix}waiting {n}"] for n in range(saved.waiting)]
     for shape in state.shapes:
         where = f"{prefix}{shape.name} "
         shape.load(Get(tables, where, state.operators, saved.shapes[shape.name]))

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, settled
-from catchment.engine.binding import group_types, key_type
+from catchment.engine.binding import group_types
+from catchment.engine.binding import key_types as key_types_of
 from catchment.engine.bound import BoundPlan, GroupTypes
 from catchment.engine.keys import KeyIndex
 from catchment.engine.partials import (
@@ -38,6 +39,7 @@ from catchment.model.duration import Instant, instant
 from catchment.model.plan import Group, Plan
 from catchment.model.rules import EventRules
 from catchment.operators.ragged import Ints
+from catchment.planner.together import waiting_together
 
 MERGED = -1
 """The node of partials that were merged by nobody in particular."""
@@ -87,7 +89,7 @@ def _once(table: pa.Table, group: Group) -> pa.Table:
     """Partials of a group, each identity once."""
     if are_events(table):
         return _events_once(table)
-    keys = KeyIndex().lookup(codec.ints(table, SELECTION), key_columns(table, group))
+    keys = KeyIndex().lookup(codec.ints(table, SELECTION), key_columns(table, group.by))
     identity = [codec.ints(table, name) for name in ("slice_start", NODE, SEQ)] + [keys]
     if group.slicing == "stream":
         identity += list(tags_of(table, len(own_windows(group)), Streams()).T)
@@ -123,12 +125,13 @@ def assemble(partials: Partials, frontier: Instant | None, plan: Plan) -> Result
 def _known(plan: Plan, partials: Partials) -> dict[int, GroupTypes]:
     """The types of values and keys of those groups that partials tell of."""
     known: dict[int, GroupTypes] = {}
+    told = {id: ids[0] for ids in waiting_together(plan.groups) for id in ids}
     for group in plan.groups:
+        id = told.get(group.id, group.id)
         if group.distinct_on and partials.events is not None:
             schema = partials.events.schema
-            keys = {name: key_type(schema.field(name).type) for name in group.by}
-            known[group.id] = group_types(group, schema), keys
-        elif group.id in partials.groups:
-            table = partials.groups[group.id]
-            known[group.id] = types_of(table), key_types(table, group)
+            known[group.id] = group_types(group, schema), key_types_of(group, schema)
+        elif id in partials.groups:
+            table = partials.groups[id]
+            known[group.id] = types_of(table), key_types(table, group.by)
     return known

@@ -13,9 +13,11 @@ from catchment.expression.disjointness import (
 )
 from catchment.expression.evaluation import evaluate, infer
 from catchment.expression.nodes import quote
-from catchment.expression.parsing import canonical, columns
+from catchment.expression.parsing import canonical, columns, substituted
+from catchment.expression.refuse import FUNCTION_NAMES, is_function
 
 __all__ = [
+    "FUNCTION_NAMES",
     "Alternative",
     "Alternatives",
     "Range",
@@ -29,5 +31,7 @@ __all__ = [
     "disjoint",
     "evaluate",
     "infer",
+    "is_function",
     "quote",
+    "substituted",
 ]

@@ -16,7 +16,7 @@ from sqlglot import exp
 from catchment.errors import QueryError
 from catchment.expression.decimals import MOST
 from catchment.expression.nodes import Call, Column, Literal, Node
-from catchment.expression.refuse import refusal, sql_of
+from catchment.expression.refuse import PARTS, UNITS, refusal, sql_of
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -51,6 +51,21 @@ _FUNCTIONS: dict[type[exp.Expression], tuple[str, int, int]] = {
     exp.Upper: ("upper", 1, 1),
     exp.Length: ("length", 1, 1),
 }
+_PARTS: dict[type[exp.Expression], str] = {
+    exp.Year: "year",
+    exp.Quarter: "quarter",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.DayOfMonth: "day",
+    exp.DayOfYear: "dayofyear",
+    exp.DayOfWeek: "dayofweek",
+    exp.WeekOfYear: "weekofyear",
+    exp.Hour: "hour",
+    exp.Minute: "minute",
+    exp.Second: "second",
+}
+_NAMED = {"weekday": (1, 1), "tuple": (2, 99), "arguments": (2, 99)}
+"""Functions that the parser knows by name alone, and how many arguments they take."""
 _TYPES = {
     "BOOLEAN": "BOOLEAN",
     "TINYINT": "TINYINT",
@@ -289,6 +304,81 @@ def _moment(text: str, target: str, what: str) -> Literal:
         ) from error
 
 
+def _part(node: exp.Expression, what: str) -> Node:
+    inner = node.this
+    if isinstance(inner, exp.TsOrDsToDate):  # as the parser has it; a part of a time is the same
+        inner = inner.this
+    return Call(_PARTS[type(node)], (convert(inner, what),))
+
+
+def _extract(node: exp.Expression, what: str) -> Node:
+    unit = node.this.name.lower()
+    if unit not in PARTS:
+        raise QueryError(
+            f"the {what} extracts what is not supported",
+            given=sql_of(node),
+            hint="supported are " + ", ".join(PARTS),
+        )
+    return Call(unit, (convert(node.expression, what),))
+
+
+def _truncated(node: exp.Expression, what: str) -> Node:
+    unit = node.args["unit"].name.lower() if node.args.get("unit") else ""
+    if unit not in UNITS:
+        raise QueryError(
+            f"the {what} cuts a time down to what is not supported",
+            given=sql_of(node),
+            hint="supported are " + ", ".join(UNITS),
+        )
+    return Call("date_trunc", (Literal("string", unit.upper()), convert(node.this, what)))
+
+
+def _concat(node: exp.Expression, what: str) -> Node:
+    given = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
+    if all(isinstance(arg, exp.Literal) and arg.is_string for arg in given):
+        raise refusal(node, what)  # 'it''s' reads as two texts
+    parts: list[Node] = []
+    for arg in given:
+        part = convert(arg, what)
+        parts += part.args if isinstance(part, Call) and part.op == "concat" else (part,)
+    return Call("concat", tuple(parts))
+
+
+def _substring(node: exp.Expression, what: str) -> Node:
+    if isinstance(node, exp.Left):
+        given: list[exp.Expression] = [exp.Literal.number(1), node.expression]
+    else:
+        given = [arg for key in ("start", "length") if (arg := node.args.get(key))]
+    places = [convert(arg, what) for arg in given]
+    if not places or not all(isinstance(p, Literal) and p.kind == "int" for p in places):
+        raise QueryError(
+            f"the {what} takes a part of a text that is not fixed",
+            given=sql_of(node),
+            hint="write whole numbers, as in substring(name, 1, 3)",
+        )
+    return Call("substring", (convert(node.this, what), *places))
+
+
+def _trim(node: exp.Expression, what: str) -> Node:
+    if [key for key, value in node.args.items() if value] != ["this"]:
+        raise refusal(node, what)
+    return Call("trim", (convert(node.this, what),))
+
+
+def _named(node: exp.Expression, what: str) -> Node:
+    name = node.name.lower()
+    if name not in _NAMED:
+        raise refusal(node, what)
+    least, most = _NAMED[name]
+    if not least <= len(node.expressions) <= most:
+        raise QueryError(
+            f"the {what} gives {name} the wrong arguments",
+            given=sql_of(node),
+            hint=f"{name} takes {least} argument{'' if least == 1 else 's or more'}",
+        )
+    return Call(name, tuple(convert(arg, what) for arg in node.expressions))
+
+
 _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
     exp.Column: _column,
     exp.Literal: _literal,
@@ -304,6 +394,16 @@ _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
     exp.If: _if,
     exp.Cast: _cast,
     exp.TryCast: _cast,
+    exp.TsOrDsToDate: lambda node, what: Call("cast", (convert(node.this, what),), "DATE"),
+    exp.Extract: _extract,
+    exp.TimestampTrunc: _truncated,
+    exp.Concat: _concat,
+    exp.DPipe: _concat,
+    exp.Substring: _substring,
+    exp.Left: _substring,
+    exp.Trim: _trim,
+    exp.Anonymous: _named,
     exp.Null: lambda _, __: Literal("null", None),
     exp.Boolean: lambda node, _: Literal("bool", bool(node.this)),
 }
+_SPECIAL |= dict.fromkeys(_PARTS, _part)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from catchment.expression.convert import OPPOSITE
 from catchment.expression.nodes import Call, Column, Literal, Node, render
 from catchment.expression.parsing import parse
+from catchment.expression.simple import Comparison, comparisons
 
 _MOST = 256
 _EXACT = 2**53
@@ -104,9 +105,51 @@ def _contradict(one: Alternative, other: Alternative) -> bool:
 
 @lru_cache(maxsize=65536)
 def alternatives(text: str) -> Alternatives:
-    """The alternatives of a condition, without those that contradict themselves."""
-    found = (_known(facts) for facts in _alternatives(parse(text), True))
+    """The alternatives of a condition, without those that contradict themselves.
+
+    Most conditions only compare columns with constants: these need no nodes.
+    """
+    compared = comparisons(text)
+    if compared is None:
+        return alternatives_of(parse(text))
+    only = _columns_known(compared)
+    return () if only is None else (only,)
+
+
+def alternatives_of(node: Node) -> Alternatives:
+    """As `alternatives`, of a condition that has been parsed."""
+    found = (_known(facts) for facts in _alternatives(node, True))
     return tuple(alternative for alternative in found if alternative is not None)
+
+
+def _columns_known(compared: list[Comparison]) -> Alternative | None:
+    """The ranges of columns that are compared with constants; None where none is left."""
+    terms: dict[str, _Term] = {}
+    for column, op, constants in compared:
+        first = constants[0]
+        kind = "string" if isinstance(first, str) else "number"
+        for value in constants:
+            if isinstance(value, str):
+                kind = kind if kind == "string" else ""
+            elif not -_EXACT < value < _EXACT:
+                break  # nothing is certain
+            elif kind != "number":
+                kind = ""
+        else:
+            term = terms.get(column)
+            if term is None:
+                term = terms[column] = _Term(kind)
+            elif term.kind != kind:
+                term.kind = ""
+            if term.kind:
+                _note(term, op, constants)
+    found: dict[str, Ranges] = {}
+    for column, term in terms.items():
+        term.is_valued = True
+        ranges = found[column] = _ranges(term)
+        if not ranges.parts:
+            return None
+    return found
 
 
 def constraints(found: Alternatives) -> Alternative:

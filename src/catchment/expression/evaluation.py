@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from catchment.errors import SchemaError, did_you_mean
 from catchment.expression import arithmetic as a
-from catchment.expression import casting, compare
+from catchment.expression import casting, compare, text_parts, time_parts
 from catchment.expression.nodes import Column, Literal, Node
 from catchment.expression.parsing import columns, parse
+from catchment.expression.refuse import PARTS
 from catchment.expression.values import TIME, Kernel, Value, decoded
 
 _LITERALS: dict[str, pa.DataType] = {
@@ -61,7 +62,13 @@ KERNELS: dict[str, Kernel] = {
     "least": compare.extreme,
     "greatest": compare.extreme,
     "cast": casting.cast,
-}
+    "concat": text_parts.concat,
+    "substring": text_parts.substring,
+    "trim": text_parts.trim,
+    "tuple": text_parts.combined,
+    "arguments": compare.together,
+    "date_trunc": time_parts.truncated,
+} | dict.fromkeys(PARTS, time_parts.part)
 
 
 def evaluate(text: str, get: Callable[[str], Any], length: int) -> Any:

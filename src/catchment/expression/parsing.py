@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import sqlglot
@@ -10,7 +12,7 @@ from sqlglot.errors import SqlglotError
 
 from catchment.errors import QueryError
 from catchment.expression.convert import convert
-from catchment.expression.nodes import Column, Node, is_plain, render, walk
+from catchment.expression.nodes import Call, Column, Node, is_plain, render, walk
 from catchment.expression.simple import simple
 
 _CACHE = 65536
@@ -43,6 +45,26 @@ def columns(text: str) -> tuple[str, ...]:
     """
     names = (node.name for node in walk(parse(text)) if isinstance(node, Column))
     return tuple(dict.fromkeys(names))
+
+
+def substituted(text: str, named: Mapping[str, str]) -> str:
+    """The expression with other expressions in the place of some of its columns.
+
+    >>> substituted("m > 3 AND k = 'a'", {"m": "a + b"})
+    "a + b > 3 AND k = 'a'"
+    """
+    if not named:
+        return text
+    nodes = {name: parse(other) for name, other in named.items()}
+
+    def replaced(node: Node) -> Node:
+        if isinstance(node, Column):
+            return nodes.get(node.name, node)
+        if isinstance(node, Call):
+            return replace(node, args=tuple(replaced(arg) for arg in node.args))
+        return node
+
+    return canonical(render(replaced(parse(text))))
 
 
 @lru_cache(maxsize=_CACHE)

@@ -6,16 +6,35 @@ from sqlglot import exp
 
 from catchment.errors import QueryError, did_you_mean
 
+PARTS = (
+    "year",
+    "quarter",
+    "month",
+    "day",
+    "dayofyear",
+    "weekofyear",
+    "dayofweek",
+    "weekday",
+    "hour",
+    "minute",
+    "second",
+)
+"""Parts of times: `dayofweek` is 1 on Sundays, `weekday` is 0 on Mondays, as in Spark."""
+UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+"""What times can be cut down to; weeks begin on Mondays."""
 FUNCTION_NAMES = (
     "abs",
     "cast",
     "ceil",
     "coalesce",
+    "concat",
+    "date_trunc",
     "exp",
     "floor",
     "greatest",
     "if",
     "least",
+    "left",
     "length",
     "ln",
     "log",
@@ -24,8 +43,34 @@ FUNCTION_NAMES = (
     "power",
     "round",
     "sqrt",
+    "substring",
+    "to_date",
+    "trim",
     "upper",
+    *PARTS,
 )
+_SYNONYMS = (
+    "arguments",
+    "ceiling",
+    "char_length",
+    "character_length",
+    "date",
+    "dayofmonth",
+    "ifnull",
+    "isnull",
+    "len",
+    "nvl",
+    "pow",
+    "substr",
+    "tuple",
+)
+
+
+def is_function(name: str) -> bool:
+    """Whether expressions know a function of this name."""
+    return name.lower() in FUNCTION_NAMES or name.lower() in _SYNONYMS
+
+
 _SUPPORTED = (
     "supported are columns, literals, + - * / %, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, "
     "IS NULL, CASE, and " + ", ".join(FUNCTION_NAMES)
@@ -33,7 +78,11 @@ _SUPPORTED = (
 _REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((exp.Query, exp.Subquery), "a subquery", "make it a query of its own"),
     ((exp.Window,), "a window function", "the window belongs to the query, not to the expression"),
-    ((exp.AggFunc,), "an aggregate", 'an aggregate stands alone in a query, as in ct.avg("v")'),
+    (
+        (exp.AggFunc,),
+        "an aggregate",
+        "aggregates stand in what is selected, in having and in order_by, and not in one another",
+    ),
     ((exp.Star,), "*", "name the columns"),
     ((exp.Placeholder, exp.Parameter), "a parameter", "write the value itself"),
     ((exp.Interval,), "an interval", "compute a column of times beforehand"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 from catchment.expression.nodes import Call, Column, Literal, Node, is_plain
 
@@ -32,33 +33,53 @@ def simple(text: str) -> Node | None:
     >>> simple("v + 1 >= 3") is None
     True
     """
-    parts: list[Node] = []
-    place, joined = 0, True
-    while joined:
-        found = _PART.match(text, place)
-        column = None if found is None else _column(found[1])
-        if found is None or column is None:
-            return None
-        part = _part(column, found)
-        if part not in parts:
-            parts.append(part)
-        place, joined = found.end(), found[5] is not None
+    found = comparisons(text)
+    if found is None:
+        return None
+    parts = list(dict.fromkeys(_part(*comparison) for comparison in found))
     return parts[0] if len(parts) == 1 else Call("and", tuple(parts))
 
 
-@lru_cache(maxsize=4096)
-def _column(name: str) -> Column | None:
-    return Column(name) if is_plain(name) else None
+Comparison = tuple[str, str, list[Any]]
+"""A column, an operator and constants; more than one constant: the column is one of them."""
 
 
-def _part(column: Column, found: re.Match[str]) -> Call:
-    if found[2]:
-        return Call(found[2], (column, _constant(found[3])))
-    options = tuple(dict.fromkeys(_constant(text) for text in _CONSTANTS.findall(found[4])))
-    return Call("=" if len(options) == 1 else "in", (column, *options))
+def comparisons(text: str) -> list[Comparison] | None:
+    """The comparisons that such a condition joins; None where the text has another form.
+
+    >>> comparisons("v >= 3 AND site IN ('a', 'b')")
+    [('v', '>=', [3]), ('site', '=', ['a', 'b'])]
+    """
+    parts: list[Comparison] = []
+    place, joined = 0, True
+    while joined:
+        found = _PART.match(text, place)
+        if found is None:
+            return None
+        column, op, constant, options, more = found.groups()
+        if not _plain(column):
+            return None
+        texts = [constant] if op else _CONSTANTS.findall(options)
+        parts.append((column, op or "=", [_constant(one) for one in texts]))
+        place, joined = found.end(), more is not None
+    return parts
 
 
-def _constant(text: str) -> Literal:
+_plain = lru_cache(maxsize=4096)(is_plain)
+
+
+def _part(column: str, op: str, constants: list[Any]) -> Call:
+    options = tuple(dict.fromkeys(map(_literal, constants)))
+    return Call(op if len(options) == 1 else "in", (Column(column), *options))
+
+
+def _literal(value: str | int | float) -> Literal:
+    if isinstance(value, str):
+        return Literal("string", value)
+    return Literal("int" if isinstance(value, int) else "float", value)
+
+
+def _constant(text: str) -> str | int | float:
     if text[0] == "'":
-        return Literal("string", text[1:-1])
-    return Literal("float", float(text)) if "." in text else Literal("int", int(text))
+        return text[1:-1]
+    return float(text) if "." in text else int(text)

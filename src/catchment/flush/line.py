@@ -52,10 +52,6 @@ class SendQueue:
         begin = np.maximum.accumulate(self.work(depart) - (after - sizes))
         return self.when(begin + after)
 
-    def slower(self, factor: float) -> SendQueue:
-        """A link of so much of this one's rate."""
-        return SendQueue(self.times.tolist(), (self.rates * factor).tolist())
-
     def average(self, begin: float, end: float) -> float:
         """Bytes a second between two times."""
         low, high = self.work(np.array([begin, end])).tolist()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical
-from catchment.model.query import Aggregate
+from catchment.model.query import ARGUMENTS, Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.base import is_numeric
 from catchment.operators.ragged import Array
@@ -27,6 +27,14 @@ class Function(ABC):
     takes: ClassVar[str] = "a number"
     """What its column must be, in an error's words."""
     needs_column: ClassVar[bool] = True
+    columns: ClassVar[int] = 1
+    """How many columns it takes. Several become one, `arguments(x, y)`, whose type is a struct."""
+
+    @property
+    def example(self) -> str:
+        """A call in Python."""
+        given = '"v"' if self.columns == 1 else ", ".join(f'"{c}"' for c in "xyz"[: self.columns])
+        return f"ct.{self.name}({given})"
 
     @abstractmethod
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
@@ -48,17 +56,18 @@ class Function(ABC):
     def check(self, aggregate: Aggregate) -> None:
         """Refuses parameters that mean nothing."""
         if aggregate.params:
+            what = "a column" if self.columns == 1 else f"{self.columns} columns"
             raise QueryError(
-                f"{self.name} takes a column and nothing else",
+                f"{self.name} takes {what} and nothing else",
                 given=aggregate.text,
-                hint=f'try ct.{self.name}("v")',
+                hint=f"try {self.example}",
             )
 
     def check_type(self, aggregate: Aggregate, type: pa.DataType | None, query: str) -> None:
         if type is not None and not self.accepts(type):
             raise SchemaError(
                 f"query {query!r}: {self.name} needs {self.takes}",
-                given=f"{aggregate.column} is {type}",
+                given=f"{aggregate.arguments} is {type}",
                 hint="count, first, last, min, max and mode take texts too",
             )
 
@@ -115,9 +124,18 @@ def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> 
     if function is None:
         raise QueryError("no such function", given=name, hint=FUNCTIONS.hint(name))
     if column is None and function.needs_column:
-        raise QueryError(f"{function.name} needs a column", hint=f'try ct.{function.name}("v")')
-    text = None if column is None else canonical(column, f"column of {function.name}")
-    aggregate = Aggregate(function.name, text, tuple(params))
+        raise QueryError(f"{function.name} needs a column", hint=f"try {function.example}")
+    texts = () if column is None else (column, *params[: function.columns - 1])
+    if column is not None and len(texts) < function.columns:
+        raise QueryError(
+            f"{function.name} needs {function.columns} columns",
+            given=f"{name}({', '.join(map(str, texts))})",
+            hint=f"try {function.example}",
+        )
+    texts = tuple(canonical(text, f"column of {function.name}") for text in texts)
+    text = f"{ARGUMENTS}{', '.join(texts)})" if len(texts) > 1 else next(iter(texts), None)
+    rest = params if column is None else params[function.columns - 1 :]
+    aggregate = Aggregate(function.name, text, tuple(rest))
     function.check(aggregate)
     return aggregate
 

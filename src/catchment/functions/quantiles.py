@@ -1,7 +1,8 @@
-"""quantile, median, mode: exact, from one sort."""
+"""quantile, quantiles, quantile_disc, median, mode: exact, from one sort."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,6 +85,66 @@ class Median(Quantile):
 
     def q(self, aggregate: Aggregate) -> float:
         return 0.5
+
+
+@register_function
+class Quantiles(Quantile):
+    """Several quantiles, as a list (Spark's percentile of an array)."""
+
+    name = "quantiles"
+    synonyms = ()
+
+    def check(self, aggregate: Aggregate) -> None:
+        if not aggregate.params:
+            share(self.name, ())
+        for q in aggregate.params:
+            share(self.name, (q,))
+
+    def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
+        return pa.list_(pa.float64())
+
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
+        each = [replace(aggregate, params=(q,)) for q in aggregate.params]
+        columns = [super(Quantiles, self).lower(one, computed, type) for one in each]
+        n, width = len(columns[0]), len(columns)
+        flat = pa.concat_arrays(columns).take(np.arange(n * width).reshape(width, n).T.ravel())
+        filled = columns[0].is_valid().to_numpy(zero_copy_only=False)
+        ends = np.concatenate([[0], np.cumsum(filled * width)])
+        # Of no values there is no list: its place in the offsets is null.
+        offsets = pa.array(ends, pa.int32(), mask=np.append(~filled, False))
+        return pa.ListArray.from_arrays(offsets, flat.filter(flat.is_valid()))
+
+
+@register_function
+class QuantileDisc(Quantile):
+    """The least value that at least a share q of the values does not exceed (percentile_disc).
+
+    With a second parameter, `"desc"`, the greatest that a share q is not below.
+    """
+
+    name = "quantile_disc"
+    synonyms = ()
+
+    def check(self, aggregate: Aggregate) -> None:
+        params = aggregate.params
+        share(self.name, params[:1] if params[1:] == ("desc",) else params)
+
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
+        run = computed[OperatorRef("sort", aggregate.column)]["run"]
+        assert isinstance(run, Ragged)
+        filled = run.lengths > 0
+        lengths = run.lengths[filled]
+        place = np.maximum(np.ceil(lengths * self.q(aggregate)).astype(np.int64) - 1, 0)
+        if len(aggregate.params) > 1:
+            place = lengths - 1 - place
+        unit = 10.0 ** digits_of(type)[1] if type is not None and is_narrow(type) else 1.0
+        values = np.zeros(len(run), np.float64)
+        values[filled] = run.values[run.offsets[:-1][filled] + place].astype(np.float64) / unit
+        return to_arrow(values, pa.float64(), filled)
 
 
 @register_function

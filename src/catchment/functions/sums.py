@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -100,7 +100,7 @@ class Avg(Function):
     """
 
     name = "avg"
-    synonyms = ("mean", "average")
+    synonyms: ClassVar[tuple[str, ...]] = ("mean", "average")
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "sum")

@@ -1,4 +1,4 @@
-"""variance, stddev, and their population forms."""
+"""variance, stddev, and their population forms; skewness, kurtosis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 from catchment.functions.base import Function, counted, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
-from catchment.operators.ragged import plain
+from catchment.operators.central import central_moments
+from catchment.operators.ragged import Array, Ints, plain
 from catchment.operators.values import counts, to_arrow
 
 
@@ -60,3 +61,38 @@ class StddevPop(VariancePop):
     name = "stddev_pop"
     synonyms = ()
     root = True
+
+
+@register_function
+class Skewness(Function):
+    """The third standardized moment, of the population; null where values do not vary."""
+
+    name = "skewness"
+
+    def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
+        return (OperatorRef("moments", aggregate.column),)
+
+    def lower(
+        self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
+    ) -> pa.Array[Any]:
+        fields = computed[OperatorRef("moments", aggregate.column)]
+        n, second, third, fourth = central_moments(fields)
+        varies = second != 0
+        spread = np.where(varies, second, 1) / np.maximum(n, 1)
+        values = self.of(n, spread, third, fourth)
+        return to_arrow(values, pa.float64(), varies)
+
+    def of(self, n: Ints, variance: Array, third: Array, fourth: Array) -> Array:
+        values: Array = third / np.maximum(n, 1) / (variance * np.sqrt(variance))
+        return values
+
+
+@register_function
+class Kurtosis(Skewness):
+    """The fourth standardized moment less 3, of the population; null where values do not vary."""
+
+    name = "kurtosis"
+
+    def of(self, n: Ints, variance: Array, third: Array, fourth: Array) -> Array:
+        values: Array = fourth / np.maximum(n, 1) / (variance * variance) - 3.0
+        return values

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from msgspec import structs
 from pydantic import (
     BaseModel,
     Discriminator,
@@ -28,15 +29,14 @@ from catchment.job.window import read_window, window_schema
 from catchment.model import duration
 from catchment.model.capacity import ASIDE_BYTES
 from catchment.model.duration import micros
-from catchment.model.query import MEASURES, Aggregate, Query
+from catchment.model.query import MEASURES, Aggregate, Expression, Ordering, Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
 from catchment.model.settings import LATE, Incomplete, Late
-from catchment.planner.group import DEFAULT_RATE
 from catchment.sinks import Sink
 from catchment.sources import Source
 from catchment.sources.aside_files import ASIDE_DISK_BYTES
-from catchment.sqltext import aggregate, sql
+from catchment.sqltext import expr, order, selected, sql
 from catchment.transport.security import Security
 
 
@@ -63,6 +63,13 @@ Duration = Annotated[
 ]
 Text = Annotated[Any, Shown({"type": ["string", "null"]})]
 Names = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
+_KEY = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+    ]
+}
+Keys = Annotated[Any, Shown({"anyOf": [*_KEY["anyOf"], {"type": "array", "items": _KEY}]})]
 WindowForm = Annotated[Any, _ShownBy(window_schema)]
 MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
 FlushForm = Annotated[Any, Shown(flush_schema())]
@@ -92,9 +99,15 @@ class QuerySection(Section):
 
     name: Text
     sql: str | None = Field(None, description="the whole query as SQL, instead of its parts")
-    select: list[Selected] | None = Field(None, description="aggregates, as in avg(v) AS mean")
-    by: Names = ()
+    select: list[Selected] | None = Field(
+        None, description="aggregates and expressions over them, as in sum(a) / sum(b) AS ratio"
+    )
+    by: Keys = ()
     where: Text = None
+    having: Text = None
+    order_by: Names = ()
+    limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = None
+    grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = ()
     window: WindowForm = None
     distinct_on: Names = ()
     distinct_within: Duration = "1h"
@@ -109,37 +122,45 @@ class QuerySection(Section):
         if self.sql is None:
             if self.select is None:
                 raise JobError(f"{path} has neither sql nor select", hint="add one of them")
-            made = [s.build() if isinstance(s, Section) else aggregate(s) for s in self.select]
+            made = [s.build() if isinstance(s, Section) else selected(s) for s in self.select]
             window = read_window(self.window, f"{path}.window")
+            options |= {"having": self._having(), "order_by": self._orders()}
+            options |= {"limit": self.limit, "grouping_sets": self.grouping_sets}
             return Query(self.name, *made, window=window, by=self.by, where=self.where, **options)
-        for key in ("select", "by", "where", "window"):
+        for key in (
+            "select",
+            "by",
+            "where",
+            "having",
+            "order_by",
+            "limit",
+            "grouping_sets",
+            "window",
+        ):
             if key in self.model_fields_set:
                 raise JobError(
                     f"{path} has both sql and {key}",
                     given=f"{path}.{key}",
                     hint=f"the SQL says it all; leave out {key}",
                 )
-        query = sql(self.sql, self.name)
-        return Query(
-            query.name,
-            *query.aggregates,
-            window=query.window,
-            by=query.by,
-            where=query.where,
-            time=query.time,
-            table=query.table,
-            **options,
-        )
+        return Query.of(structs.replace(sql(self.sql, self.name).record(), **options))
+
+    def _having(self) -> Expression | None:
+        return None if self.having is None else expr(self.having)
+
+    def _orders(self) -> list[Ordering]:
+        given = [self.order_by] if isinstance(self.order_by, str) else self.order_by
+        return [order(text) for text in given]
 
     def mistakes(self, path: str) -> Iterator[CatchmentError]:
         """What is wrong with its parts, each looked at on its own."""
         parts: list[Callable[[], object]] = [partial(self.build, path)]
         if self.sql is None and self.select is not None:
-            selected = [
-                s.build if isinstance(s, Section) else partial(aggregate, s) for s in self.select
+            each = [
+                s.build if isinstance(s, Section) else partial(selected, s) for s in self.select
             ]
             window = partial(read_window, self.window, f"{path}.window")
-            parts = [*selected, window, *parts]
+            parts = [*each, window, self._having, self._orders, *parts]
             if self.where is not None:
                 parts.insert(-1, partial(canonical, self.where, "where condition"))
         told: set[str] = set()
@@ -188,7 +209,7 @@ class StreamOptions(TypedDict):
     lateness: int
     idle: int | None
     ahead: int | None
-    rate: float
+    rate: float | None
     incomplete: Incomplete
     aside_bytes: int
     aside_disk_bytes: int
@@ -216,7 +237,9 @@ class JobModel(Section):
         None, description="how far in the future an event may be before it is set aside"
     )
     buckets: int | None = Field(None, gt=0, description="shares of keys; by default one a core")
-    rate: float = Field(DEFAULT_RATE, gt=0, description="events a second, to plan for")
+    rate: float | None = Field(
+        None, gt=0, description="events in a second of event time, to plan for"
+    )
     metrics: int | None = Field(None, ge=0, lt=65536, description="a port for Prometheus")
     nodes: tuple[NodeSection, ...] = Field((), description="a tree of nodes, instead of a source")
     timeout: Duration = Field(

@@ -11,10 +11,12 @@ from msgspec.structs import asdict
 
 from catchment.errors import StateError
 from catchment.model import packed
+from catchment.model.costs import ASSUMED, RECORDED, CostModel, EventRate
+from catchment.model.output import Output
 from catchment.model.query import Aggregate, Measure
 from catchment.model.window import Window, WindowForm, window_from_dict
 
-FORMAT = 1
+FORMAT = 2
 """Raised when older code could not read a newer plan."""
 
 Slicing = Literal["arrival", "settled", "stream"]
@@ -29,12 +31,17 @@ class Answer:
     selection: int
     window: int
     aggregates: tuple[Aggregate, ...]
+    keys: tuple[str, ...] = ()
+    """What results call the keys, where that differs from the group's `by`."""
+    output: Output | None = None
+    """What is made of the aggregates; None: they are the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Queries that share every partial: an event is processed once for all of them.
 
+    `by` are the keys: columns of the events, or expressions, which are listed in `computed`.
     `operators` are (kind, column, params), in an order in which each comes after those it reads.
     `slicing` is `arrival` when events are sliced as they come, `settled` when they must wait,
     sorted, until nothing earlier can come, at the root; `stream` when they wait on the node that
@@ -55,6 +62,12 @@ class Group:
     store: StoreKind
     way: Way
     why: str
+    computed: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether some answer takes all keys of a window together: they must be in one place."""
+        return any(answer.output is not None and answer.output.whole for answer in self.answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,13 @@ class Plan:
     time: str | None = None
     """The time column that SQL queries named which were planned before they met a job; binding
     compares it. None where the queries were bound already, as every runtime does."""
+    rate: EventRate = ASSUMED
+    """The rate of events that it was made for."""
+    costs: CostModel = RECORDED
+    """The costs that it was decided by."""
+    former: dict[str, str] = field(default_factory=dict)
+    """Queries that went over to another group while they ran. A name of its own stands for what
+    the group before still owes each of them: the windows that had begun."""
 
     explainer: ClassVar[Callable[[Plan], str] | None] = None
     """Set by the planner, which knows what plans mean."""
@@ -79,7 +99,10 @@ class Plan:
     def to_bytes(self) -> bytes:
         """The plan as bytes; equal plans give equal bytes."""
         groups = tuple(GroupRecord.of(group) for group in self.groups)
-        return packed.pack(PlanRecord(self.version, self.names, groups, self.time), FORMAT)
+        record = PlanRecord(
+            self.version, self.names, groups, self.rate, self.costs, self.time, self.former
+        )
+        return packed.pack(record, FORMAT)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Plan:
@@ -92,7 +115,7 @@ class Plan:
                 given=f"{len(data)} bytes",
                 hint="a plan is written by Plan.to_bytes()",
             ) from error
-        return cls(read.version, groups, read.names, read.time)
+        return cls(read.version, groups, read.names, read.time, read.rate, read.costs, read.former)
 
 
 class GroupRecord(Struct, frozen=True):
@@ -111,6 +134,7 @@ class GroupRecord(Struct, frozen=True):
     store: StoreKind
     way: Way
     why: str
+    computed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, group: Group) -> GroupRecord:
@@ -129,7 +153,10 @@ class PlanRecord(Struct, frozen=True, omit_defaults=True):
     version: int
     names: dict[str, tuple[int, int]]
     groups: tuple[GroupRecord, ...]
+    rate: EventRate
+    costs: CostModel
     time: str | None = None
+    former: dict[str, str] = {}
 
 
 def longest(plan: Plan) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -11,9 +11,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from catchment.errors import QueryError, did_you_mean
-from catchment.expression import canonical
+from catchment.expression import canonical, columns, quote, substituted
 from catchment.model import records
 from catchment.model.duration import Duration, micros
+from catchment.model.output import GROUPING_ID, Output, OutputColumn, RowOrder, grouping_name
 from catchment.model.window import Window, WindowForm, unreadable_query, window_from_dict
 
 Measure = Literal["event", "processing"]
@@ -27,6 +28,10 @@ COMPLETENESS = ("complete", "missing")
 
 NODE = "node"
 """The result column that says whose a window is that is read as `local`."""
+
+
+ARGUMENTS = "arguments("
+"""What begins the column of a function of several columns: an expression that holds all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,48 @@ class Aggregate:
     @property
     def text(self) -> str:
         """As SQL would write it: `quantile(v, 0.95)`."""
-        parts = [self.column or "*", *(repr(p) for p in self.params)]
+        parts = [self.arguments, *(repr(p) for p in self.params)]
         return f"{self.function}({', '.join(parts)})"
+
+    @property
+    def arguments(self) -> str:
+        """The column as SQL would write it, or the columns: `y, x`."""
+        column = self.column or "*"
+        return column[len(ARGUMENTS) : -1] if column.startswith(ARGUMENTS) else column
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A result column computed from aggregates, keys and bounds: `sum(a) / sum(b)`.
+
+    In the text, an aggregate is a column of its own text, in backticks. `catchment.expr` makes one
+    from SQL.
+    """
+
+    text: str
+    aggregates: tuple[Aggregate, ...] = ()
+    name: str = ""
+
+    def alias(self, name: str) -> Expression:
+        """The same under another result name."""
+        return replace(self, name=name)
+
+    @property
+    def label(self) -> str:
+        return self.name or self.text.replace("`", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What the rows of a window are ordered by; nulls are less than all else unless told."""
+
+    by: Expression | Aggregate | str
+    descending: bool = False
+    nulls_first: bool | None = None
+
+
+Key = str | Mapping[str, str]
+"""A key column, or result names of keys and the expressions that they are computed by."""
 
 
 class QueryRecord(Struct, frozen=True, omit_defaults=True):
@@ -66,6 +111,8 @@ class QueryRecord(Struct, frozen=True, omit_defaults=True):
     measure: Measure
     time: str | None = None
     table: str | None = None
+    computed: tuple[tuple[str, str], ...] = ()
+    output: Output | None = None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -75,6 +122,12 @@ class Query:
     `distinct_on` names columns whose values make an event unique: an event that repeats them
     within `distinct_within` of event time of an accepted one is dropped, and counted.
     `measure="processing"` takes the time of arrival instead of the event's own.
+
+    What is selected may also be expressions over aggregates (`catchment.expr`); `having` is a
+    condition on the results, `order_by` and `limit` keep the first rows of each window. All of
+    these may name columns of the results, and `window_start` and `window_end`. A key may be
+    computed, and gets a name: `by=["site", {"hour": "hour(ts)"}]`. `grouping_sets` are sets of
+    keys, for each of which there are rows of its own, as SQL's GROUPING SETS has it.
 
     `time` and `table` are what SQL text named as the time column and in FROM. The text alone cannot
     tell whether they are those of the job, so the query remembers them until it meets one:
@@ -92,14 +145,22 @@ class Query:
     measure: Measure = "event"
     time: str | None = field(default=None, compare=False)
     table: str | None = field(default=None, compare=False)
+    computed: tuple[tuple[str, str], ...] = ()
+    """Of keys that are no columns of the events, the name and the expression."""
+    output: Output | None = None
+    """What is made of the aggregates; None: they are the results, as they are."""
 
     def __init__(
         self,
         name: str,
-        *aggregates: Aggregate,
+        *selected: Aggregate | Expression,
         window: Window,
-        by: str | Sequence[str] = (),
+        by: Key | Sequence[Key] = (),
         where: str | None = None,
+        having: Expression | Aggregate | str | None = None,
+        order_by: _OrderBy | Sequence[_OrderBy] = (),
+        limit: int | None = None,
+        grouping_sets: Sequence[Sequence[str]] = (),
         distinct_on: str | Sequence[str] = (),
         distinct_within: Duration = "1h",
         measure: Measure = "event",
@@ -108,8 +169,17 @@ class Query:
     ) -> None:
         put = object.__setattr__
         put(self, "name", _name(name))
-        put(self, "aggregates", tuple(aggregates))
-        put(self, "by", _columns(by, "by"))
+        names, computed = _keys(by)
+        put(self, "by", names)
+        put(self, "computed", computed)
+        aggregates: tuple[Any, ...] = selected
+        output: Output | None = None
+        asked = having is not None or order_by or limit is not None or grouping_sets
+        if asked or not selected or not all(type(some) is Aggregate for some in selected):
+            made = _Selection(self, selected, _sets(grouping_sets))
+            aggregates, output = made.result(having, _orders(order_by), limit)
+        put(self, "aggregates", aggregates)
+        put(self, "output", output)
         put(self, "where", None if where is None else canonical(where, "where condition"))
         put(self, "window", window)
         put(self, "distinct_on", _columns(distinct_on, "distinct_on"))
@@ -119,6 +189,36 @@ class Query:
         put(self, "time", time)
         put(self, "table", table)
         _check(self)
+
+    def describe(self) -> str:
+        """The query on one line, for people.
+
+        >>> import catchment as ct
+        >>> query = ct.Query("q", ct.avg("v").alias("mean"), by="k", window=ct.tumbling("5s"))
+        >>> query.describe()
+        'avg(v) AS mean by k over tumbling(5s)'
+        """
+        output, computed = self.output, dict(self.computed)
+        parts = [f"{a.text} AS {a.name}" if a.name else a.text for a in self.aggregates]
+        if output is not None:
+            parts = [f"{_plain(column.expression)} AS {column.name}" for column in output.columns]
+        words = [", ".join(parts or self.by)]
+        if self.by:
+            keys = [f"{computed[key]} AS {key}" if key in computed else key for key in self.by]
+            words.append(f"by {', '.join(keys)}")
+        if output is not None and output.sets:
+            words.append("in sets " + ", ".join(f"({', '.join(keys)})" for keys in output.sets))
+        if self.where:
+            words.append(f"where {self.where}")
+        words.append(f"over {self.window.describe()}")
+        if output is not None and output.having is not None:
+            words.append(f"having {_plain(output.having)}")
+        if output is not None and output.order:
+            orders = [_plain(o.expression) + " DESC" * o.descending for o in output.order]
+            words.append(f"order by {', '.join(orders)}")
+        if output is not None and output.limit is not None:
+            words.append(f"limit {output.limit}")
+        return " ".join(words)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -131,12 +231,22 @@ class Query:
             self.distinct_on,
             self.distinct_within,
             self.measure,
+            self.computed,
+            self.output,
         )
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The result columns that tell windows of equal bounds apart."""
-        return (*self.by, NODE) if _named(self) else self.by
+        sets = (GROUPING_ID,) if self.output is not None and self.output.sets else ()
+        return (*self.by, *sets, NODE) if _named(self) else (*self.by, *sets)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The result columns besides keys, bounds and marks."""
+        if self.output is None:
+            return tuple(aggregate.label for aggregate in self.aggregates)
+        return tuple(column.name for column in self.output.columns)
 
     def without_names(self) -> Query:
         """The query without the names of time column and table that SQL text gave."""
@@ -159,14 +269,29 @@ class Query:
             self.measure,
             self.time,
             self.table,
+            self.computed,
+            self.output,
         )
 
     @classmethod
     def of(cls, record: QueryRecord) -> Query:
         """The query that was written down."""
         rest = asdict(record)
-        name, aggregates = rest.pop("name"), rest.pop("aggregates")
-        return cls(name, *aggregates, window=window_from_dict(rest.pop("window")), **rest)
+        name, aggregates, output = rest.pop("name"), rest.pop("aggregates"), rest.pop("output")
+        computed = dict(rest.pop("computed"))
+        rest["by"] = [{key: computed[key]} if key in computed else key for key in record.by]
+        selected: Iterable[Aggregate | Expression] = aggregates
+        if output is not None:
+            named = [(column.expression, column.name) for column in output.columns]
+            selected = [Expression(text, aggregates, name) for text, name in named]
+            having = output.having
+            rest["having"] = None if having is None else Expression(having, aggregates)
+            rest["order_by"] = [
+                Ordering(Expression(o.expression, aggregates), o.descending, o.nulls_first)
+                for o in output.order
+            ]
+            rest |= {"limit": output.limit, "grouping_sets": output.sets}
+        return cls(name, *selected, window=window_from_dict(rest.pop("window")), **rest)
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON has it."""
@@ -195,6 +320,198 @@ def _unicode(name: str) -> str:
             hint="it holds half of a surrogate pair; leave that out",
         ) from error
     return name
+
+
+_OrderBy = str | Expression | Aggregate | Ordering
+
+_BOUNDS = ("window_start", "window_end")
+
+
+def _keys(by: Key | Sequence[Key]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The names of the keys in results; of those that are computed, the expressions."""
+    given = (by,) if isinstance(by, str | Mapping) else tuple(by)
+    names: list[str] = []
+    computed: dict[str, str] = {}
+    for key in given:
+        if not isinstance(key, Mapping):
+            names.append(key)
+            continue
+        for name, text in key.items():
+            names.append(name)
+            made = canonical(text, f"key {name}")
+            if made != quote(str(name)):
+                computed[name] = made
+    return _columns(names, "by"), tuple(computed.items())
+
+
+def _orders(given: _OrderBy | Sequence[_OrderBy]) -> list[_OrderBy]:
+    some = [given] if isinstance(given, _OrderBy) else given
+    if isinstance(some, Sequence) and all(isinstance(one, _OrderBy) for one in some):
+        return list(some)
+    raise QueryError(
+        "order_by takes names of results, expressions and aggregates",
+        given=repr(given),
+        hint='try order_by=["n"], or ct.order("count(*) DESC")',
+    )
+
+
+def _sets(given: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    listed = isinstance(given, Sequence) and not isinstance(given, str)
+    if listed and all(isinstance(some, Sequence) and not isinstance(some, str) for some in given):
+        return tuple(tuple(some) for some in given)
+    raise QueryError(
+        "grouping_sets takes lists of keys",
+        given=repr(given),
+        hint='try grouping_sets=[["site"], []]',
+    )
+
+
+class _Selection:
+    """Reads what a query selects: which aggregates it needs, and what becomes of them."""
+
+    def __init__(
+        self,
+        query: Query,
+        selected: Sequence[Aggregate | Expression],
+        sets: tuple[tuple[str, ...], ...],
+    ) -> None:
+        self.query = query
+        self.selected = selected
+        self.sets = sets
+        self.aggregates: dict[Aggregate, None] = {}
+        self.named: dict[str, str] = {}
+        """Result columns so far, by their names."""
+        for some in selected:
+            if not isinstance(some, Aggregate | Expression):
+                raise QueryError(
+                    f"query {query.name!r}: not an aggregate",
+                    given=repr(some),
+                    hint='try ct.avg("v"), or ct.expr("sum(a) / sum(b)")',
+                )
+
+    def result(
+        self,
+        having: Expression | Aggregate | str | None,
+        orders: list[_OrderBy],
+        limit: int | None,
+    ) -> tuple[tuple[Aggregate, ...], Output]:
+        if not self.selected and not self.query.by:
+            raise QueryError(
+                f"query {self.query.name!r} computes nothing",
+                hint='add an aggregate, as in ct.avg("v")',
+            )
+        self._check_sets()
+        columns = tuple(self._column(some) for some in self.selected)
+        output = Output(
+            columns,
+            self._having(having),
+            tuple(self._order(order) for order in orders),
+            self._limit(limit, orders),
+            self.sets,
+        )
+        # Which keys there are in a window is told by counting, if by nothing else.
+        return tuple(self.aggregates) or (Aggregate("count"),), output
+
+    def _column(self, some: Aggregate | Expression) -> OutputColumn:
+        if isinstance(some, Aggregate):
+            text = self._aggregate(some)
+        else:
+            text = self._resolved(some, f"column {some.label!r}")
+        self.named.setdefault(some.label, text)
+        return OutputColumn(some.label, text)
+
+    def _aggregate(self, aggregate: Aggregate) -> str:
+        self.aggregates[aggregate.alias("")] = None
+        return quote(aggregate.text)
+
+    def _resolved(self, some: Expression | Aggregate | str, what: str) -> str:
+        """The expression over texts of aggregates, keys and bounds: names of results are gone."""
+        if isinstance(some, Aggregate):
+            return self._aggregate(some)
+        given = some if isinstance(some, Expression) else Expression(some)
+        text = canonical(given.text, what)
+        used = columns(text)
+        known = {aggregate.text: aggregate for aggregate in given.aggregates}
+        plain = {*self.query.by, *_BOUNDS, *self._groupings()}
+        for name in used:
+            if name in known:
+                self._aggregate(known[name])
+            elif name not in self.named and name not in plain:
+                options = [*self.named, *self.query.by, *_BOUNDS]
+                raise QueryError(
+                    f"query {self.query.name!r}: the {what} names what is no column of the results",
+                    given=name,
+                    hint=did_you_mean(name, options, "known: " + ", ".join(options))
+                    + "; columns of events stand in where, in keys and in aggregates",
+                )
+        names = {n: self.named[n] for n in used if n in self.named and n not in {*known, *plain}}
+        return substituted(text, names)
+
+    def _groupings(self) -> list[str]:
+        if not self.sets:
+            return []
+        return [GROUPING_ID, *(grouping_name(key) for key in self.query.by)]
+
+    def _having(self, having: Expression | Aggregate | str | None) -> str | None:
+        if having is None:
+            return None
+        text = self._resolved(having, "having condition")
+        if not columns(text):
+            raise QueryError(
+                f"query {self.query.name!r}: the having condition says nothing of the results",
+                given=text,
+                hint="compare an aggregate or a key with something, as in count(*) > 3",
+            )
+        return text
+
+    def _order(self, order: _OrderBy) -> RowOrder:
+        given = order if isinstance(order, Ordering) else Ordering(order)
+        text = self._resolved(given.by, "order")
+        first = not given.descending if given.nulls_first is None else given.nulls_first
+        return RowOrder(text, given.descending, first)
+
+    def _limit(self, limit: int | None, orders: list[_OrderBy]) -> int | None:
+        if limit is None:
+            return None
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise QueryError(
+                f"query {self.query.name!r}: the limit must be a positive whole number",
+                given=repr(limit),
+                hint="it is the number of rows of each window",
+            )
+        if not orders:
+            raise QueryError(
+                f"query {self.query.name!r} has a limit and no order",
+                given=f"LIMIT {limit}",
+                hint="say which rows come first, as in ORDER BY count(*) DESC",
+            )
+        return limit
+
+    def _check_sets(self) -> None:
+        for some in self.sets:
+            for key in some:
+                if key not in self.query.by:
+                    raise QueryError(
+                        f"query {self.query.name!r}: a set of keys names what is no key",
+                        given=key,
+                        hint=did_you_mean(key, self.query.by),
+                    )
+        if len({frozenset(some) for some in self.sets}) < len(self.sets):
+            raise QueryError(
+                f"query {self.query.name!r} has one set of keys twice",
+                given=", ".join(f"({', '.join(some)})" for some in self.sets),
+                hint="leave out one of them",
+            )
+        if self.sets and len(self.query.by) > _MOST_SET_KEYS:
+            raise QueryError(
+                f"query {self.query.name!r} has too many keys for sets of keys",
+                given=f"{len(self.query.by)} keys",
+                hint=f"at most {_MOST_SET_KEYS}",
+            )
+
+
+_MOST_SET_KEYS = 62
+"""Keys that `grouping_id` has bits for."""
 
 
 def _columns(value: str | Sequence[str], what: str) -> tuple[str, ...]:
@@ -229,36 +546,47 @@ def _check(query: Query) -> None:
                 given=repr(named),
                 hint="give a text, or leave it out",
             )
-    if not query.aggregates:
-        raise QueryError(
-            f"query {query.name!r} computes nothing", hint='add an aggregate, as in ct.avg("v")'
-        )
     if query.distinct_on and query.distinct_within <= 0:
         raise QueryError("distinct_within must be positive", given=f"{query.distinct_within}us")
     if query.window.stream_reading is not None:
         _check_streams(query)
-    taken: set[str] = set(query.by)
-    kept = {*RESERVED, *COMPLETENESS, *([NODE] if _named(query) else [])}
-    for reserved in taken & kept:
+    kept = _kept(query)
+    for reserved in {*query.by} & kept:
         raise QueryError(
             f"query {query.name!r}: a key column may not be called {reserved!r}",
             hint="results carry a column of that name; rename the key",
         )
-    for aggregate in query.aggregates:
-        if not isinstance(aggregate, Aggregate):
-            raise QueryError(
-                f"query {query.name!r}: not an aggregate",
-                given=repr(aggregate),
-                hint='try ct.avg("v")',
-            )
-        label = _unicode(aggregate.label)
-        if label in taken or label in kept:
+    taken = {*query.by, *kept}
+    for label in query.columns:
+        if _unicode(label) in taken:
             raise QueryError(
                 f"query {query.name!r} has two result columns of one name",
                 given=label,
                 hint='give one another name with .alias("...")',
             )
         taken.add(label)
+    if query.output is not None and query.output.whole:
+        _check_whole(query, query.output)
+
+
+def _kept(query: Query) -> set[str]:
+    """Names of result columns that nothing of the query's own may take."""
+    own = [NODE] if _named(query) else []
+    sets = query.output is not None and query.output.sets
+    return {*RESERVED, *COMPLETENESS, *own, *([GROUPING_ID] if sets else [])}
+
+
+def _check_whole(query: Query, output: Output) -> None:
+    """What takes all keys of a window together needs windows that all keys have in common."""
+    what = "subtotals over keys need" if output.sets else "ORDER BY needs"
+    if not query.window.periods:
+        raise QueryError(
+            f"query {query.name!r}: {what} windows that are the same for all keys",
+            given=query.window.describe(),
+            hint="use a window of fixed length, or order the results instead"
+            if not output.sets
+            else "use a window of fixed length, or make each set of keys a query of its own",
+        )
 
 
 def _named(query: Query) -> bool:
@@ -280,3 +608,8 @@ def _check_streams(query: Query) -> None:
             given=f"measure={query.measure!r}",
             hint="leave out reading, or measure",
         )
+
+
+def _plain(expression: str) -> str:
+    """An expression over aggregates as it is written in SQL."""
+    return expression.replace("`", "")

@@ -122,6 +122,8 @@ def refusals(query: Query, rules: QueryRules) -> Iterator[QueryError]:
     reading = query.window.stream_reading
     if rules.late == "update" and reading is not None:
         yield no_updates(query.name, reading)
+    if rules.late == "update" and query.output is not None and query.output.whole:
+        yield no_updates_of_whole(query.name)
 
 
 def _known(table: str, rules: QueryRules) -> bool:
@@ -147,6 +149,16 @@ def no_updates(name: str, reading: str) -> QueryError:
         f"query {name!r}: windows cut on each node cannot be corrected by late events",
         given=f"reading={reading!r} with late='update'",
         hint="leave out reading, or drop or collect late events",
+    )
+
+
+def no_updates_of_whole(name: str) -> QueryError:
+    """The error of results that depend on all keys of a window where late events correct some."""
+    return QueryError(
+        f"query {name!r}: the first rows of a window and subtotals over keys cannot be corrected "
+        "by late events, which correct results key by key",
+        given="late='update'",
+        hint="drop or collect late events, or leave out ORDER BY and sets of keys",
     )
 
 

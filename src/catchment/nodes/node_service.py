@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from msgspec import Struct
@@ -14,14 +14,17 @@ from catchment.errors import CatchmentError, JobError, QueryError, RefusedError,
 from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.node_id import alike, node_id
-from catchment.model.query import Query
+from catchment.model.query import Query, QueryRecord
 from catchment.nodes.questions import (
     QUESTION,
     AddNode,
     AddQueries,
+    AskPlan,
     AskQueries,
     AskStatus,
+    CheckQueries,
     MoveNode,
+    PlanAnswer,
     QueryList,
     Question,
     RemoveNode,
@@ -40,6 +43,13 @@ log = logging.getLogger("catchment.node")
 
 _LOGGED = 100
 """Refusals that are remembered, so that each is said once."""
+
+
+def _added(charter: Charter, queries: Iterable[QueryRecord]) -> TreeChange:
+    """What it means for queries to be added, by the charter that has them."""
+    definitions = charter.plans[charter.plan].definitions
+    names = tuple(query.name for query in queries)
+    return TreeChange(added=names, versions={name: definitions[name].version for name in names})
 
 
 _READS_ONLY = "a node reads and merges if it has both a source and an address (listen)"
@@ -106,14 +116,21 @@ class NodeService:
         asked: Question = records.decode(QUESTION, question, "a question", records.refused)
         return self._polite(lambda: self._answer(asked))
 
-    def _answer(self, asked: Question) -> NodeStatus | QueryList | TreeChange:
+    def _answer(self, asked: Question) -> NodeStatus | QueryList | PlanAnswer | TreeChange:
         match asked:
             case AskStatus():
                 return status(self.member, self.links(), self.source(), self.capacities())
             case AskQueries():
                 return self._queries()
+            case AskPlan():
+                charter = self._charter()
+                return PlanAnswer.of(charter.plans[charter.plan])
+            case CheckQueries():
+                return _added(self._with_queries(asked.queries), asked.queries)
             case AddQueries():
-                return self._add_queries(asked)
+                charter = self._with_queries(asked.queries)
+                self.member.adopt(charter, now())
+                return _added(charter, asked.queries)
             case RemoveQueries():
                 return self._remove_queries(asked)
             case AddNode():
@@ -145,9 +162,10 @@ class NodeService:
             tuple(planned.leaving),
         )
 
-    def _add_queries(self, asked: AddQueries) -> TreeChange:
+    def _with_queries(self, asked: Iterable[QueryRecord]) -> Charter:
+        """The charter with more queries; raises where they cannot be added."""
         charter, known = self._charter(), self._known()
-        queries = [Query.of(query) for query in asked.queries]
+        queries = [Query.of(query) for query in asked]
         for query in queries:
             if query.name in known:
                 leaves = query.name in charter.plans[charter.plan].leaving
@@ -159,11 +177,7 @@ class NodeService:
                     else "remove one",
                 )
         known |= {query.name: query for query in queries}
-        self.member.adopt(charter.with_queries(known.values()), now())
-        adopted = self._charter()
-        definitions = adopted.plans[adopted.plan].definitions
-        names = tuple(query.name for query in queries)
-        return TreeChange(added=names, versions={name: definitions[name].version for name in names})
+        return charter.with_queries(known.values())
 
     def _remove_queries(self, asked: RemoveQueries) -> TreeChange:
         charter, known = self._charter(), self._known()

@@ -1,18 +1,24 @@
 """What commands ask of a node, and what it answers, as typed records.
 
 A question says in `what` which one it is. The answer to `AskStatus` is a `NodeStatus`, that to
-`AskQueries` a `QueryList`, and to all that change the tree a `TreeChange`.
+`AskQueries` a `QueryList`, that to `AskPlan` a `PlanAnswer`, and to all that change the tree, or
+would, a `TreeChange`.
 """
 
 from __future__ import annotations
 
+import os
+import zlib
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from catchment.errors import JobError
+from catchment.job import JobModel
 from catchment.model import records
 from catchment.model.node_id import NodeId
 from catchment.model.query import QueryRecord
+from catchment.planner.planned import Planned
 from catchment.transport import Security
 from catchment.transport import ask as put
 from catchment.tree.words import Name
@@ -26,6 +32,16 @@ class AskStatus(Struct, frozen=True, tag_field="what", tag="status"):
 
 class AskQueries(Struct, frozen=True, tag_field="what", tag="queries"):
     """Which queries run?"""
+
+
+class AskPlan(Struct, frozen=True, tag_field="what", tag="plan"):
+    """By which version of the plan does the tree work?"""
+
+
+class CheckQueries(Struct, frozen=True, tag_field="what", tag="check query"):
+    """Could these queries be added? Nothing is changed."""
+
+    queries: tuple[QueryRecord, ...]
 
 
 class AddQueries(Struct, frozen=True, tag_field="what", tag="add query"):
@@ -64,7 +80,17 @@ class RemoveNode(Struct, frozen=True, tag_field="what", tag="remove node"):
     id: NodeId
 
 
-Question = AskStatus | AskQueries | AddQueries | RemoveQueries | AddNode | MoveNode | RemoveNode
+Question = (
+    AskStatus
+    | AskQueries
+    | AskPlan
+    | CheckQueries
+    | AddQueries
+    | RemoveQueries
+    | AddNode
+    | MoveNode
+    | RemoveNode
+)
 QUESTION: Any = Question
 """The same for the codec: a union is no type to mypy."""
 
@@ -78,6 +104,20 @@ class QueryList(Struct, frozen=True):
     leaving: tuple[str, ...]
 
 
+class PlanAnswer(Struct, frozen=True):
+    """The newest version of the plan: an answer has room for tens of thousands of queries only if
+    they are compressed."""
+
+    packed: bytes
+
+    @classmethod
+    def of(cls, planned: Planned) -> PlanAnswer:
+        return cls(zlib.compress(planned.to_bytes(), 1))
+
+    def planned(self) -> Planned:
+        return Planned.from_bytes(zlib.decompress(self.packed))
+
+
 class TreeChange(Struct, frozen=True, omit_defaults=True):
     """Names of queries or ids of nodes, by what was done with them."""
 
@@ -87,6 +127,23 @@ class TreeChange(Struct, frozen=True, omit_defaults=True):
     moved: tuple[str, ...] = ()
     versions: dict[str, int] = {}
     """Of the definitions of queries that were added."""
+
+
+def root_of(job: JobModel) -> str:
+    """The address of the root."""
+    for node in job.nodes:
+        if node.parent is None and node.listen is not None:
+            return node.listen
+    raise JobError("the job file names no root that listens", hint="say --root host:port")
+
+
+def admin(job: JobModel | None) -> Security | None:
+    """The security of a command: it shows the token of "admin"."""
+    held = None if job is None else job.security
+    token = os.environ.get("CATCHMENT_TOKEN") or (held.tokens.get("admin") if held else None)
+    if held is None:
+        return Security(token=token) if token else None
+    return held.model_copy(update={"token": token})
 
 
 def ask(

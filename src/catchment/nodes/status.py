@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
+import pyarrow as pa
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
@@ -20,6 +22,9 @@ from catchment.tree.local import Local
 from catchment.tree.member import WINDOW, Member
 from catchment.tree.root import Root
 from catchment.tree.words import LinkFigures, Unread
+
+_TEXT = 16
+"""Bytes that a text or list of an event is taken to have."""
 
 When = int | str | None
 """A time, "idle" or "ended"; None: it has not begun."""
@@ -49,6 +54,8 @@ class ChildStatus(Struct, frozen=True, rename=_spaced):
     taken: int
     missing: tuple[str, ...]
     link: LinkFigures | None
+    nbytes: int = 0
+    """Bytes of its messages since the parent's process began."""
     set_aside: dict[str, str] | UnsetType = UNSET
     """Messages that could not be read or taken in, and why; the last of them."""
 
@@ -72,6 +79,12 @@ class NodeStatus(Struct, frozen=True, rename=_spaced, kw_only=True):
     plan: int | UnsetType = UNSET
     missing: tuple[str, ...] = ()
     counts: dict[str, int] | UnsetType = UNSET
+    event_rate: float | UnsetType = UNSET
+    """Events in a second of event time, as the root has observed."""
+    planned_rate: float | UnsetType = UNSET
+    """Events in a second of event time that the plan was made for."""
+    event_bytes: int | UnsetType = UNSET
+    """What an event takes by its columns; texts and lists are taken to have 16 bytes."""
     step: int | UnsetType = UNSET
     count_windows: dict[str, CountStatus] | UnsetType = UNSET
     sent: int | UnsetType = UNSET
@@ -108,10 +121,11 @@ def status(
         refused=member.turned_away() or UNSET,
         flush=UNSET if charter is None else str(charter.settings.flush),
         places=UNSET if charter is None else _places(charter),
+        event_bytes=UNSET if charter is None or charter.schema is None else _width(charter.schema),
         never_read=tuple(note.never_read),
         never_read_by_nodes=member.never_read(),
         limits=[*limits(member), *note.limits, *capacities],
-        children=UNSET if inbox is None else _children(inbox, links, member.links),
+        children=UNSET if inbox is None else _children(inbox, links, member),
     )
     return _with_progress(found, member)
 
@@ -129,6 +143,8 @@ def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
             missing=machine.missing,
             plan=machine.plan,
             counts=dict(machine.counts),
+            event_rate=UNSET if machine.observed.rate is None else machine.observed.rate,
+            planned_rate=machine.planned_rate,
             step=machine.number,
             count_windows=UNSET if machine.tally is None else machine.tally.status(),
         )
@@ -204,9 +220,17 @@ def _role(member: Member) -> str:
     return "local" if member.source is not None else "intermediate"
 
 
-def _children(
-    inbox: Inbox, links: set[str], carried: Mapping[str, LinkFigures]
-) -> dict[str, ChildStatus]:
+def _width(schema: pa.Schema) -> int:
+    """Bytes of an event by its columns."""
+    widths = [field.type.bit_width / 8 if _fixed(field.type) else _TEXT for field in schema]
+    return math.ceil(sum(widths))
+
+
+def _fixed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def _children(inbox: Inbox, links: set[str], member: Member) -> dict[str, ChildStatus]:
     at = now()
     return {
         id: ChildStatus(
@@ -216,7 +240,8 @@ def _children(
             received=inbox.received(id),
             taken=child.taken,
             missing=child.missing,
-            link=carried.get(id),
+            link=member.links.get(id),
+            nbytes=member.carried.get(id, 0),
             set_aside=_aside(inbox, id) if inbox.aside.get(id) else UNSET,
         )
         for id, child in inbox.children.items()

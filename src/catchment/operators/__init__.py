@@ -1,11 +1,15 @@
 """The operators. A new one is one file here and one line below."""
 
+from catchment.operators import bits as bits
+from catchment.operators import central as central
 from catchment.operators import count as count
 from catchment.operators import digest as digest
 from catchment.operators import ends as ends
 from catchment.operators import extreme as extreme
+from catchment.operators import extreme_by as extreme_by
 from catchment.operators import hll as hll
 from catchment.operators import kll as kll
+from catchment.operators import listing as listing
 from catchment.operators import moments as moments
 from catchment.operators import product as product
 from catchment.operators import sort as sort

@@ -19,9 +19,10 @@ QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ign
 """NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
 
 
-Reading = Literal["values", "doubles", "units"]
+Reading = Literal["values", "doubles", "units", "parts"]
 """How an operator reads numbers that int64 cannot hold: as ranks of their values, as the nearest
-doubles, or exactly, in units of their last digit (`limbs.units_of`). Other columns read alike."""
+doubles, or exactly, in units of their last digit (`limbs.units_of`). Other columns read alike.
+The arguments of a function of several columns, which are one struct, read as its parts."""
 
 
 class OperatorRef(NamedTuple):
@@ -37,6 +38,34 @@ class OperatorRef(NamedTuple):
         return f"{self.kind}({', '.join(parts)})"
 
 
+class Argument(NamedTuple):
+    """One of several arguments: its values or ranks, which of them are not null, its levels."""
+
+    values: Array
+    valid: Array | None
+    levels: Array | None
+
+    def where(self, rows: Array) -> Argument:
+        """The rows at these places, or of this mask."""
+        return Argument(
+            self.values[rows], None if self.valid is None else self.valid[rows], self.levels
+        )
+
+    @property
+    def known(self) -> Array:
+        """Where it is not null."""
+        return np.ones(len(self.values), np.bool_) if self.valid is None else self.valid
+
+    def decode(self) -> Array:
+        """The values themselves; what stands where it is null means nothing."""
+        if self.levels is None:
+            return self.values
+        out = np.full(len(self.values), None, object)
+        known = self.known
+        out[known] = self.levels[self.values[known]]
+        return out
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """The non-null values of one column, with the group, time and arrival of each.
@@ -50,6 +79,8 @@ class Input:
     times: Callable[[], Ints]
     arrivals: Callable[[], Ints]
     levels: Array | None = None
+    parts: tuple[Argument, ...] = ()
+    """For operators that read parts: these of every event, nulls included. There are no values."""
 
     def decode(self, values: Array) -> Array:
         """Turns ranks back into what they stand for."""

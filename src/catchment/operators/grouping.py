@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,17 +60,17 @@ class Grouping:
         return Grouping(self.codes[keep], self.n)
 
     def add(self, values: Array) -> Array:
-        return self._reduce(np.add, values, 0)
+        return self.reduce(np.add, values, 0)
 
     def min(self, values: Array) -> Array:
         """The least per group; NaN is the largest number, and stands for a group without rows."""
         if values.dtype.kind == "i":
-            return self._reduce(np.minimum, values, _HIGHEST)
+            return self.reduce(np.minimum, values, _HIGHEST)
         if values.dtype == object:
             return self._by_segment(np.minimum, values)
         if np.isnan(values).any():
-            return self._reduce(np.fmin, values, np.nan)
-        least = self._reduce(np.minimum, values, np.inf)
+            return self.reduce(np.fmin, values, np.nan)
+        least = self.reduce(np.minimum, values, np.inf)
         least[self.count == 0] = np.nan
         return least
 
@@ -78,9 +78,10 @@ class Grouping:
         """The greatest per group; NaN is the largest number."""
         if values.dtype == object:
             return self._by_segment(np.maximum, values)
-        return self._reduce(np.maximum, values, _LOWEST if values.dtype.kind == "i" else -np.inf)
+        return self.reduce(np.maximum, values, _LOWEST if values.dtype.kind == "i" else -np.inf)
 
-    def _reduce(self, function: np.ufunc, values: Array, identity: Any) -> Array:
+    def reduce(self, function: np.ufunc, values: Array, identity: Any) -> Array:
+        """One value per group, by a NumPy function; `identity` is that of a group without rows."""
         if self.starts is not None:
             if self.n == 0:
                 return np.empty(0, values.dtype)
@@ -123,6 +124,10 @@ class Grouping:
         return self._end(times, self.max(times), reverse=False)
 
     def _end(self, times: Ints, extreme: Ints, *, reverse: bool) -> tuple[Ints, Ints]:
+        if self.starts is not None:
+            ends = self.starts if reverse else self.starts + self._run_lengths - 1
+            if np.array_equal(times[ends], extreme):  # as where the rows of a group are in order
+                return np.arange(self.n, dtype=np.int64), ends
         rows = np.flatnonzero(times == extreme[self.codes])
         if reverse:
             rows = rows[::-1]
@@ -149,13 +154,37 @@ def sort_order(*columns: Ints) -> Ints:
         return np.arange(rows, dtype=np.int64)
     if len(columns) == 1 and _falls(columns[0]) < rows // _NEARLY:
         return np.argsort(columns[0], kind="stable")  # a merge sort that finds long runs
-    packed = _packed(columns)
+    packed = _words(columns)
     if packed is not None:
-        return packed
+        packed.words.sort()
+        return packed.rows(packed.words)
     order = np.argsort(columns[0], kind="stable")
     for column in columns[1:]:
         order = order[sort_order(column[order])]
     return order
+
+
+def sort_rows(
+    ties: Ints, *columns: Ints, keep: npt_bool | None = None
+) -> tuple[Ints, tuple[Ints, ...]]:
+    """The rows kept, or all, in order of the last column, of equals in order of the one before it,
+    and so on, at last of `ties`; and the columns in this order.
+
+    >>> rows, (first, second) = sort_rows(
+    ...     np.arange(4), np.array([1, 0, 2, 0]), np.array([5, 5, 4, 5])
+    ... )
+    >>> rows.tolist(), first.tolist(), second.tolist()
+    ([2, 1, 3, 0], [2, 0, 0, 1], [4, 5, 5, 5])
+    """
+    packed = None if _falls(ties) else _words(columns)
+    if packed is None:
+        rows = np.arange(len(ties), dtype=np.int64) if keep is None else np.flatnonzero(keep)
+        rows = rows[sort_order(*(column.take(rows) for column in (ties, *columns)))]
+        return rows, tuple(column.take(rows) for column in columns)
+    words = packed.words if keep is None else packed.words[keep]
+    if _falls(words):
+        words.sort()
+    return packed.rows(words), tuple(packed.column(words, n) for n in range(len(columns)))
 
 
 def _falls(values: Ints) -> int:
@@ -163,25 +192,48 @@ def _falls(values: Ints) -> int:
     return int(np.count_nonzero(values[1:] < values[:-1]))
 
 
-def _packed(columns: tuple[Ints, ...]) -> Ints | None:
-    """The order of rows by words of all columns, the last one foremost, and the row; None where
-    63 bits do not hold them."""
-    lowest = [int(column.min()) for column in columns]
-    widths = [
-        (int(column.max()) - low).bit_length() for column, low in zip(columns, lowest, strict=True)
-    ]
+class _Words(NamedTuple):
+    """Words of all columns, the last one foremost, and of the row."""
+
+    words: Ints
+    lowest: list[int]
+    shifts: list[int]
+    """Where the bits of the row end, and those of each column."""
+
+    def rows(self, words: Ints) -> Ints:
+        """The rows in some of the words."""
+        return words & ((1 << self.shifts[0]) - 1)
+
+    def column(self, words: Ints, number: int) -> Ints:
+        """A column, in the order of some of the words."""
+        low, shift, end = self.lowest[number], *self.shifts[number : number + 2]
+        if shift == end:
+            return np.full(len(words), low, np.int64)
+        values = words >> shift
+        if number + 1 < len(self.lowest):
+            values &= (1 << (end - shift)) - 1
+        values += low
+        return values
+
+
+def _words(columns: Sequence[Ints]) -> _Words | None:
+    """Columns as words; None where 63 bits do not hold them, or there are no rows."""
     rows = len(columns[0])
-    row_bits = (rows - 1).bit_length()
-    if sum(widths) + row_bits > _BITS:
+    if not rows:
+        return None
+    lowest = [int(column.min()) for column in columns]
+    shifts = [(rows - 1).bit_length()]
+    for column, low in zip(columns, lowest, strict=True):
+        shifts.append(shifts[-1] + (int(column.max()) - low).bit_length())
+    if shifts[-1] > _BITS:
         return None
     words = np.arange(rows, dtype=np.int64)
-    shift = row_bits
-    for column, low, width in zip(columns, lowest, widths, strict=True):
-        words |= (column - low) << shift
-        shift += width
-    words.sort()
-    words &= (1 << row_bits) - 1
-    return words
+    for column, low, shift, end in zip(columns, lowest, shifts, shifts[1:], strict=False):
+        if end > shift:
+            bits = column - low
+            bits <<= shift
+            words |= bits
+    return _Words(words, lowest, shifts)
 
 
 def stable_order(values: Ints) -> Ints:

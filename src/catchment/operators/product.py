@@ -48,6 +48,8 @@ def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
         owner = np.repeat(present, blocks)
         np.add.at(exponents, owner, shift.astype(np.int64))
         lengths = blocks
-    out = np.ones(groups.n, np.float64)
+    # A group without values has the product 1, in the form that all products have.
+    out = np.full(groups.n, 0.5)
     out[present] = factors
+    exponents[np.isin(np.arange(groups.n), present, invert=True)] = 1
     return {"mantissa": out, "exponent": exponents}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.expression.decimals import digits_of
-from catchment.operators.base import Reading, is_exact
+from catchment.operators.base import Argument, Reading, is_exact
 from catchment.operators.limbs import doubles_of, is_narrow, narrow_decimals, split, units_of
 from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 
@@ -23,6 +23,11 @@ class ColumnValues(NamedTuple):
     values: Array
     valid: Mask | None
     levels: Array | None
+    parts: tuple[Argument, ...] = ()
+    """Of arguments that are read as parts; there are no values then."""
+
+
+_NOTHING = np.empty(0, np.int64)
 
 
 def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
@@ -39,6 +44,10 @@ def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
 
 def column_of(array: pa.Array[Any], reads: Reading = "doubles") -> ColumnValues:
     """Reads a column as an operator wants it, without a copy where its type and nulls allow."""
+    if reads == "parts":
+        assert isinstance(array, pa.StructArray)
+        inner = [column_of(part, "values") for part in array.flatten()]
+        return ColumnValues(_NOTHING, None, None, tuple(Argument(*read[:3]) for read in inner))
     valid = None
     if array.null_count:
         valid = pc.is_valid(array).to_numpy(zero_copy_only=False)

@@ -1,22 +1,20 @@
-"""What slicing costs against its alternatives."""
+"""What slicing costs against its alternatives, by the constants of a `CostModel`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
+from catchment.model.costs import RECORDED, CostModel, shown
 from catchment.model.plan import StoreKind
 from catchment.model.window import Counted, Period, Window
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.edges import Edges
 
-EAGER_FROM = 24
-"""Slices per window from which a tree over slices beats a list of them."""
-ALIKE = 4
-"""How many times as often as its own windows ask for a large partial may be cut."""
-FEW_EVENTS = 2.0
-"""Events per slice below which slices are hardly fewer than events."""
+_MOST_EDGES = 1024.0
+"""Edges between two events that are made at most: of longer stretches they are left out."""
 
 
 def periods_of(windows: Iterable[Window]) -> list[Period]:
@@ -52,11 +50,11 @@ def _edges_of(windows: tuple[Window, ...]) -> Edges:
     return Edges(periods_of(windows), session_grid(windows))
 
 
-def cut_alike(windows: Iterable[Window], window: Window) -> bool:
+def cut_alike(windows: Iterable[Window], window: Window, most: float = RECORDED.alike) -> bool:
     """Whether large partials may be cut at the edges of some windows and of one more.
 
     To merge sorted values, sets or sketches costs as much as to make them. So together they may
-    be cut at most `ALIKE` times as often as any of the windows asks for.
+    be cut at most `most` times as often as any of the windows asks for.
 
     >>> from catchment.windows import tumbling
     >>> cut_alike([tumbling("10s")], tumbling("20s")), cut_alike([tumbling("1s")], tumbling("60s"))
@@ -70,7 +68,7 @@ def cut_alike(windows: Iterable[Window], window: Window) -> bool:
         return False  # of windows bounded by marks nobody knows how often they are cut
     series = frozenset[tuple[int, int]]().union(*own)
     needed = [one for one in series if not any(_covers(other, one) for other in series - {one})]
-    return _cuts(needed) <= ALIKE * min(map(_cuts, own))
+    return _cuts(needed) <= most * min(map(_cuts, own))
 
 
 @lru_cache(maxsize=4096)
@@ -99,31 +97,61 @@ def overlap(period: Period) -> int:
     return 1 if period.only else -(-period.length // period.slide)
 
 
-def slicing_loses(windows: Sequence[Window], rate: float) -> str | None:
-    """Why one accumulator per window is cheaper than slices, or None when it is not.
+class Ways(NamedTuple):
+    """What an event costs by slices, and by one accumulator for each window."""
 
-    An accumulator is known by its start: no two windows of a type may start together.
+    sliced: float
+    direct: float
+    edges: float
+    """Edges a second."""
+    updates: int
+    """Windows that hold one event."""
+    types: int
+    """Window types, each of which is a group of accumulators."""
+    margin: float
+    """How many times cheaper accumulators must be."""
+
+    @property
+    def direct_wins(self) -> bool:
+        return self.direct * self.margin < self.sliced
+
+    def describe(self, rate: float) -> str:
+        """Both costs, and what they are made of."""
+        return (
+            f"{shown(rate)} events and {shown(self.edges)} edges a second: an event costs "
+            f"{self.sliced:.3g} by slices, {self.direct:.3g} by accumulators "
+            f"({self.updates:,} updates in {self.types:,} group(s))"
+        )
+
+
+def ways_of(windows: Sequence[Window], rate: float, costs: CostModel = RECORDED) -> Ways | None:
+    """What both ways cost; None where windows cannot have accumulators, or need none.
+
+    An accumulator is known by its start: no two windows of a type may start together. Windows that
+    do not overlap are slices already.
     """
     if not all(len(window.periods) == 1 for window in windows):
         return None
     updates = sum(overlap(period) for period in periods_of(windows))
-    edges = edges_of(windows).rate
-    if updates < 2 or edges == 0 or rate / edges >= FEW_EVENTS:
+    edges = edges_of(windows).rate if updates >= 2 else 0.0
+    if edges == 0:
         return None
-    sliced = 1 + updates * min(1.0, edges / rate)
-    if updates >= sliced:
-        return None
-    return (
-        f"{edges:,.0f} edges a second against {rate:,.0f} events: {rate / edges:.2g} events per "
-        f"slice, so an event costs {updates} updates directly and about {sliced:.1f} by slices"
-    )
+    sliced = 1.0 + costs.edge * min(edges / rate, _MOST_EDGES)
+    direct = costs.group * len(windows) + costs.update * updates
+    return Ways(sliced, direct, edges, updates, len(windows), costs.margin)
 
 
 def slices_per_window(windows: Sequence[Window]) -> float:
     """The largest number of slices that one window is assembled from."""
-    rate = edges_of(windows).rate
-    longest = max((period.length for period in periods_of(windows)), default=0)
-    most = max(1.0, rate * longest / 1e6)
+    periods = periods_of(windows)
+    longest = max((period.length for period in periods), default=0)
+    if longest == 0:
+        most = 1.0
+    elif len(windows) == 1 == len(periods):  # most groups of many queries have but one window
+        length, slide, _, only = periods[0]
+        most = 1.0 if only else max(1.0, length / slide * (1 if length % slide == 0 else 2))
+    else:
+        most = max(1.0, edges_of(windows).rate * longest / 1e6)
     counted = [window for window in windows if isinstance(window, Counted)]
     if counted:
         cut = math.gcd(*(w.size for w in counted), *(w.step for w in counted))
@@ -132,7 +160,7 @@ def slices_per_window(windows: Sequence[Window]) -> float:
 
 
 def choose_store(
-    windows: Sequence[Window], operators: Sequence[OperatorRef]
+    windows: Sequence[Window], operators: Sequence[OperatorRef], eager_from: float
 ) -> tuple[StoreKind, str]:
     """The aggregate store by slices per window, and why."""
     for ref in operators:
@@ -142,6 +170,6 @@ def choose_store(
         if not kind.small:
             return "lazy", f"{ref.id} is large, and a tree would hold it many times"
     slices = slices_per_window(windows)
-    if slices >= EAGER_FROM:
+    if slices >= eager_from:
         return "eager", f"about {slices:,.0f} slices per window: a tree reads 2 log2 of them"
     return "lazy", f"about {slices:,.0f} slices per window: a list is read as fast as a tree"

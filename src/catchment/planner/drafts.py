@@ -8,7 +8,7 @@ time to place a query does not grow with the number of drafts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from catchment.expression import Alternatives, alternatives
@@ -33,6 +33,8 @@ class Need(NamedTuple):
     """Whether windows end at the rank of an event: nodes may then be asked where that is."""
     large: bool
     """Whether partials are more than a few numbers: sorted values, sets, sketches."""
+    whole: bool = False
+    """Whether all keys of a window are taken together, for which they must be in one place."""
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class Draft:
     distinct_on: tuple[str, ...]
     distinct_within: int
     need: Need
+    computed: tuple[str, ...] = ()
     selections: Selections = field(default_factory=Selections)
     windows: dict[Window, int] = field(default_factory=dict)
     answers: dict[Answer, int] = field(default_factory=dict)
@@ -52,27 +55,37 @@ class Draft:
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        return self.by, self.measure, self.distinct_on, self.distinct_within, self.need
+        own = self.distinct_on, self.distinct_within, self.need, self.computed
+        return self.by, self.measure, *own
 
-    def takes(self, window: Window) -> bool:
+    def takes(self, window: Window, alike: float) -> bool:
         """Whether a query of one of the selections may join.
 
-        Accumulators stay as they are. Large partials are shared only where the windows of both are
-        cut about as often.
+        Accumulators stay as they are. Large partials are shared only where together they are cut
+        at most `alike` times as often as each asks for.
         """
         before = self.before
         if before is not None and before.way == "accumulators":
             return window in before.windows
-        return not self.need.large or cut_alike([*self.windows, *self._running()], window)
+        return not self.need.large or cut_alike([*self.windows, *self._running()], window, alike)
 
     def _running(self) -> tuple[Window, ...]:
         return () if self.before is None else self.before.windows
+
+    def keep(self, answer: Answer) -> int:
+        """The number of an answer of the group that is continued, in its old numbers."""
+        assert self.before is not None
+        window = self.before.windows[answer.window]
+        place = self.windows.setdefault(window, len(self.windows))
+        kept = replace(answer, window=place)
+        return self.answers.setdefault(kept, len(self.answers))
 
     def add(self, query: Query, asked: Alternatives | None = None) -> int:
         """The number of the query's answer, which is added if it is not there."""
         selection = self.selections.add(query.where, asked)
         window = self.windows.setdefault(query.window, len(self.windows))
-        answer = Answer(selection, window, query.aggregates)
+        keys = query.by if query.computed else ()
+        answer = Answer(selection, window, query.aggregates, keys, query.output)
         return self.answers.setdefault(answer, len(self.answers))
 
 
@@ -83,9 +96,10 @@ OPEN = 32
 class Alike:
     """The drafts of queries that agree in all but their conditions, aggregates and windows."""
 
-    __slots__ = ("_first", "_having", "_open")
+    __slots__ = ("_alike", "_first", "_having", "_open")
 
-    def __init__(self) -> None:
+    def __init__(self, alike: float) -> None:
+        self._alike = alike
         self._having: dict[str | None, list[Draft]] = {}
         """The drafts that have a condition, in order."""
         self._open: dict[str, list[tuple[int, Draft]]] = {}
@@ -106,7 +120,7 @@ class Alike:
         where = query.where
         having = self._having.get(where)
         for draft in having[-OPEN:] if having else ():
-            if draft.takes(query.window):
+            if draft.takes(query.window, self._alike):
                 return draft, draft.add(query)
         asked = None if where is None else alternatives(where)
         draft = Draft(*shared)

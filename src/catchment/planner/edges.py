@@ -68,7 +68,8 @@ class Edges:
         if edges is None or not (edges[0] <= low and high < edges[-1]):
             # Streams go on: look ahead, so that the next batches find their edges made.
             ahead = high + min(8 * (high - low), _AHEAD)
-            edges = self._known = self._between(low, ahead if self._few(low, ahead) else high)
+            high_enough = ahead if self._few(low, ahead) else high
+            edges = self._known = self._of_stretches(np.array([low]), np.array([high_enough]))
         begin = int(np.searchsorted(edges, low, side="right")) - 1
         end = int(np.searchsorted(edges, high, side="right")) + 1
         return edges[begin:end]
@@ -82,10 +83,8 @@ class Edges:
             return self.between(low, high)
         moments = np.unique(times)
         apart = np.flatnonzero(~self._few_each(moments[:-1], moments[1:]))
-        firsts = moments[np.concatenate([[0], apart + 1])].tolist()
-        lasts = moments[np.concatenate([apart, [len(moments) - 1]])].tolist()
-        parts = [self._between(*ends) for ends in zip(firsts, lasts, strict=True)]
-        return np.unique(np.concatenate(parts))
+        firsts = moments[np.concatenate([[0], apart + 1])]
+        return self._of_stretches(firsts, moments[np.concatenate([apart, [len(moments) - 1]])])
 
     def _few_each(self, low: Ints, high: Ints) -> npt.NDArray[np.bool_]:
         per_microsecond = float((1 / self.slides).sum())
@@ -94,15 +93,17 @@ class Edges:
     def _few(self, low: int, high: int) -> bool:
         return float(((high - low) / self.slides).sum()) < _MANY
 
-    def _between(self, low: int, high: int) -> Ints:
-        first = np.floor_divide(low - self.offsets, self.slides)
-        last = np.floor_divide(high - self.offsets, self.slides) + 1
-        numbers, which = runs(first, last + 1)
+    def _of_stretches(self, lows: Ints, highs: Ints) -> Ints:
+        """Sorted edges around each `[low, high]`, which are in order: all that matter in there."""
+        first = np.floor_divide(lows[:, None] - self.offsets, self.slides)
+        last = np.floor_divide(highs[:, None] - self.offsets, self.slides) + 1
+        numbers, which = runs(first.ravel(), last.ravel() + 1)
+        which %= max(len(self.slides), 1)
         inner = self.offsets[which] + numbers * self.slides[which]
         edges: Ints = np.sort(np.concatenate([inner, self.points, [EARLIEST, LATEST]]))
         edges = edges[np.append(True, edges[1:] != edges[:-1])]
-        begin = int(np.searchsorted(edges, low, side="right")) - 1
-        end = int(np.searchsorted(edges, high, side="right")) + 1
+        begin = int(np.searchsorted(edges, lows[0], side="right")) - 1
+        end = int(np.searchsorted(edges, highs[-1], side="right")) + 1
         return edges[begin:end]
 
     def covers(self, times: Ints) -> npt.NDArray[np.bool_]:
@@ -122,14 +123,12 @@ class Edges:
         if not self._series:
             return 0.0
         slides = [slide for slide, _ in self._series]
+        if not self._points and len(set(slides)) == 1:
+            return len(slides) * 1e6 / slides[0]
         per_second = sum(1e6 / slide for slide in slides)
         span = int(min(3_600e6, max(60e6, float(max(slides))), 2e4 / per_second * 1e6))
         span = max(span, min(slides))
-        if len(self._series) == 1 and not self._points:
-            ((slide, offset),) = self._series
-            slices = (span - 1 - offset) // slide - (0 - offset) // slide + 1
-        else:
-            slices = len(self._between(0, span - 1)) - 1
+        slices = len(self._of_stretches(np.array([0]), np.array([span - 1]))) - 1
         return float(slices) / (span / 1e6)
 
 

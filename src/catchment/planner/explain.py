@@ -7,34 +7,45 @@ from collections import Counter
 from catchment.model.duration import show
 from catchment.model.plan import Group, Plan
 from catchment.operators import OperatorRef, operator_class
-from catchment.planner.cost import edges_of, session_grid
-from catchment.planner.group import DEFAULT_RATE, operators_of
-from catchment.planner.together import sliced_together
+from catchment.planner.cost import edges_of, session_grid, ways_of
+from catchment.planner.group import operators_of
+from catchment.planner.together import sliced_together, waiting_together
 
 _MOST = 8
 """Windows or queries listed before the rest are only counted."""
 
 
-def explain(plan: Plan, rate: float = DEFAULT_RATE) -> str:
-    """Groups, operators, slices a minute, and what runs where."""
-    sharing = Counter(plan.names.values())
+def explain(plan: Plan) -> str:
+    """Groups, operators, slices a minute, what was compared, and what runs where."""
+    queries = len(plan.names) - len(plan.former)
+    distinct = len({place for name, place in plan.names.items() if name not in plan.former})
     title = (
-        f"Plan version {plan.version}: {len(plan.names):,} queries, "
-        f"{len(sharing):,} distinct, in {len(plan.groups)} group(s); "
-        f"assuming {rate:,.0f} events a second"
+        f"Plan version {plan.version}: {queries:,} queries, "
+        f"{distinct:,} distinct, in {len(plan.groups)} group(s); "
+        f"for {plan.rate.describe()}"
     )
-    lines = [title]
+    groups = explained_groups(plan)
+    return "\n".join([title, *(line for one in groups for line in _tree(*one))])
+
+
+def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:
+    """A title for each group, and what is to say about it."""
     named: dict[int, list[str]] = {}
     for name, (number, _) in plan.names.items():
         named.setdefault(number, []).append(name)
     together = {id: ids for ids in sliced_together(plan.groups) for id in ids}
+    waiting = {id: ids for ids in waiting_together(plan.groups) for id in ids}
+    found = []
     for group in plan.groups:
         branches = _branches(group, plan, named.get(group.id, []))
         if group.id in together:
             others = [str(id) for id in sorted(together[group.id]) if id != group.id]
             branches.append(f"sliced together with group(s) {_some(others)}, where events are many")
-        lines += _tree(_title(group), branches)
-    return "\n".join(lines)
+        if len(waiting.get(group.id, ())) > 1:
+            others = [str(id) for id in waiting[group.id] if id != group.id]
+            branches.append(f"events wait together with group(s) {_some(others)}, each kept once")
+        found.append((_title(group), branches))
+    return found
 
 
 def _tree(title: str, branches: list[str]) -> list[str]:
@@ -55,6 +66,9 @@ def _title(group: Group) -> str:
 def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
     refs = [OperatorRef(*ref) for ref in group.operators]
     selections = [condition or "every event" for condition in group.selections]
+    owed = [plan.former[name] for name in names if name in plan.former]
+    if owed:
+        return [f"open windows of {_some(owed)}, which another group goes on with", _slices(group)]
     branches = [
         f"answers {len(group.answers):,} distinct for {len(names):,} queries: {_some(names)}",
         f"selections: {_some(selections)}",
@@ -62,6 +76,7 @@ def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
         f"operators, each event once: {', '.join(ref.id for ref in refs)}",
         _alone(group, Counter(plan.names[name][1] for name in names)),
         _slices(group),
+        *_compared(group, plan),
         f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
     ]
     return branches + _where(group, refs)
@@ -95,6 +110,13 @@ def _slices(group: Group) -> str:
     return text
 
 
+def _compared(group: Group, plan: Plan) -> list[str]:
+    """What the two ways of slicing cost, where both are possible."""
+    rate = plan.rate.per_second
+    ways = None if group.slicing != "arrival" else ways_of(group.windows, rate, plan.costs)
+    return [] if ways is None else [f"compared: {ways.describe(rate)}"]
+
+
 def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
     if group.slicing == "stream":
         readings = dict.fromkeys(w.stream_reading for w in group.windows if w.stream_reading)
@@ -121,5 +143,6 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
     return [
         "local: select, slice on arrival, send partials" + sent,
         "intermediate: merge partials of equal slice and key",
-        "root: merge, assemble windows when the frontier passes their end",
+        "root: merge, assemble windows when the frontier passes their end"
+        + (", all keys of a window together" if group.whole else ""),
     ]

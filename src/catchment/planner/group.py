@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from catchment.errors import QueryError
+from catchment.expression import columns, quote
 from catchment.functions import Function, function_of
+from catchment.model.costs import RECORDED, CostModel, EventRate
 from catchment.model.plan import Answer, Group, Plan, Slicing
 from catchment.model.query import Aggregate, Query
 from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
 from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
-from catchment.planner.cost import choose_store, slicing_loses
+from catchment.planner.cost import choose_store, ways_of
 from catchment.planner.drafts import Alike, Draft, Need
 from catchment.planner.selections import Selections
 
-DEFAULT_RATE = 10_000.0
-"""Events per second of event time that a plan assumes when it is told nothing better."""
 
+def plan(
+    queries: Iterable[Query], *, rate: float | None = None, costs: CostModel = RECORDED
+) -> Plan:
+    """One plan of all queries.
 
-def plan(queries: Iterable[Query], *, rate: float = DEFAULT_RATE) -> Plan:
-    """One plan of all queries. `rate` is the expected number of events per second, per group.
+    `rate` is the expected number of events in a second of event time. Without it one is assumed.
 
     >>> from catchment.functions import avg, sum
     >>> from catchment.windows import tumbling
@@ -35,7 +38,7 @@ def plan(queries: Iterable[Query], *, rate: float = DEFAULT_RATE) -> Plan:
     >>> [OperatorRef(*o).id for o in p.groups[0].operators]
     ['sum(v)', 'count(v)']
     """
-    return replan(Plan(), queries, rate)[0]
+    return replan(Plan(rate=EventRate.of(rate), costs=costs), queries)[0]
 
 
 @contextmanager
@@ -54,47 +57,98 @@ def _uncollected() -> Iterator[None]:
 def replan(
     before: Plan,
     queries: Iterable[Query],
-    rate: float = DEFAULT_RATE,
+    *,
+    rate: EventRate | None = None,
+    handed: Collection[int] = (),
+    ended: Collection[str] = (),
 ) -> tuple[Plan, dict[int, int]]:
     """The next plan, in which queries that stay keep their group, and which group became which.
 
     A new query joins a group that has its selection already, so that kept slices can serve it;
     new selections open groups of their own. A running group of count windows stays as it is: its
     nodes may have been asked for the edges of just these windows.
+
+    The rate of events is the one there was, or another, by which new groups are made then. The
+    queries of groups that are `handed` over go to other groups, as if they were new; what they had
+    stays under names of its own (`Plan.former`) until it has `ended`.
     """
     with _uncollected():
-        return _replan(before, queries, rate)
+        return _replan(before, queries, rate or before.rate, frozenset(handed), frozenset(ended))
 
 
-def _replan(before: Plan, queries: Iterable[Query], rate: float) -> tuple[Plan, dict[int, int]]:
+def _replan(
+    before: Plan,
+    queries: Iterable[Query],
+    rate: EventRate,
+    handed: frozenset[int],
+    ended: frozenset[str],
+) -> tuple[Plan, dict[int, int]]:
+    given = each_its_name(queries)
     drafts = [_draft_of(group) for group in before.groups]
+    former = _former(before, given, handed, ended)
+    closed = handed.union(place[0] for _, place in former.values())
+    alike = before.costs.alike
     sharing: dict[tuple[Any, ...], Alike] = {}
     for draft, group in zip(drafts, before.groups, strict=True):
         if draft.need.by_rank:
             draft.windows.update((window, n) for n, window in enumerate(group.windows))
-        else:
-            sharing.setdefault(draft.shared, Alike()).running(draft)
-    placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
+        elif group.id not in closed:
+            sharing.setdefault(draft.shared, Alike(alike)).running(draft)
     names: dict[str, tuple[Draft, int]] = {}
-    given = each_its_name(queries)
+    for name, (_, (id, number)) in former.items():
+        names[name] = drafts[id], drafts[id].keep(before.groups[id].answers[number])
+    placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
     time = time_named(given)
     for query in given:
         identity = query.identity
-        place = placed.get(identity)
-        if place is None:
-            old = before.names.get(query.name)
-            if old:
-                place = drafts[old[0]], drafts[old[0]].add(query)
-            else:
-                _refuse_order(query)
-                shared = _shared(query)
-                alike = sharing.get(shared) or sharing.setdefault(shared, Alike())
-                place = alike.place(query, shared, drafts)
-            placed[identity] = place
-        names[query.name] = place
+        old = before.names.get(query.name)
+        if old and old[0] not in handed:
+            place = drafts[old[0]], drafts[old[0]].add(query)
+            names[query.name] = placed.setdefault(identity, place) if not handed else place
+            continue
+        known = placed.get(identity)
+        if known is None:
+            _refuse_order(query)
+            shared = _shared(query)
+            among = sharing.get(shared) or sharing.setdefault(shared, Alike(alike))
+            known = placed[identity] = among.place(query, shared, drafts)
+        names[query.name] = known
     kept = [draft for draft in drafts if draft.answers]
-    made, lineage = _finish(kept, names, rate, before.version + 1)
-    return (made if time is None else replace(made, time=time)), lineage
+    groups, places, lineage = _finish(kept, names, rate.per_second, before.costs)
+    owed = {name: query for name, (query, _) in former.items()}
+    made = Plan(before.version + 1, groups, places, time, rate, before.costs, owed)
+    return made, lineage
+
+
+def refuse_former(before: Plan, name: str) -> None:
+    """Raises where a new query has a name that stands for what another one is owed."""
+    if name in before.former:
+        raise QueryError(
+            "a query cannot have this name now",
+            given=name,
+            hint=f"it stands for open windows of {before.former[name]!r}: wait, or take another",
+        )
+
+
+def _former(
+    before: Plan, queries: Iterable[Query], handed: frozenset[int], ended: frozenset[str]
+) -> dict[str, tuple[str, tuple[int, int]]]:
+    """What is owed to queries that have gone over: a name, the query, and its place before."""
+    there = {query.name for query in queries}
+    for name in before.former.keys() & there:
+        refuse_former(before, name)
+    found = {
+        name: (query, before.names[name])
+        for name, query in before.former.items()
+        if query in there and name not in ended
+    }
+    for query, place in before.names.items() if handed else ():
+        if place[0] in handed and query in there and query not in before.former:
+            name = f"{query} (by plan {before.version})"
+            while name in there or name in found:
+                name += "'"
+            found[name] = query, place
+    return found
 
 
 def only_counts(group: Group) -> bool:
@@ -109,8 +163,10 @@ def counts_of(group: Group) -> list[Counted]:
 
 def _draft_of(group: Group) -> Draft:
     """An empty draft in a group's place."""
-    need = Need(group.slicing, only_counts(group), _large(OperatorRef(*r) for r in group.operators))
-    draft = Draft(group.by, group.measure, group.distinct_on, group.distinct_within, need)
+    large = _large(OperatorRef(*ref) for ref in group.operators)
+    need = Need(group.slicing, only_counts(group), large, group.whole)
+    distinct = group.distinct_on, group.distinct_within
+    draft = Draft(group.by, group.measure, *distinct, need, group.computed)
     draft.selections = Selections(group.selections)
     draft.before = group
     return draft
@@ -118,7 +174,24 @@ def _draft_of(group: Group) -> Draft:
 
 def _shared(query: Query) -> tuple[Any, ...]:
     """What queries of one draft agree in."""
-    return query.by, query.measure, query.distinct_on, query.distinct_within, _need(query)
+    by, computed = _by(query)
+    return by, query.measure, query.distinct_on, query.distinct_within, _need(query), computed
+
+
+def _by(query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys as a group has them, and which of them are expressions and no columns."""
+    if not query.computed:
+        return query.by, ()
+    texts = dict(query.computed)
+    named = {key: _column_in(texts[key]) if key in texts else key for key in query.by}
+    by = tuple(texts[key] if column is None else column for key, column in named.items())
+    return by, tuple(texts[key] for key, column in named.items() if column is None)
+
+
+def _column_in(text: str) -> str | None:
+    """The column that an expression is nothing but."""
+    names = columns(text)
+    return names[0] if len(names) == 1 and text == quote(names[0]) else None
 
 
 def _need(query: Query) -> Need:
@@ -126,11 +199,14 @@ def _need(query: Query) -> Need:
     waits = query.window.bounded_by_events or ordered
     by_stream = query.window.stream_reading is not None
     slicing: Slicing = "stream" if by_stream else "settled" if waits else "arrival"
-    return Need(slicing, query.window.by_rank, large)
+    whole = query.output is not None and query.output.whole
+    return Need(slicing, query.window.by_rank, large, whole)
 
 
 def _kind_of(aggregates: tuple[Aggregate, ...]) -> tuple[bool, bool]:
     """Whether the order of events matters to aggregates, and whether their partials are large."""
+    if len(aggregates) == 1:
+        return _kind_of_one(function_of(aggregates[0]), aggregates[0])
     kinds = [_kind_of_one(function_of(aggregate), aggregate) for aggregate in aggregates]
     return any(ordered for ordered, _ in kinds), any(large for _, large in kinds)
 
@@ -142,9 +218,9 @@ def _kind_of_one(function: Function, aggregate: Aggregate) -> tuple[bool, bool]:
 
 
 @lru_cache(maxsize=4096)
-def _required(function: Function, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
-    """The operators of an aggregate, each after those whose fields it reads."""
-    return tuple(_with_required(function.operators(aggregate)))
+def _required(function: Function, aggregate: Aggregate) -> dict[OperatorRef, None]:
+    """The operators of an aggregate, each once, after those whose fields it reads."""
+    return dict.fromkeys(_with_required(function.operators(aggregate)))
 
 
 def _large(operators: Iterable[OperatorRef]) -> bool:
@@ -152,15 +228,16 @@ def _large(operators: Iterable[OperatorRef]) -> bool:
 
 
 def _finish(
-    drafts: list[Draft], names: dict[str, tuple[Draft, int]], rate: float, version: int
-) -> tuple[Plan, dict[int, int]]:
+    drafts: list[Draft], names: dict[str, tuple[Draft, int]], rate: float, costs: CostModel
+) -> tuple[tuple[Group, ...], dict[str, tuple[int, int]], dict[int, int]]:
+    """The groups, the place of each name in them, and which group before each continues."""
     groups: list[Group] = []
     moved: dict[int, list[tuple[int, int]]] = {}
     lineage: dict[int, int] = {}
     for draft in drafts:
         answers = list(draft.answers)
         places = moved[id(draft)] = [(0, 0)] * len(answers)
-        ways = _ways(draft, rate)
+        ways = _ways(draft, rate, costs)
         by_window: dict[int, list[int]] = {}
         for number, answer in enumerate(answers) if len(ways) > 1 else ():
             by_window.setdefault(answer.window, []).append(number)
@@ -173,24 +250,31 @@ def _finish(
             if draft.before is not None:
                 lineage[len(groups)] = draft.before.id
             kept = [answers[number] for number in chosen]
-            groups.append(_group(len(groups), draft, windows, kept, why))
+            groups.append(_group(len(groups), draft, windows, kept, why, costs.eager_from))
     places_of = {name: moved[id(draft)][answer] for name, (draft, answer) in names.items()}
-    return Plan(version, tuple(groups), places_of), lineage
+    return tuple(groups), places_of, lineage
 
 
-def _ways(draft: Draft, rate: float) -> list[tuple[list[int], str | None]]:
+def _ways(draft: Draft, rate: float, costs: CostModel) -> list[tuple[list[int], str | None]]:
     """The draft's windows as one sliced group, or each alone where slicing loses, and why."""
     windows = list(draft.windows)
     together = list(range(len(windows)))
     if draft.before is not None:  # a running group goes on as it is
         return [(together, draft.before.why if draft.before.way == "accumulators" else None)]
-    why = slicing_loses(windows, rate)
-    if why is None or _ordered(operators_of(draft.answers)):
+    ways = ways_of(windows, rate, costs)
+    if ways is None or not ways.direct_wins or _ordered(operators_of(draft.answers)):
         return [(together, None)]
-    return [([window], why) for window in together]
+    return [([window], ways.describe(rate)) for window in together]
 
 
 def _refuse_order(query: Query) -> None:
+    if query.output is not None and query.output.sets and _kind_of(query.aggregates)[0]:
+        raise QueryError(
+            f"query {query.name!r}: subtotals over keys merge what was computed by key, but the "
+            "order of events matters to a function",
+            given=", ".join(aggregate.text for aggregate in query.aggregates),
+            hint="make each set of keys a query of its own",
+        )
     if query.window.stream_reading is not None and _kind_of(query.aggregates)[0]:
         raise QueryError(
             f"query {query.name!r}: a function whose order matters needs all events in one order, "
@@ -206,17 +290,23 @@ def _ordered(operators: Iterable[OperatorRef]) -> bool:
 
 
 def _group(
-    id: int, draft: Draft, windows: list[int], answers: list[Answer], why: str | None
+    id: int,
+    draft: Draft,
+    windows: list[int],
+    answers: list[Answer],
+    why: str | None,
+    eager_from: float,
 ) -> Group:
     if draft.before is not None and _unchanged(draft, answers):
         return draft.before if draft.before.id == id else replace(draft.before, id=id)
-    every = list(draft.windows)
-    kept = tuple(every[number] for number in windows)
-    places = {number: place for place, number in enumerate(windows)}
-    renumbered = tuple(Answer(a.selection, places[a.window], a.aggregates) for a in answers)
+    kept, renumbered = tuple(draft.windows), tuple(answers)
+    if len(windows) < len(kept):
+        kept = tuple(kept[number] for number in windows)
+        places = {number: place for place, number in enumerate(windows)}
+        renumbered = tuple(replace(answer, window=places[answer.window]) for answer in answers)
     running = () if draft.before is None else draft.before.operators
     operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
-    store, because = choose_store(kept, operators)
+    store, because = choose_store(kept, operators, eager_from)
     plain = tuple((ref.kind, ref.column, ref.params) for ref in operators)
     return Group(
         id,
@@ -232,6 +322,7 @@ def _group(
         store,
         "slices" if why is None else "accumulators",
         why or because,
+        draft.computed,
     )
 
 
@@ -264,7 +355,7 @@ def operators_of(
     stay = frozenset(needed)
     for answer in answers:
         for aggregate in answer.aggregates:
-            needed.update(dict.fromkeys(_required(function_of(aggregate), aggregate)))
+            needed |= _required(function_of(aggregate), aggregate)
     return list(_less_derived(tuple(needed), stay))
 
 

@@ -6,13 +6,14 @@ versions of all definitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from msgspec import Struct
 
 from catchment.model import records
+from catchment.model.costs import EventRate
 from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.model.plan import Plan
 from catchment.model.query import Query, QueryRecord
@@ -47,11 +48,16 @@ class Planned:
         self,
         number: int,
         queries: Mapping[str, Query],
-        rate: float,
         leaving: Iterable[str] = (),
+        rate: EventRate | None = None,
+        handed: Collection[int] = (),
+        ended: Collection[str] = (),
     ) -> Planned:
-        """The version that follows, with other queries, of which some leave."""
-        made, lineage = replan(self.plan, queries.values(), rate)
+        """The version that follows, with other queries, of which some leave.
+
+        Of rates and of groups handed over, see `replan`.
+        """
+        made, lineage = replan(self.plan, queries.values(), rate=rate, handed=handed, ended=ended)
         origins = {
             group.id: self.origins[lineage[group.id]]
             if lineage.get(group.id) in self.origins

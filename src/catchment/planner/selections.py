@@ -76,10 +76,3 @@ class Selections:
                 cells.add(terms[term], asked)
                 kept[term] = cells
         self._dividing = kept
-
-
-def _apart_from_all(asked: Alternatives, others: list[Alternatives]) -> bool:
-    for other in others:  # noqa: SIM110 (a generator would take as long as the comparison)
-        if not apart(asked, other):
-            return False
-    return True

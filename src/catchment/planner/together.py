@@ -1,12 +1,16 @@
-"""Which groups may be sliced together: those of one key, whose partials are a few numbers.
+"""Which groups of one key share work that comes before their partials.
 
-Such groups differ in conditions and in edges only. A slicer can reduce events once for all of them,
-to cells of slice, key and set of conditions met (`engine/slicing.py`, `SharedSlicer`).
+Groups whose partials are a few numbers may be *sliced together*: they differ in conditions and in
+edges only. A slicer can reduce events once for all of them, to cells of slice, key and set of
+conditions met (`engine/slicing.py`, `SharedSlicer`).
+
+Groups that are sliced once their events are settled *wait together*: each event is kept, sent and
+put in order once for all of them (`engine/waiting.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from catchment.model.plan import Group
@@ -47,3 +51,20 @@ def _cells(group: Group) -> tuple[int, float, int]:
     conditions = sum(selection is not None for selection in group.selections)
     edges = sum(1 / period.slide for period in periods_of(group.windows) if not period.only)
     return conditions, edges, group.id
+
+
+def waiting_together(groups: Iterable[Group], apart: Collection[int] = ()) -> list[list[int]]:
+    """All groups whose events wait, by their ids, in sets: one for each key and measure of time.
+
+    Some groups are sets by themselves: where duplicates are dropped, every group has events of its
+    own; where each stream has windows of its own, events stay on their node; and of the groups that
+    are `apart`, somebody else takes the events.
+    """
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for group in groups:
+        if group.slicing == "arrival":
+            continue
+        alone = group.slicing == "stream" or bool(group.distinct_on) or group.id in apart
+        place = (group.id,) if alone else (group.measure, group.by, group.whole)
+        found.setdefault(place, []).append(group.id)
+    return list(found.values())

@@ -29,6 +29,8 @@ from catchment.sinks.rows import (
 )
 from catchment.sinks.text import Array, decoded, objects, pc, texts, whole
 
+NEWEST = 256
+"""Files that are read at most where only the newest rows are wanted."""
 _MARKER = "_catchment.json"
 _QUERY = b"catchment.query"
 _EXACT = 2**53
@@ -93,14 +95,40 @@ class ParquetSink(Sink):
         place = FilePlace(self.path)
         files, folders = place.names()
         if query is not None:
-            # Percent signs, in folders of older versions, quoted what now others do.
-            own = (folder_name(query), query)
-            folders = [f for f in folders if f in own or ("%" in f and unquote(f) == query)]
+            folders = _folders_of(query, folders)
         found = [_read_long(place, name, query) for name in _parquet(files)]
         for folder in folders:
             for name in _parquet(place.names(folder)[0]):
                 found += _read_one(place, f"{folder}/{name}", query)
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+
+    def newest(self, query: str, rows: int, held: dict[str, pa.Table] | None = None) -> pa.Table:
+        """The newest rows of a query, at least so many if there are, out of at most `NEWEST` files.
+
+        `held` are tables of files that were read before, by name: files never change, so they are
+        not read again. It is left with those that were used now.
+        """
+        place, before = FilePlace(self.path), held or {}
+        files, folders = place.names()
+        names = [(name, name) for name in _parquet(files)]
+        for folder in _folders_of(query, folders):
+            names += [(name, f"{folder}/{name}") for name in _parquet(place.names(folder)[0])]
+        found: dict[str, pa.Table] = {}
+        count = 0
+        for _, name in sorted(names, reverse=True)[:NEWEST]:
+            if count >= rows:
+                break
+            if name not in before:
+                long = "/" not in name
+                read = [_read_long(place, name, query)] if long else _read_one(place, name, query)
+                before = before | {name: read[0] if read else pa.table({})}
+            found[name] = before[name]
+            count += found[name].num_rows
+        if held is not None:
+            held.clear()
+            held.update(found)
+        tables = [table for table in reversed(found.values()) if table.num_rows]
+        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
 
     @staticmethod
     def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -194,6 +222,13 @@ def _labels(labels: Sequence[str], rows: int) -> Array:
     """Each label once per row, told once."""
     places = np.repeat(np.arange(len(labels), dtype=np.int32), rows)
     return pa.DictionaryArray.from_arrays(places, pa.array(labels, pa.string()))
+
+
+def _folders_of(query: str, folders: Sequence[str]) -> list[str]:
+    """Those that may hold results of a query."""
+    # Percent signs, in folders of older versions, quoted what now others do.
+    own = (folder_name(query), query)
+    return [f for f in folders if f in own or ("%" in f and unquote(f) == query)]
 
 
 def _owner(place: FilePlace) -> str | None:

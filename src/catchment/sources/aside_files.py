@@ -255,6 +255,24 @@ class AsideFiles:
                 self._changed = True
 
 
+def newest_rows(home: Folder, kind: str, rows: int) -> pa.Table:
+    """The newest rows of a kind that are kept in a folder, at most so many, for who only looks.
+
+    Another process may write there meanwhile; a file that has just gone is left out.
+    """
+    held = records.decode(AsideIndex, home.read(_INDEX) or b"{}", f"{home.uri}/{_INDEX}")
+    names = sorted((kept.name for kept in held.files if kept.kind == kind), reverse=True)
+    found: list[pa.Table] = []
+    room = rows
+    for name in names:
+        data = home.sub(kind).read(name) if room > 0 else None
+        if data is not None:
+            table = _decoded(data)
+            found.append(table.slice(max(table.num_rows - room, 0)))
+            room -= found[-1].num_rows
+    return pa.concat_tables(found[::-1], promote_options="permissive") if found else pa.table({})
+
+
 def _decoded(data: bytes) -> pa.Table:
     import pyarrow.parquet as pq
 

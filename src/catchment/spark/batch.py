@@ -1,11 +1,16 @@
-"""Batch: splits are read and sliced, partials shuffled by key, windows assembled by bucket."""
+"""Batch: splits are read and sliced, partials shuffled by key, windows assembled by bucket.
+
+`prepared` says how, and computes nothing: a `BatchPass` is one pass over the events for all
+queries. Its results stay on the executors, as DataFrames; what the tasks counted comes here.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +20,170 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from catchment.counting.distributed import found_by_asking
-from catchment.counting.edges import RankEdges
 from catchment.durable.folder import Folder
+from catchment.engine import codec
 from catchment.engine.binding import columns_of
-from catchment.engine.parcels import unpack_results
-from catchment.engine.results import Results
+from catchment.engine.parcels import NoNote, unpack_results
 from catchment.engine.slicer import as_table, is_frame
+from catchment.errors import QueryError, did_you_mean
+from catchment.model import records
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, QueryRules, bound
 from catchment.model.settings import each_its_name
-from catchment.planner.group import DEFAULT_RATE, counts_of
 from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
-from catchment.sources.aside_files import AsidePlace, Kept
+from catchment.sources.aside_files import AsidePlace
 from catchment.sources.base import Source
-from catchment.sources.reading import UnreadRow, refuse_waiting
+from catchment.sources.reading import refuse_waiting
 from catchment.spark import frames
-from catchment.spark.batch_counts import CutApart, Meeting, SampleRanks, doubts_of
-from catchment.spark.records import SplitRead
-from catchment.spark.results import RunResults, batch_counts
-from catchment.spark.rows import PARCEL
+from catchment.spark.assembling import (
+    Assemble,
+    CutResults,
+    GiveResults,
+    KeepResults,
+    ReadResults,
+)
+from catchment.spark.batch_counts import CutApart, FindDoubts, Meeting, SampleRanks
+from catchment.spark.records import BucketMade
+from catchment.spark.results import HeldHere, RunResults, batch_counts
+from catchment.spark.rows import PARCEL, RESULT
 from catchment.spark.session import cores_of, frame_of, is_local, session, ship
-from catchment.spark.tasks import Assemble, ReadAndSlice, Work
+from catchment.spark.tasks import ReadAndSlice, Work
+from catchment.spark.types import for_spark, spark_schema
 
 _SPLITS_A_CORE = 2
 """More shares than cores, so that a slow one holds up little."""
+_WITH_COUNTS = 4 << 20
+"""Bytes of results that come to the driver together with the counts: fewer jobs where they are
+few."""
 
 Events = Any
 """Path or paths, a source, an Arrow table, a pandas or Polars frame, a Spark DataFrame."""
+
+
+@dataclass
+class BatchPass:
+    """One pass over events for all queries, as Spark will make it once somebody asks for rows."""
+
+    spark: SparkSession
+    work: Work
+    placed: DataFrame
+    """Parcels of partials, each in the partition of its bucket."""
+    assemble: Assemble
+    source: Source | None = None
+    closing: ExitStack = field(default_factory=ExitStack)
+    """Lets go of what the pass keeps, on executors and on disk."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the queries."""
+        return list(self.work.plan.names)
+
+    @cached_property
+    def kept(self) -> DataFrame:
+        """The results of all queries, which Spark keeps from the first time on that they are asked
+        for."""
+        made = self.placed.mapInArrow(KeepResults(self.assemble), RESULT)
+        made = made.persist(StorageLevel.DISK_ONLY)
+        self.closing.callback(made.unpersist)
+        return made
+
+    def only(self, name: str) -> DataFrame:
+        """The rows of the only query; nothing is kept."""
+        schema = self.schema(name)
+        task = GiveResults(self.assemble, name, for_spark(schema))
+        return self.placed.mapInArrow(task, spark_schema(schema))
+
+    def frame(self, name: str) -> DataFrame:
+        """The rows of a query, of the results that are kept."""
+        schema = self.schema(name)
+        task = ReadResults(self.work, name, for_spark(schema))
+        return self._pieces(name).mapInArrow(task, spark_schema(schema))
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a query, brought here."""
+        empty = self.schema(name).empty_table()
+        rows = self._pieces(name).mapInArrow(CutResults(self.work, name), RESULT).select("body")
+        bodies = rows.toArrow().column("body").to_pylist()
+        found = [codec.unpack(bytes(body or b""), NoNote)[1]["rows"] for body in bodies]
+        return pa.concat_tables([empty, *found])
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns of a query's results."""
+        if name not in self.work.plan.names:
+            raise QueryError("no such query", given=name, hint=did_you_mean(name, self.names))
+        return self.work.bound().no_results()[name].schema
+
+    def _pieces(self, name: str) -> DataFrame:
+        group, _ = self.work.plan.names[name]
+        mine = f"body IS NOT NULL AND (grp IS NULL OR grp = {group})"
+        return self.kept.where(mine).select("body")
+
+    def run(self) -> RunResults:
+        """Makes the pass. Few results come here at once; many stay where they are until somebody
+        asks for them."""
+        try:
+            results = self._run()
+        except BaseException:
+            self.closing.close()
+            raise
+        if self.source is not None:
+            results.never_read = self.source.never_read()
+        return results
+
+    def _run(self) -> RunResults:
+        most = _WITH_COUNTS // self.work.buckets
+        few = sf.when(sf.length("body") <= most, sf.col("body")).alias("body")
+        told = self.kept.where("note IS NOT NULL").select("note", few).toArrow()
+        notes = [_note(note) for note in told.column("note").to_pylist()]
+        bodies = [bytes(body) for body in told.column("body").to_pylist() if body is not None]
+        unread = [row for made in notes for row in made.unread]
+        if len(bodies) == sum(made.pieces for made in notes):
+            bound = self.work.bound()
+            parts = [unpack_results(body, bound)[0] for body in bodies] or [bound.no_results()]
+            results = RunResults(HeldHere(parts, self.spark), self.names, _counts(notes), unread)
+            self.closing.close()
+        else:
+            rows = sum(made.rows for made in notes)
+            results = RunResults(HeldThere(self, rows), self.names, _counts(notes), unread)
+        results.aside = [kept for made in notes for kept in made.spilled]
+        return results
+
+    def counts(self) -> dict[str, int]:
+        """What the tasks counted, of the results that are kept."""
+        told = self.kept.where("note IS NOT NULL").select("note").toArrow()
+        return _counts([_note(note) for note in told.column("note").to_pylist()])
+
+
+def _note(note: bytes | None) -> BucketMade:
+    return records.decode(BucketMade, bytes(note or b""), "what a task says of its results")
+
+
+def _counts(notes: list[BucketMade]) -> dict[str, int]:
+    kept = sum(kept.rows for made in notes for kept in made.spilled)
+    return batch_counts([made.counts for made in notes], kept)
+
+
+@dataclass
+class HeldThere:
+    """Results that stay on the executors."""
+
+    made: BatchPass
+    rows: int
+
+    def table(self, name: str) -> pa.Table:
+        return self.made.table(name)
+
+    def ordered(self, name: str) -> bool:
+        return self.made.work.bound().no_results().ordered(name)
+
+    def frame(self, name: str) -> DataFrame:
+        return self.made.frame(name)
+
+    def release(self) -> None:
+        """Lets go of them."""
+        self.made.closing.close()
 
 
 def computed(
@@ -57,33 +197,55 @@ def computed(
     aside: AsidePlace | None = None,
 ) -> RunResults:
     """What `ct.run` gives, computed on Spark; a job may have a place for rows set aside."""
+    made = prepared(events, queries, rules, spark, buckets, state_bytes, key_bytes, aside)
+    return made.run()
+
+
+def prepared(
+    events: Events,
+    queries: Query | Iterable[Query],
+    rules: EventRules,
+    spark: SparkSession | None,
+    buckets: int | None = None,
+    state_bytes: int | None = None,
+    key_bytes: int | None = None,
+    aside: AsidePlace | None = None,
+) -> BatchPass:
+    """A pass over the events, all checks done and nothing computed."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
     named = {
         query.name: bound(query, QueryRules(rules.time, tables=_tables(events))) for query in given
     }
-    planned = NOTHING.next(0, named, DEFAULT_RATE)
+    planned = NOTHING.next(0, named)
     made = planned.plan
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
     ship(spark)
     buckets = buckets or (cores_of(spark) if any(group.by for group in made.groups) else 1)
-    work = partial(
-        Work,
-        made.to_bytes(),
-        rules=rules,
-        buckets=buckets,
-        aside=aside,
-        state_bytes=state_bytes,
-        key_bytes=key_bytes,
-    )
-    if not isinstance(events, DataFrame) and is_frame(events):
-        return _run_table(as_table(events), planned, work, spark)
-    if isinstance(events, DataFrame):
-        return _assembled(*frames.sliced(events, made, rules.time, work), spark, planned)
-    source = source_of(events)
-    bound_work, parcels = _sliced_source(source, made, work, spark)
-    results = _assembled(bound_work, parcels, spark, planned)
-    results.never_read = source.never_read()
-    return results
+
+    def work(schema: pa.Schema) -> Work:
+        return Work(
+            made.to_bytes(),
+            schema,
+            rules,
+            buckets,
+            aside=aside,
+            state_bytes=state_bytes,
+            key_bytes=key_bytes,
+            apart=_asked(planned, schema, rules, spark),
+        )
+
+    with ExitStack() as closing:
+        if not isinstance(events, DataFrame) and is_frame(events):
+            table = as_table(events)
+            # Executors on this machine map the table from a file; others get it through Spark.
+            events = _as_file(table, closing) if is_local(spark) else frame_of(spark, table)
+        if isinstance(events, DataFrame):
+            source = None
+            sliced = frames.sliced(events, made, rules.time, work)
+        else:
+            source = source_of(events)
+            sliced = _sliced_source(source, made, work, spark)
+        return _pass(*sliced, spark, source, closing)
 
 
 def _tables(events: Events) -> tuple[str, ...]:
@@ -131,68 +293,57 @@ def common_condition(plan: Plan) -> str | None:
     return " OR ".join(f"({text})" for text in sorted(str(text) for text in selections))
 
 
-def _assembled(work: Work, parcels: DataFrame, spark: SparkSession, planned: Planned) -> RunResults:
-    bound = work.bound()
-    groups = _asked(work, planned, spark)
+def _pass(
+    work: Work,
+    parcels: DataFrame,
+    spark: SparkSession,
+    source: Source | None,
+    closing: ExitStack,
+) -> BatchPass:
+    groups = work.apart
+    if groups:
+        # Events are kept where they were read, while samples of them say where edges are.
+        parcels = parcels.persist(StorageLevel.DISK_ONLY)
+        closing.callback(parcels.unpersist)
+        parcels = _cut_apart(work, parcels, groups)
+    placed = parcels.repartitionById(work.buckets, sf.col("bucket") % work.buckets)
     assemble = Assemble(work, partial(Meeting, groups) if groups else None)
-    with ExitStack() as stack:
-        if groups:
-            # Events are kept where they were read, while samples of them say where edges are.
-            kept = parcels.persist(StorageLevel.DISK_ONLY)
-            stack.callback(kept.unpersist)
-            parcels = _cut_apart(work, kept, groups)
-        placed = parcels.repartitionById(work.buckets, sf.col("bucket"))
-        rows = placed.mapInArrow(assemble, PARCEL).toArrow()
-    parts = list[Results]()
-    counted: list[Mapping[str, int]] = []
-    unread: list[UnreadRow] = []
-    spilled: list[Kept] = []
-    for body in rows.column("body").to_pylist():
-        results, note = unpack_results(bytes(body or b""), bound, SplitRead)
-        parts.append(results)
-        unread += note.unread
-        spilled += note.spilled
-        counted.append(note.counts)
-    counts = batch_counts(counted, kept=sum(kept.rows for kept in spilled))
-    parts = parts or [bound.no_results()]
-    made = RunResults(parts, list(work.plan.names), counts, unread, spark)
-    made.aside = spilled
-    return made
+    return BatchPass(spark, work, placed, assemble, source, closing.pop_all())
 
 
-def _asked(work: Work, planned: Planned, spark: SparkSession) -> frozenset[int]:
+def _asked(
+    planned: Planned, schema: pa.Schema, rules: EventRules, spark: SparkSession
+) -> frozenset[int]:
     """The groups of count windows whose edges are found by samples.
 
     That reads what tasks kept of the events twice more, so it is done only where one task would
     get all events otherwise: without keys, on several machines. What is not full can only be
     emitted where its events are.
     """
-    if work.rules.incomplete == "emit" or is_local(spark):
+    if rules.incomplete == "emit" or is_local(spark):
         return frozenset()
-    found = found_by_asking(planned, work.bound(), "auto")
-    return frozenset(id for id in found if not work.plan.groups[id].by)
+    found = found_by_asking(planned, schema, "auto")
+    return frozenset(id for id in found if not planned.plan.groups[id].by)
 
 
 def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFrame:
     """With the events of count windows cut where no edge is near."""
-    samples = parcels.mapInArrow(SampleRanks(work, groups), PARCEL).toArrow().column("body")
-    edges = {id: RankEdges(counts_of(work.plan.groups[id])) for id in groups}
-    doubts = doubts_of((bytes(body or b"") for body in samples.to_pylist()), edges)
-    return parcels.mapInArrow(CutApart(work, groups, doubts), PARCEL)
+    samples = parcels.mapInArrow(SampleRanks(work, groups), PARCEL).repartition(1)
+    doubts = samples.mapInArrow(FindDoubts(work, groups), PARCEL).select(sf.col("body").alias("d"))
+    return parcels.crossJoin(sf.broadcast(doubts)).mapInArrow(CutApart(work, groups), PARCEL)
 
 
-def _run_table(
-    table: pa.Table, planned: Planned, made: Callable[[pa.Schema], Work], spark: SparkSession
-) -> RunResults:
-    """Executors on this machine map the table from a file; others get it through Spark."""
-    if not is_local(spark):
-        frame = frame_of(spark, table)
-        time = made(table.schema).rules.time
-        return _assembled(*frames.sliced(frame, planned.plan, time, made), spark, planned)
-    with tempfile.TemporaryDirectory(prefix="catchment-") as folder:
-        path = Path(folder) / "events.arrow"
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=1 << 20)
-        source = source_of(str(path))
-        work, parcels = _sliced_source(source, planned.plan, made, spark)
-        return _assembled(work, parcels, spark, planned)
+_FOLDERS: set[tempfile.TemporaryDirectory[str]] = set()
+"""Folders that frames may still need, whose objects remove them at the end of the process."""
+
+
+def _as_file(table: pa.Table, closing: ExitStack) -> str:
+    """A file that executors on this machine map, as long as the pass may need it."""
+    folder = tempfile.TemporaryDirectory(prefix="catchment-")
+    _FOLDERS.add(folder)
+    closing.callback(_FOLDERS.discard, folder)
+    closing.callback(folder.cleanup)
+    path = str(Path(folder.name) / "events.arrow")
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1 << 20)
+    return path

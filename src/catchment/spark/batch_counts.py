@@ -23,7 +23,7 @@ from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
 from catchment.engine.merger import GroupMerger
 from catchment.engine.parcels import pack_partials, unpack_partials
-from catchment.engine.partials import Partials, events_of, rows_of, stamped
+from catchment.engine.partials import Partials, events_of, events_of_group, rows_of, stamped
 from catchment.engine.rows import Rows, concat_rows
 from catchment.engine.shapes.counted import events_not_full
 from catchment.operators.ragged import Ints
@@ -40,6 +40,10 @@ Lane = tuple[int, Key]
 """Group and key."""
 Doubts = dict[Lane, Ints]
 """Spans of time in which an edge is, one after the other: begin, end, begin, end."""
+
+
+FoundDoubts = list[tuple[Lane, Ints]]
+"""The same, as one task tells it to the others."""
 
 
 class Sampled(Struct, frozen=True, array_like=True):
@@ -67,13 +71,14 @@ class SampleRanks:
         for _, body in bodies(batches):
             for id, table in unpack_partials(body, SplitRead)[0].groups.items():
                 if id in self.groups:
-                    for key, times in self._of(groups[id], table):
+                    mine = events_of_group(table, groups[id].bound)
+                    for key, times in self._of(groups[id], mine):
                         lanes.setdefault((id, key), []).append(times)
         found = [(lane, self._sampled(lane[0], times)) for lane, times in lanes.items()]
         yield parcel([(0, wire.dump(found))])
 
     def _of(self, held: GroupMerger, table: pa.Table) -> Iterator[tuple[Key, Ints]]:
-        events = events_of(held, table)
+        events = _coded(held, table)
         keys, times = codec.ints(events, settled.KEY), codec.ints(events, settled.TIME)
         for code, rows in segments(keys):
             yield key_of(held.keys, code), times[rows]
@@ -85,8 +90,22 @@ class SampleRanks:
         return Sampled(len(mine), step, mine[::step])
 
 
+@dataclass(frozen=True)
+class FindDoubts:
+    """In one task: where edges may be, by what all tasks have sampled."""
+
+    work: Work
+    groups: frozenset[int]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        groups = self.work.plan.groups
+        edges = {id: RankEdges(counts_of(groups[id])) for id in self.groups}
+        found = doubts_of((body for _, body in bodies(batches)), edges)
+        yield parcel([(0, wire.dump(list(found.items())))])
+
+
 def doubts_of(samples: Iterator[bytes], windows: Mapping[int, RankEdges]) -> Doubts:
-    """On the driver: where edges may be, by what all tasks have sampled."""
+    """Where edges may be, by what all tasks have sampled."""
     lanes: dict[Lane, list[Sampled]] = {}
     for body in samples:
         for lane, sampled in wire.load(Samples, body):
@@ -125,30 +144,37 @@ def spans(samples: list[Sampled], edges: RankEdges) -> Ints:
 
 @dataclass(frozen=True)
 class CutApart:
-    """In a task: partials of events that are between edges, and the events that are in doubt."""
+    """In a task: partials of events that are between edges, and the events that are in doubt.
+
+    What `FindDoubts` found is beside every parcel, the same for all.
+    """
 
     work: Work
     groups: frozenset[int]
-    doubts: Doubts
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = self.work.bound().merger().groups
-        for bucket, body in bodies(batches):
-            partials, note = unpack_partials(body, SplitRead)
-            for id in self.groups & partials.groups.keys():
-                events = settled.ordered([events_of(groups[id], partials.groups[id])])
-                near, regions = self._cut(groups[id], id, events)
-                partials.groups[id], partials.regions[id] = near, regions
-            yield parcel([(bucket, pack_partials(partials, note))])
+        doubts: Doubts | None = None
+        for batch in batches:
+            for bucket, body in bodies(iter([batch])):
+                if doubts is None:
+                    doubts = dict(wire.load(FoundDoubts, batch.column(2)[0].as_py()))
+                partials, note = unpack_partials(body, SplitRead)
+                for id in self.groups & partials.groups.keys():
+                    mine = events_of_group(partials.groups[id], groups[id].bound)
+                    events = settled.ordered([_coded(groups[id], mine)])
+                    near, regions = self._cut(groups[id], id, events, doubts)
+                    partials.groups[id], partials.regions[id] = near, regions
+                yield parcel([(bucket, pack_partials(partials, note))])
 
     def _cut(
-        self, held: GroupMerger, id: int, events: settled.Ordered
+        self, held: GroupMerger, id: int, events: settled.Ordered, doubts: Doubts
     ) -> tuple[pa.Table, pa.Table]:
         """The events in doubt, and the regions. Spans of doubt and regions alternate; regions are
         even."""
         place = np.zeros(len(events), np.int64)
         for begin, end in zip(events.heads, [*events.heads[1:], len(events)], strict=True):
-            bounds = self.doubts[id, key_of(held.keys, int(events.key[begin]))]
+            bounds = doubts[id, key_of(held.keys, int(events.key[begin]))]
             place[begin:end] = np.searchsorted(bounds, events.time[begin:end], "right")
         cuts = np.zeros(len(events), np.bool_)
         cuts[1:] = place[1:] != place[:-1]
@@ -166,7 +192,7 @@ class CutApart:
 
 def _keyed(held: GroupMerger, table: pa.Table, code: Ints) -> pa.Table:
     selection, keys = held.keys.selections[code], held.keys.take(code)
-    return stamped(table, held.bound.group, held.bound.types, selection, keys, 0, 0)
+    return stamped(table, held.bound.group.by, held.bound.types, selection, keys, 0, 0)
 
 
 # -- where a bucket is assembled ------------------------------------------------------------------
@@ -225,11 +251,10 @@ class Meeting:
 
     def _rows(self, id: int, held: GroupMerger, edges: RankEdges) -> tuple[Rows, Ints]:
         """Rows that no edge divides, and the rank of the last event of each."""
-        events = [_placed(held, table) for table in self._events.get(id, [])]
-        none = held.bound.waiting_schema.empty_table().append_column(
-            _REGION, pa.array([], pa.int64())
-        )
-        near = settled.ordered([none, *events])
+        events = [_coded(held, table, _REGION) for table in self._events.get(id, [])]
+        numbers = [settled.KEY, settled.TIME, settled.ARRIVAL, _REGION]
+        none = pa.schema([*(pa.field(name, pa.int64()) for name in numbers), *held.bound.values])
+        near = settled.ordered([none.empty_table(), *events])
         regions = self._regions.get(id, [])
         sure = [rows_of(held, table) for table in regions]
         known = concat_rows(sure, held.bound.operators)
@@ -250,8 +275,10 @@ class Meeting:
         return concat_rows([parts, known], held.bound.operators), ranks
 
 
-def _placed(held: GroupMerger, table: pa.Table) -> pa.Table:
-    return events_of(held, table).append_column(_REGION, table.column(_REGION))
+def _coded(held: GroupMerger, table: pa.Table, *more: str) -> pa.Table:
+    """Events of a group, under the codes that their keys have here."""
+    names = [settled.TIME, settled.ARRIVAL, *more, *held.bound.columns]
+    return events_of(held, table, held.bound.group.by, names, None)
 
 
 def _ranked(keys: Ints, places: Ints, counts: Ints) -> Ints:

@@ -20,18 +20,17 @@ from pyspark.sql import types as t
 from catchment.engine import codec
 from catchment.engine.binding import Types, group_types, key_type
 from catchment.engine.bound_group import operators_of
-from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import Partials, stamped
 from catchment.expression.decimals import digits_of
 from catchment.expression.nodes import Column
 from catchment.expression.parsing import parse
+from catchment.model.costs import ASSUMED
 from catchment.model.plan import Group
 from catchment.operators import Operator
 from catchment.operators.base import is_exact, is_float
 from catchment.operators.limbs import carried, limbs_for, split, units_of
 from catchment.operators.ragged import Array, Ints
 from catchment.planner.cost import overlap, periods_of, smallest_gap
-from catchment.planner.group import DEFAULT_RATE
 from catchment.spark.catalyst_columns import (
     Field,
     Fields,
@@ -43,7 +42,7 @@ from catchment.spark.catalyst_columns import (
 )
 from catchment.spark.catalyst_edges import Cuts, cuts_of, micros_of, reach_of
 from catchment.spark.records import SplitRead
-from catchment.spark.tasks import Work, parcel, pieces
+from catchment.spark.tasks import Work, by_bucket, parcel, pieces
 
 BAD, UNUSED = -2, -1
 """Selections that are none: of rows without a usable time, and of events that no query wants."""
@@ -76,6 +75,8 @@ class Recipe(NamedTuple):
 def recipe(group: Group, fields: Fields, types: Types) -> Recipe:
     """How Spark slices a group; raises UnlikeError, with the reason, where it does not do as we."""
     cuts = _cuts(group)
+    if group.computed:
+        raise UnlikeError(f"its key is computed: {group.computed[0]}")
     for name in group.by:
         kind = fields[name].type
         if kind_of(kind) == "other" and not isinstance(kind, t.BinaryType):
@@ -112,7 +113,7 @@ def _cuts(group: Group) -> Cuts:
     ):
         raise UnlikeError("each event goes into several windows, without slices")
     gap = smallest_gap(group.windows)
-    if gap is not None and gap * DEFAULT_RATE < _EVENTS_A_CELL * 1e6:
+    if gap is not None and gap * ASSUMED.per_second < _EVENTS_A_CELL * 1e6:
         raise UnlikeError("slices as short as the sessions' gap would be too many")
     cuts = cuts_of(group.windows)
     if not cuts.few:
@@ -227,15 +228,7 @@ class ToPartials:
         table = table.filter(pa.array(chosen >= 0))
         plan = self.work.plan
         partials = Partials({self.group: self._partials(table, plan.groups[self.group], number)})
-        shares = share_out(partials, plan, self.work.buckets)
-        if counts:
-            shares.setdefault(0, Partials())
-        return parcel(
-            [
-                (bucket, pack_partials(share, SplitRead(number, counts={} if bucket else counts)))
-                for bucket, share in shares.items()
-            ]
-        )
+        return parcel(list(by_bucket(self.work, partials, SplitRead(number, counts=counts))))
 
     def _counts(self, chosen: Ints, events: Ints) -> dict[str, int]:
         bad = int(events[chosen == BAD].sum())
@@ -260,7 +253,7 @@ class ToPartials:
             for n, name in enumerate(group.by)
         ]
         plain = pa.table({name: pa.array(column) for name, column in columns.items()})
-        return stamped(plain, group, types, codec.ints(table, "s"), keys, number, number)
+        return stamped(plain, group.by, types, codec.ints(table, "s"), keys, number, number)
 
     def _ends(self, group: Group, starts: Ints) -> Ints:
         if group.way == "accumulators":  # partials are whole windows

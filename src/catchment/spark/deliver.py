@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from catchment.engine import codec
@@ -17,17 +16,27 @@ from catchment.engine.results import Results
 from catchment.engine.times import now
 from catchment.model import records
 from catchment.model.capacity import Capacity, largest
+from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
 from catchment.sources.aside_files import AsideFiles
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
+from catchment.spark.profile import BatchProfile, Stopwatch, batch_profile
 from catchment.spark.queries import Queries, QueryFolder
-from catchment.spark.records import BucketReport, Control, JobCounts, Parcel
+from catchment.spark.records import (
+    UNCHANGED,
+    BucketReport,
+    Control,
+    JobCounts,
+    Parcel,
+    PlanChange,
+)
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Spec
 from catchment.tree.completeness import lacking_in, marked
 
-Heard = Callable[[Progress, Control, list[Capacity]], None]
-"""Told after each batch: the progress, what the batch was told, and what grows and how large."""
+Heard = Callable[[Progress, Control, list[Capacity], BatchProfile], None]
+"""Told after each batch: the progress, what the batch was told, what grows and how large, and what
+the batch cost."""
 
 
 def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iterator[Any]:
@@ -84,15 +93,20 @@ class BatchCommitter:
             return
         control = reports[0].control
         spilled = [kept for report in reports for kept in report.spilled]
+        watch = Stopwatch()
         self.files.keep(control.batch, aside, spilled)
         self._deliver(control, results)
+        watch.lap("sink")
         gone = set.intersection(*(set(report.drained) for report in reports))
-        progress = replace(self._progress(control, reports), drained=tuple(sorted(gone)))
+        progress = self._progress(control, reports, gone)
         if gone and not self.spec.tree:
             QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)
         limits = largest(one for report in reports for one in report.limits)
-        self.heard(progress, control, limits + self._limits(progress))
+        splits = [seconds for report in reports for seconds in report.splits]
+        buckets = [report.seconds for report in reports]
+        cost = batch_profile(control.batch, splits, buckets, watch.seconds["sink"])
+        self.heard(progress, control, limits + self._limits(progress), cost)
 
     def _limits(self, progress: Progress) -> list[Capacity]:
         """What the driver keeps in the job's folder."""
@@ -120,10 +134,14 @@ class BatchCommitter:
             self._bounds = {plan: self.spec.bound(plan)}
         return self._bounds[plan]
 
-    def _progress(self, control: Control, reports: list[BucketReport]) -> Progress:
-        """What is known after a batch, from what was known before and what buckets report."""
+    def _progress(self, control: Control, reports: list[BucketReport], gone: set[str]) -> Progress:
+        """What is known after a batch, from what was known before and what buckets report.
+
+        `gone` are queries that leave, and what others were owed, whose windows have all ended.
+        """
         first = control.batch <= 0
-        before = JobCounts() if first else Progress.load(self.spec, control.batch - 1).counts
+        last = None if first else Progress.load(self.spec, control.batch - 1)
+        before = JobCounts() if last is None else last.counts
         read = [counts for report in reports for counts in report.counts]
 
         def more(name: str) -> int:
@@ -145,5 +163,23 @@ class BatchCommitter:
             aside_dropped=before.aside_dropped + more("aside_dropped"),
             missed=before.missed + sum(report.missed for report in reports),
         )
-        plan = control.plan if self.queries is None else self.queries.changed(control.plan)
-        return Progress(control.batch, reports[0].frontier, counts, control.ended, plan, now())
+        frontier = reports[0].frontier
+        observed, asked = RateWatch() if last is None else last.observed, UNCHANGED
+        if not self.spec.tree:
+            observed = observed.after(counts.accepted, frontier.newest)
+            observed, asked = self._asked(control.plan, observed, gone)
+        plan = control.plan if self.queries is None else self.queries.changed(control.plan, asked)
+        leaving = tuple(sorted(gone - set(asked.ended)))
+        return Progress(
+            control.batch, frontier, counts, control.ended, plan, now(), leaving, observed, asked
+        )
+
+    def _asked(
+        self, version: int, observed: RateWatch, gone: set[str]
+    ) -> tuple[RateWatch, PlanChange]:
+        """What is asked of the plan of the next batch, by the rate at which events have come."""
+        planned = self.spec.plan(version)
+        ended = tuple(sorted(gone & planned.plan.former.keys()))
+        observed, handed = observed.next(planned.plan, planned.leaving)
+        rate = observed.rate if handed else None
+        return observed, PlanChange(tuple(sorted(handed)), rate, ended)

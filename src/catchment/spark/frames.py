@@ -30,7 +30,7 @@ from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
 from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
 from catchment.spark.records import SplitRead
 from catchment.spark.rows import PARCEL
-from catchment.spark.tasks import Work, by_bucket, parcels, pieces
+from catchment.spark.tasks import Work, by_bucket, parcels, pieces, ready
 
 _PIECE = 1 << 18
 """Rows sliced at once: Spark's own batches are too small to be worth the calls."""
@@ -47,7 +47,10 @@ def sliced(
     """The partials of a DataFrame's rows, by bucket."""
     if events.isStreaming:
         raise SourceError(
-            "a streaming DataFrame has no end", hint="run a job on its source instead: ct.Job(...)"
+            "a streaming DataFrame has no end, and its results are no batch of rows",
+            given="a streaming DataFrame",
+            hint="run a job on it, ct.Job(queries=..., sinks=..., time=...).start(events=frame), "
+            "or on its source, catchment run job.yaml; or read it as a batch: spark.read",
         )
     schema = arrow_schema(events.schema, plan, time)
     work = work_of(schema)
@@ -188,7 +191,7 @@ class SliceRows:
             for sliced in slicer.slice(events, arrival=rank(number, arrival)):
                 merger.add(sliced)
                 note = SplitRead(number, handed)
-                yield from parcels(by_bucket(work, merger.take_events(), note))
+                yield from parcels(by_bucket(work, ready(merger, sliced, number), note))
                 handed += 1
             arrival += piece.num_rows
         last = SplitRead(number, handed, slicer.counts)

@@ -26,6 +26,7 @@ from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
 from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import Progress
+from catchment.spark.profile import BatchProfile, Profile, Profiler
 from catchment.spark.queries import QueryFolder, newest_plan, read_rejected, rules_of
 from catchment.spark.records import Control, JobCounts
 from catchment.spark.session import SparkError
@@ -61,6 +62,10 @@ class Status:
     """When the batch was planned, in microseconds since 1970."""
     rate: float = 0.0
     """Events a second, over the last batches."""
+    event_rate: float | None = None
+    """Events in a second of event time, as observed; None: too few have come."""
+    planned_rate: float | None = None
+    """Events in a second of event time that the plan was made for."""
     queries: int = 0
     partitions: dict[str, int | None] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
@@ -126,6 +131,9 @@ class Handle:
         self.changes: list[str] = []
         """What the job file's changes since the last start did to the queries, in sentences."""
         self._limits: tuple[Capacity, ...] = ()
+        self._profiler = Profiler()
+        self._told = -1
+        """The last batch of which Spark has told how long it took."""
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
@@ -149,8 +157,8 @@ class Handle:
         batch, counts = (-1, JobCounts()) if progress is None else (progress.batch, progress.counts)
         source = SourceNote.load(self.spec.home.sub("source"))
         found = replace(
-            Status.counted(self._state(), self.spec.job, batch, counts),
-            error=self._error(),
+            Status.counted(self.state, self.spec.job, batch, counts),
+            error=self.error,
             rejected=read_rejected(self.spec.home),
             waiting={one.origin: one.reason for one in source.never_read if one.waiting},
             never_read=source.never_read,
@@ -168,10 +176,14 @@ class Handle:
             frontier=frontier.value if known else None,
             lag=(frontier.newest - frontier.value) / 1e6 if known else None,
             rate=self._rate(),
+            event_rate=progress.observed.rate,
+            planned_rate=self.spec.plan(progress.plan).plan.rate.per_second,
             partitions={name: t for name, (t, _) in frontier.partitions.items()},
         )
 
-    def _state(self) -> str:
+    @property
+    def state(self) -> str:
+        """starting, running, ended, stopped or failed."""
         if self._query is None:
             return "starting"
         if self._query.exception() is not None:
@@ -182,7 +194,14 @@ class Handle:
             return "stopped"
         return "running" if self._progress is not None else "starting"
 
-    def _error(self) -> str | None:
+    @property
+    def limits(self) -> tuple[Capacity, ...]:
+        """What grows in the job, as of its last batch."""
+        return self._limits
+
+    @property
+    def error(self) -> str | None:
+        """Why it has failed, if it has."""
         failure = None if self._query is None else self._query.exception()
         return None if failure is None else told(failure)
 
@@ -206,7 +225,24 @@ class Handle:
         names = self.queries()
         return _InMemory(memory, {n: n if planned is None else planned.output(n) for n in names})
 
-    def _heard(self, progress: Progress, control: Control, limits: list[Capacity]) -> None:
+    def profile(self) -> Profile:
+        """What the job's batches have cost since it was started, by what was done."""
+        self.take_profile()
+        return self._profiler.profile()
+
+    def take_profile(self) -> None:
+        """Takes in how long batches took. Spark tells of the last hundred, once they are over."""
+        query = self._query
+        for told in [] if query is None else query.recentProgress:
+            batch = int(told["batchId"])
+            if batch > self._told and told["numInputRows"]:
+                self._told = batch
+                self._profiler.told(batch, told["durationMs"]["triggerExecution"] / 1e3)
+
+    def _heard(
+        self, progress: Progress, control: Control, limits: list[Capacity], cost: BatchProfile
+    ) -> None:
+        self._profiler.ours(cost)
         with self._moved:
             self._progress, self._planned = progress, control.now
             self._limits = tuple(limits)

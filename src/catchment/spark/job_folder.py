@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
 
+import pyarrow as pa
+
 from catchment.durable.folder import Folder
+from catchment.durable.lock import holder
+from catchment.engine.binding import admitted
 from catchment.errors import StateError
 from catchment.model import records
+from catchment.model.frontier import EARLIEST
+from catchment.model.query import Query
 from catchment.sources.watch import SourceNote
 from catchment.spark.handle import Status
 from catchment.spark.planning import Progress
-from catchment.spark.queries import read_identity
+from catchment.spark.queries import read_identity, read_rejected, rules_of
 
 DONE = "done.json"
 """There when a batch job has delivered its results."""
@@ -46,15 +53,61 @@ def name_of(home: Folder) -> str | None:
     return None if held is None else held.job
 
 
-def ended_stream(home: Folder) -> Status | None:
-    """How a stream ended that has nothing left to read; None when it goes on, or is new."""
+def fit(home: Folder, queries: Iterable[Query]) -> None:
+    """Refuses queries that the job cannot take, as far as its folder tells what its events are."""
+    noted = home.read(SCHEMA)
+    schema = None if noted is None else pa.ipc.read_schema(pa.py_buffer(noted))
+    for query in queries:
+        admitted(query, rules_of(home), schema)
+
+
+def last_progress(home: Folder) -> Progress | None:
+    """What is known after the last batch of a stream; None before there was one."""
     progress = home.sub("progress")
     names = progress.names()
     data = progress.read(names[-1]) if names else None
-    if data is None:
-        return None
-    held = records.decode(Progress, data, "the progress of the last batch")
-    if not held.ended:
+    return (
+        None if data is None else records.decode(Progress, data, "the progress of the last batch")
+    )
+
+
+def found_status(home: Folder) -> Status:
+    """How a job stands, as far as its folder tells somebody who does not run it."""
+    batch = ended_batch(home)
+    if batch is not None:
+        return batch
+    progress, source = last_progress(home), SourceNote.load(home.sub("source"))
+    running = holder(home) is not None
+    name = name_of(home) or ""
+    found = replace(
+        Status("starting" if running else "stopped", name),
+        rejected=read_rejected(home),
+        waiting={one.origin: one.reason for one in source.never_read if one.waiting},
+        never_read=source.never_read,
+        limits=source.limits,
+    )
+    if progress is None:
+        return found
+    state = "ended" if progress.ended else "running" if running else "stopped"
+    frontier = progress.frontier
+    known = frontier.value > EARLIEST
+    return replace(
+        Status.counted(state, name, progress.batch, progress.counts),
+        rejected=found.rejected,
+        waiting=found.waiting,
+        never_read=found.never_read,
+        limits=found.limits,
+        planned=progress.now,
+        frontier=frontier.value if known else None,
+        lag=(frontier.newest - frontier.value) / 1e6 if known else None,
+        partitions={name: newest for name, (newest, _) in frontier.partitions.items()},
+    )
+
+
+def ended_stream(home: Folder) -> Status | None:
+    """How a stream ended that has nothing left to read; None when it goes on, or is new."""
+    held = last_progress(home)
+    if held is None or not held.ended:
         return None
     never_read = SourceNote.load(home.sub("source")).never_read
     ended = Status.counted("ended", name_of(home) or "", held.batch, held.counts)

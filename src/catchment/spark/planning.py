@@ -11,13 +11,15 @@ from msgspec import Struct
 from catchment.engine.times import now
 from catchment.errors import StateError
 from catchment.model import records
+from catchment.model.costs import EventRate
 from catchment.model.frontier import Frontier
 from catchment.model.query import Query
+from catchment.planner.observed import RateWatch
 from catchment.planner.planned import NOTHING
 from catchment.sources.base import Position, Split
 from catchment.sources.watch import SourceWatch
 from catchment.spark.queries import PlansFromRoot, Queries
-from catchment.spark.records import Control, JobCounts, Offset
+from catchment.spark.records import UNCHANGED, Control, JobCounts, Offset, PlanChange
 from catchment.spark.spec import Spec
 from catchment.spark.stepping import Steps, control_of, read_step
 
@@ -89,8 +91,8 @@ class BatchPlanner:
             self._bound = self.source.bound(start.at)
         at = self.source.latest(start.at, self._bound)
         self._watch.look(at == start.at and self._bound is not None)
-        frontier = self._after(start)
-        plan = self.queries.changed(start.plan)
+        frontier, asked = self._after(start)
+        plan = self.queries.changed(start.plan, asked)
         ended = at == start.at and self.source.ended(at)
         clock = max(now(), start.now)
         moved = at != start.at or plan != start.plan or ended
@@ -101,11 +103,13 @@ class BatchPlanner:
         control = Control(start.batch + 1, plan, clock, ended, frontier.knowing(names, clock))
         return Offset.of(at, control)
 
-    def _after(self, before: Control) -> Frontier:
-        """The frontier that the driver wrote down after the batch before, before it committed."""
+    def _after(self, before: Control) -> tuple[Frontier, PlanChange]:
+        """What the driver wrote down after the batch before, before it committed: the frontier, and
+        what is asked of the plan."""
         if before.batch < 0:
-            return before.frontier
-        return Progress.load(self.spec, before.batch).frontier
+            return before.frontier, UNCHANGED
+        progress = Progress.load(self.spec, before.batch)
+        return progress.frontier, progress.asked
 
     def _due(self, before: Control, frontier: Frontier, clock: int) -> bool:
         """Whether time alone changes something: a partition gone idle, windows by the clock."""
@@ -138,6 +142,10 @@ class Progress(Struct, frozen=True):
     now: int
     drained: tuple[str, ...] = ()
     """Queries that leave and whose windows have all ended."""
+    observed: RateWatch = RateWatch()
+    """The rate at which events have come."""
+    asked: PlanChange = UNCHANGED
+    """What is asked of the plan of the next batch."""
 
     @classmethod
     def load(cls, spec: Spec, batch: int) -> Progress:
@@ -164,5 +172,6 @@ KEPT = 200
 
 def first_plan(spec: Spec, queries: list[Query]) -> None:
     """Writes the plan of the first batch."""
-    planned = NOTHING.next(0, {query.name: query for query in queries}, spec.rate)
+    named = {query.name: query for query in queries}
+    planned = NOTHING.next(0, named, rate=EventRate.of(spec.rate))
     spec.home.sub("plans").write(f"{0:09d}", planned.to_bytes())

@@ -16,17 +16,19 @@ from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
 from catchment.job import QuerySection
 from catchment.job.reading import explained
 from catchment.model import records
+from catchment.model.costs import EventRate
 from catchment.model.definition import change_told, versions_told
 from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.settings import each_its_name
+from catchment.planner.group import refuse_former
 from catchment.planner.planned import Planned
-from catchment.spark.records import FolderFormat, JobIdentity
+from catchment.spark.records import UNCHANGED, FolderFormat, JobIdentity, PlanChange
 from catchment.spark.spec import Spec, forget_plans
 
 IDENTITY = "job.json"
-FORMAT = 2
+FORMAT = 3
 """Of the job's folder. Any other one is refused."""
 REJECTED = "rejected.json"
 LEAVING = "leaving.json"
@@ -218,16 +220,16 @@ class Queries:
         """The version of the plan that a new job begins with."""
         return 0
 
-    def changed(self, version: int) -> int:
+    def changed(self, version: int, asked: PlanChange = UNCHANGED) -> int:
         """The version of the plan for the next batch: this one, or one that is new."""
         files = self.folder.files(), self.folder.leaving()
-        if files == self._files:
+        if files == self._files and (version in self._made or asked == UNCHANGED):
             return self._made.get(version, version)
         wanted, rejected = self.folder.read()
         held = self.spec.plan(version)
         # A query that changed under its name leaves first, and comes back with the next batch.
         stay = {n: q for n, q in wanted.items() if held.queries.get(n, q) == q}
-        planned = self._planned(held, version + 1, stay, rejected, files[1])
+        planned = self._planned(held, version + 1, stay, rejected, files[1], asked)
         self._note(rejected)
         begins = set(files[1]) & (stay.keys() - held.queries.keys())
         self._files = files if len(stay) == len(wanted) and not begins else None
@@ -248,17 +250,24 @@ class Queries:
         queries: dict[str, Query],
         rejected: dict[str, str],
         leaving: list[str],
+        asked: PlanChange,
     ) -> Planned | None:
         """The next version of the plan, or None when nothing that can be used has changed."""
-        fitting = {n: q for n, q in queries.items() if n in held.queries or self._fits(q, rejected)}
+        fitting = {
+            name: query
+            for name, query in queries.items()
+            if name in held.queries or self._fits(query, held, rejected)
+        }
         # Who has not begun yet has nothing to end: such a query leaves with the version after.
         gone = sorted(name for name in leaving if name in fitting and name in held.queries)
-        if fitting == held.queries and tuple(gone) == held.leaving:
+        if fitting == held.queries and tuple(gone) == held.leaving and asked == UNCHANGED:
             return None
-        return held.next(number, fitting, self.spec.rate, gone)
+        rate = None if asked.rate is None else EventRate(asked.rate, "observed")
+        return held.next(number, fitting, gone, rate, asked.handed, asked.ended)
 
-    def _fits(self, query: Query, rejected: dict[str, str]) -> bool:
+    def _fits(self, query: Query, held: Planned, rejected: dict[str, str]) -> bool:
         try:
+            refuse_former(held.plan, query.name)
             admitted(query, rules_of(self.spec.home), self.spec.schema)
         except CatchmentError as error:
             rejected[query.name] = str(error)
@@ -288,6 +297,6 @@ class PlansFromRoot:
     def first(self) -> int:
         return self.changed(0)
 
-    def changed(self, version: int) -> int:
+    def changed(self, version: int, _: PlanChange = UNCHANGED) -> int:
         """The newest version of the plan."""
         return max([version, *(int(name) for name in self.plans.names())])

@@ -16,6 +16,7 @@ from catchment.engine.partials import Partials
 from catchment.engine.slicer import rank
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
+from catchment.spark.profile import SplitSeconds, Stopwatch
 from catchment.spark.records import Control, Parcel, SplitNote
 from catchment.spark.spec import Spec
 from catchment.spark.stepping import StepMessages, Steps
@@ -45,6 +46,7 @@ class Reading:
 
     def _merged(self, split: Split | None) -> list[tuple[int, bytes]]:
         """The partials of messages from below, merged."""
+        watch = Stopwatch()
         merger = self._bound().merger(self.node)
         full = Partials()
         note = SplitNote(self.number, self.control, counts={})
@@ -56,10 +58,11 @@ class Reading:
             late = messages.counts.get("late", 0) + messages.late
             counts = messages.counts | {"late": late}
             note = replace(note, newest=messages.newest, ends=messages.ends, counts=counts)
-        return self._parcels(merger, note, full)
+        watch.lap("slice")
+        return self._parcels(merger, note, watch, full)
 
     def _parcels(
-        self, merger: Merger, note: SplitNote, full: Partials | None = None
+        self, merger: Merger, note: SplitNote, watch: Stopwatch, full: Partials | None = None
     ) -> list[tuple[int, bytes]]:
         """What a merger holds, by bucket. Every bucket hears of every split: so each knows the
         frontier without asking; one gets the counts."""
@@ -68,12 +71,16 @@ class Reading:
         if full is not None:
             found = Partials(found.groups | full.groups, found.events)
         shares = share_out(found, plan, self.spec.buckets)
-        counted = Parcel(note)
         others = Parcel(replace(note, counts=None, spilled=[]))
-        return [
-            (label, pack_partials(shares.get(bucket, Partials()), others if bucket else counted))
+        packed = [
+            (label, pack_partials(shares.get(bucket, Partials()), others))
             for bucket, label in enumerate(self.spec.labels)
+            if bucket
         ]
+        watch.lap("encode")
+        counted = Parcel(replace(note, seconds=SplitSeconds(**watch.seconds)))
+        first = pack_partials(shares.get(0, Partials()), counted)
+        return [(self.spec.labels[0], first), *packed]
 
     def columns(self) -> list[str] | None:
         """The columns to read: those needed, or all where late events are kept."""
@@ -85,23 +92,28 @@ class Reading:
         self, pieces: Iterable[Piece], partition: str | None, arrival: int
     ) -> list[tuple[int, bytes]]:
         """The partials of pieces of a partition."""
+        watch = Stopwatch()
         spill = self.spec.aside_place(self.control.batch).spill(self.number)
         bound, frontier = self._bound(), self.control.frontier.value
         merger = bound.merger(self.node)
         slicer = bound.slicer(encoder=merger.encoder, clock=lambda: self.control.now, spill=spill)
         if self.spec.ahead is not None:
             slicer.ceiling = self.control.now + self.spec.ahead
+        watch.lap("slice")
         for piece in pieces:
+            watch.lap("read")
             arrival = arrival if piece.arrival is None else piece.arrival
             for sliced in slicer.slice(piece.events, frontier, rank(self.node, arrival)):
                 merger.add(sliced)
             arrival += piece.events.num_rows
             if piece.bad is not None:
                 slicer.unread(piece.bad)
+            watch.lap("slice")
+        watch.lap("read")
         newest = slicer.newest if slicer.newest > EARLIEST else None
         counts = slicer.counts | {"aside_dropped": slicer.aside.dropped}
         note = SplitNote(self.number, self.control, partition, newest, counts, spill.written)
-        made = self._parcels(merger, note)
+        made = self._parcels(merger, note, watch)
         held = slicer.aside.drained()
         return made + [(self.spec.labels[0], _parcel(*one)) for one in held.items()]
 

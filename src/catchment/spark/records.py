@@ -2,6 +2,7 @@
 
     offset   what Spark writes down of a batch before it runs: `Offset`
     parcel   what a task says of its split beside partials: `Parcel`; in a batch job, `SplitRead`
+    results  what a task of a batch job says of a bucket beside results: `BucketMade`
     report   what a bucket of keys says after a batch: `BucketReport`
     head     where the log of a bucket stands in Spark's state store: `LogHead`
     job.json whose folder it is: `JobIdentity`
@@ -19,6 +20,7 @@ from catchment.model.settings import Late
 from catchment.sources.aside_files import Kept
 from catchment.sources.base import Position
 from catchment.sources.reading import UnreadRow
+from catchment.spark.profile import BucketSeconds, SplitSeconds
 from catchment.tree.records import Lagging, Uncounted
 
 
@@ -39,6 +41,20 @@ class Control(Struct, frozen=True):
     """At the root of a tree: nodes whose events lack in windows of newer queries."""
     uncounted: tuple[Uncounted, ...] = ()
     """At the root of a tree: count windows that lack events of nodes that were given up."""
+
+
+class PlanChange(Struct, frozen=True, omit_defaults=True):
+    """What a batch asks of the plan of the next, whatever becomes of the queries."""
+
+    handed: tuple[int, ...] = ()
+    """Groups whose queries go over to others: at the rate of events, their way of slicing loses."""
+    rate: float | None = None
+    """That rate, in events a second."""
+    ended: tuple[str, ...] = ()
+    """What queries were owed by the groups before, and have been given."""
+
+
+UNCHANGED = PlanChange()
 
 
 class Offset(Control, frozen=True, kw_only=True):
@@ -72,6 +88,8 @@ class SplitNote(Struct, frozen=True, omit_defaults=True):
     """Files of rows set aside; only the first bucket hears of them."""
     ends: list[tuple[str, int, int]] = []
     """Of messages from below: node, number, and where its partials end."""
+    seconds: SplitSeconds = SplitSeconds()
+    """What it took; only the first bucket hears of it."""
 
 
 class Parcel(Struct, frozen=True, omit_defaults=True):
@@ -83,7 +101,7 @@ class Parcel(Struct, frozen=True, omit_defaults=True):
 
 
 class SplitRead(Struct, frozen=True, omit_defaults=True):
-    """What a task of a batch job says of its split, or an assembler of all its splits."""
+    """What a task of a batch job says of its split."""
 
     number: int = 0
     """Of the split; partials are taken in this order."""
@@ -92,6 +110,19 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
     counts: dict[str, int] = {}
     unread: list[UnreadRow] = []
     spilled: list[Kept] = []
+
+
+class BucketMade(Struct, frozen=True, omit_defaults=True):
+    """What a task of a batch job says of a bucket that it has assembled."""
+
+    counts: dict[str, int] = {}
+    """What its splits counted, and the assembler."""
+    unread: list[UnreadRow] = []
+    spilled: list[Kept] = []
+    rows: int = 0
+    """Result rows of all queries."""
+    pieces: int = 0
+    """In how many pieces the results are."""
 
 
 class StepNote(Struct, frozen=True):
@@ -142,6 +173,9 @@ class BucketReport(Struct, frozen=True):
     open_windows: int
     open_events: int
     limits: list[Capacity]
+    seconds: BucketSeconds
+    splits: list[SplitSeconds]
+    """What the splits took, where it was told."""
 
 
 class JobCounts(Struct, frozen=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import finalize
 
 import polars as pl
 import pyarrow as pa
@@ -31,20 +33,62 @@ def batch_counts(parts: Iterable[Mapping[str, int]], kept: int) -> dict[str, int
     return counts
 
 
+class HeldResults(Protocol):
+    """Where the results of a batch job are held."""
+
+    rows: int
+    """Of all queries together."""
+
+    def table(self, name: str) -> pa.Table: ...
+
+    def ordered(self, name: str) -> bool:
+        """Whether the table's rows come in an order that the query asked for."""
+        ...
+
+    def frame(self, name: str) -> DataFrame: ...
+    def release(self) -> None: ...
+
+
+class HeldHere:
+    """Results that are in this process."""
+
+    def __init__(self, parts: list[Results], spark: SparkSession | None) -> None:
+        self._parts = parts
+        self._spark = spark
+        self.rows = sum(part.rows() for part in parts)
+
+    def table(self, name: str) -> pa.Table:
+        return pa.concat_tables([part[name] for part in self._parts])
+
+    def ordered(self, name: str) -> bool:
+        return self._parts[0].ordered(name)
+
+    def frame(self, name: str) -> DataFrame:
+        if self._spark is None:
+            raise JobError(
+                "these results were computed without Spark",
+                given="spark=False",
+                hint="leave spark=False out, or make a DataFrame of results[name]",
+            )
+        from catchment.spark.session import frame_of
+
+        return frame_of(self._spark, self.table(name))
+
+    def release(self) -> None:
+        return
+
+
 class RunResults(Mapping[str, pa.Table]):
-    """Query name to its results as an Arrow table, sorted by window and key."""
+    """Query name to its results as an Arrow table, sorted by window and key.
+
+    A table is collected when it is asked for: until then many results stay on Spark's executors.
+    """
 
     def __init__(
-        self,
-        parts: list[Results],
-        names: list[str],
-        counts: dict[str, int],
-        unread: list[UnreadRow],
-        spark: SparkSession | None,
+        self, held: HeldResults, names: list[str], counts: dict[str, int], unread: list[UnreadRow]
     ) -> None:
-        self._parts = parts
+        self._held = held
         self._names = names
-        self._spark = spark
         self.counts = counts
         """Events read, accepted, bad and duplicates; result rows; windows that are open at the end
         and the events in them; bad rows that were not kept."""
@@ -54,11 +98,14 @@ class RunResults(Mapping[str, pa.Table]):
         """Files of rows set aside, where the job has a folder for them."""
         self.never_read: list[NeverRead] = []
         """Rows that are in the source now and were not read, such as lines that came meanwhile."""
+        self._forgotten = finalize(self, _release, held)
+        self._forgotten.atexit = False  # Spark may have stopped, and takes everything with it
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._names:
-            raise QueryError("no such query", given=name, hint=did_you_mean(name, self._names))
-        table = pa.concat_tables([part[name] for part in self._parts])
+        self._check(name)
+        table = self._held.table(name)
+        if self._held.ordered(name):
+            return table
         keys = table.schema.names[: table.schema.get_field_index("window_start")]
         order = ["window_start", "window_end", *keys]
         order += ["window_index"] if "window_index" in table.schema.names else []
@@ -73,7 +120,7 @@ class RunResults(Mapping[str, pa.Table]):
 
     def rows(self) -> int:
         """Result rows of all queries together, without making their tables."""
-        return sum(part.rows() for part in self._parts)
+        return self._held.rows
 
     def to_pandas(self, name: str) -> Any:
         """A query's results as a pandas frame."""
@@ -83,14 +130,31 @@ class RunResults(Mapping[str, pa.Table]):
         """A query's results as a Polars frame."""
         return pl.DataFrame(self[name])
 
-    def spark(self, name: str) -> DataFrame:
-        """A query's results as a Spark DataFrame."""
-        if self._spark is None:
-            raise JobError(
-                "these results were computed without Spark",
-                given="spark=False",
-                hint="leave spark=False out, or make a DataFrame of results[name]",
-            )
-        from catchment.spark.session import frame_of
+    def frame(self, name: str) -> DataFrame:
+        """A query's results as a DataFrame of Spark, in no order.
 
-        return frame_of(self._spark, self[name])
+        Many results stay on the executors, and are read from there. Spark keeps them as long as
+        its session lasts, or until `unpersist`.
+        """
+        self._check(name)
+        made = self._held.frame(name)
+        self._forgotten.detach()  # nobody can tell how long the frame, and what is made of it, live
+        return made
+
+    def spark(self, name: str) -> DataFrame:
+        """The same as `frame`."""
+        return self.frame(name)
+
+    def unpersist(self) -> None:
+        """Lets go of what executors keep of these results, which are asked for no more."""
+        self._forgotten.detach()
+        self._held.release()
+
+    def _check(self, name: str) -> None:
+        if name not in self._names:
+            raise QueryError("no such query", given=name, hint=did_you_mean(name, self._names))
+
+
+def _release(held: HeldResults) -> None:
+    with suppress(Exception):  # Spark may have stopped
+        held.release()

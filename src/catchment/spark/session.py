@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from catchment import errors
 from catchment.errors import CatchmentError
 from catchment.spark.class_archive import java, java_options
+from catchment.spark.types import for_spark, spark_schema
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -129,15 +134,33 @@ def _errors_to(path: Path) -> Iterator[None]:
         os.close(log)
 
 
+_CORES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+"""How many tasks run at once, of sessions that were asked."""
+
+
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks run at once."""
-    return max(1, int(spark.sparkContext.defaultParallelism))
+    """How many tasks run at once.
+
+    Where no setting says so, Spark tells it by the partitions that it makes by itself.
+    """
+    told = spark.conf.get("spark.default.parallelism", None)
+    local = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", _master(spark))
+    if told or local:
+        return max(1, int(told or (local or "1")[1]))
+    if spark not in _CORES:
+        numbers = spark.range(1 << 12).select(sf.spark_partition_id().alias("n")).toArrow()
+        _CORES[spark] = len(numbers.column("n").unique())
+    return _CORES[spark]
 
 
 def is_local(spark: SparkSession) -> bool:
     """Whether executors are threads of the driver."""
-    master = str(spark.sparkContext.master)
+    master = _master(spark)
     return master == "local" or master.startswith("local[")
+
+
+def _master(spark: SparkSession) -> str:
+    return str(spark.conf.get("spark.master", ""))
 
 
 def ready(spark: SparkSession) -> SparkSession:
@@ -148,27 +171,34 @@ def ready(spark: SparkSession) -> SparkSession:
     return spark
 
 
+_SHIPPED: WeakSet[SparkSession] = WeakSet()
+"""Sessions whose executors have this package."""
+
+
 def ship(spark: SparkSession) -> None:
     """Brings this package to executors on other machines, where nobody installed it."""
-    context = spark.sparkContext
-    if is_local(spark):
-        return
-    name = "catchment-package.zip"
-    if any(path.endswith(name) for path in context.listFiles):
-        return
-    archive = Path(tempfile.mkdtemp(prefix="catchment-")) / name
+    if not is_local(spark) and spark not in _SHIPPED:
+        spark.addArtifacts(_package(), pyfile=True)
+        _SHIPPED.add(spark)
+
+
+@cache
+def _package() -> str:
+    """An archive of this package, made once."""
+    archive = Path(tempfile.mkdtemp(prefix="catchment-")) / "catchment-package.zip"
     root = Path(errors.__file__).parent
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 made.write(path, Path("catchment") / path.relative_to(root))
-    context.addPyFile(str(archive))
+    return str(archive)
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table as a DataFrame, with all of its rows.
+    """An Arrow table as a DataFrame, with all of its rows, in types that Spark has.
 
     Spark passes over everything that follows an empty chunk of a table.
     """
-    frame: DataFrame = spark.createDataFrame(table.combine_chunks())
+    table = table.cast(for_spark(table.schema)).combine_chunks()
+    frame: DataFrame = spark.createDataFrame(table, spark_schema(table.schema))
     return frame

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from catchment.counting.distributed import found_by_asking
 from catchment.durable.folder import Folder
 from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
@@ -45,10 +46,13 @@ class Spec:
     labels: tuple[int, ...]
     """A grouping key for each bucket that Spark puts into a partition of its own."""
     parallel: int
-    rate: float
+    rate: float | None
+    """Events in a second of event time that the first plan is made for; None: one is assumed."""
     tree: bool = False
     """Whether this is a node of a tree: its plans come from the root, and partials say how many
     events they hold."""
+    asks: str | None = None
+    """Which count windows of a tree are found by asking nodes, whose events wait apart."""
     node: int = 0
     """The number of its first partition, by which events rank."""
     functions: dict[str, Monoid] = field(default_factory=defined)
@@ -90,8 +94,16 @@ class Spec:
         """A version of the plan, bound to the columns of the events."""
         memory = self.aside_place(0).memory
         limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
-        plan = self.plan(version).plan
-        return BoundPlan(plan, self.event_rules, self.schema, census=self.tree, limits=limits)
+        planned = self.plan(version)
+        asked = {} if self.asks is None else found_by_asking(planned, self.schema, self.asks)
+        return BoundPlan(
+            planned.plan,
+            self.event_rules,
+            self.schema,
+            census=self.tree,
+            limits=limits,
+            apart=asked,
+        )
 
     def plan(self, version: int) -> Planned:
         define_all(self.functions)

@@ -28,6 +28,7 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.spark.bucket import BucketStates
 from catchment.spark.deliver import deliver
 from catchment.spark.planning import PLANS_BEHIND
+from catchment.spark.profile import BucketSeconds, Stopwatch
 from catchment.spark.records import BucketReport, Control, LogHead, Parcel, SplitNote, StepNote
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Spec
@@ -201,6 +202,7 @@ class BucketStep:
 
     def rows(self, label: int, bodies: Iterator[bytes]) -> Iterator[Any]:
         """Takes the parcels of a batch; the rows for the driver."""
+        watch = Stopwatch()
         bucket = self.spec.labels.index(label)
         slices: list[tuple[Partials, SplitNote]] = []
         for body in bodies:
@@ -223,12 +225,17 @@ class BucketStep:
             control.live,
         )
         move = BatchStep(joined_partials([partials for partials, _ in slices]), moved)
+        watch.lap("decode")
         keeper = Keeper(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
+        watch.lap("state")
         repeats, missed = held.assembler.counts["duplicates"], held.assembler.missed
         results = step(self.spec, held, move)
+        watch.lap("assemble")
         yield from deliver(self.spec, control, bucket, results)
+        watch.lap("sink")
         keeper.save(held, move, control.plan)
+        watch.lap("state")
         counts = held.assembler.counts
         report = BucketReport(
             bucket=bucket,
@@ -243,6 +250,8 @@ class BucketStep:
             open_windows=counts["open_windows"],
             open_events=counts["open_events"],
             limits=[*held.assembler.capacities(), keeper.capacity()],
+            seconds=BucketSeconds(**watch.seconds),
+            splits=[note.seconds for _, note in slices if note.counts is not None],
         )
         yield row_of(bucket, "report", records.encode(report))
 

@@ -1,41 +1,30 @@
-"""What executors do: read and slice a split, assemble a bucket."""
+"""What every task of a batch job knows, and what the tasks that read do: slice their splits."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from catchment.engine.bound import BoundPlan
-from catchment.engine.parcels import pack_partials, pack_results, share_out, unpack_partials
+from catchment.engine.merger import Merger
+from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import Partials
-from catchment.engine.slicer import rank
+from catchment.engine.slicer import Sliced, rank
+from catchment.engine.slicing import SlicedGroup
 from catchment.functions.user import define_all, defined
 from catchment.model.capacity import MemoryLimits
 from catchment.model.plan import Plan
 from catchment.model.rules import EventRules
 from catchment.operators.user import Monoid
-from catchment.sources.aside_files import AsidePlace, Kept
+from catchment.sources.aside_files import AsidePlace
 from catchment.sources.base import Source, Split
 from catchment.sources.reading import UnreadRow, pieces_of, unread_rows
 from catchment.spark.records import SplitRead
 
 _KNOWN: dict[bytes, Plan] = {}
-
-
-class Meets(Protocol):
-    """Takes the partials that are its own, and gives those that they make together."""
-
-    def take(self, partials: Partials) -> Partials: ...
-    def full(self) -> Iterator[Partials]: ...
-
-    @property
-    def not_full(self) -> tuple[int, int]:
-        """Windows that have begun and are not full, and the events in them; after `full`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,8 @@ class Work:
     """Where rows set aside are written; None: they are counted, and not kept."""
     state_bytes: int | None = None
     key_bytes: int | None = None
+    apart: frozenset[int] = frozenset()
+    """Groups of count windows whose edges are found by samples: their events wait apart."""
 
     @property
     def plan(self) -> Plan:
@@ -65,7 +56,8 @@ class Work:
         """The plan, or a part of it; rows set aside are kept only if there is a place for them."""
         memory = self.aside.memory if self.aside else 0
         limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
-        return BoundPlan(plan or self.plan, self.rules, self.schema, limits=limits)
+        made = plan or self.plan
+        return BoundPlan(made, self.rules, self.schema, limits=limits, apart=self.apart)
 
 
 def parcel(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
@@ -130,7 +122,7 @@ class ReadAndSlice:
             for sliced in slicer.slice(piece.events, arrival=rank(node, piece.arrival or 0)):
                 merger.add(sliced)
                 note = SplitRead(number, pieces)
-                yield from by_bucket(self.work, merger.take_events(), note)
+                yield from by_bucket(self.work, ready(merger, sliced, number), note)
                 pieces += 1
             if piece.bad is not None:
                 slicer.unread(piece.bad)
@@ -143,52 +135,57 @@ class ReadAndSlice:
         yield from by_bucket(self.work, merger.take(number), first)
 
 
+_FEW = 1 << 16
+"""Rows of slices that are held in any case, until the split is read."""
+_MANY = 1 << 20
+"""Rows of slices that are held at most."""
+
+
+def ready(merger: Merger, sliced: Sliced, seq: int) -> Partials:
+    """What is not worth holding, or too much to hold, until the split is read.
+
+    Events that are cut elsewhere are handed on at once. So are slices where the last events left
+    more than half as many rows for each group: with so many keys, to merge them here saves little.
+    """
+    held = sum(len(rows) for group in merger.groups.values() for rows in group.rows)
+    last = [len(part.rows) for part in sliced.parts.values() if isinstance(part, SlicedGroup)]
+    if held > _MANY or (held > _FEW and 2 * sum(last) > len(last) * len(sliced.batch)):
+        return merger.take(seq)
+    return merger.take_events()
+
+
+_DIVIDED = 1 << 17
+"""Partials from which on they are divided finer than by bucket: whoever assembles then has less to
+divide."""
+SHARES = 16
+"""Into so many shares the partials of a bucket are divided, by key, where they are many."""
+
+
 def by_bucket(work: Work, partials: Partials, first: SplitRead) -> Iterator[tuple[int, bytes]]:
     """Partials packed by bucket; the first bucket gets all that is said of the split, if there is
-    something to say."""
-    shares = share_out(partials, work.plan, work.buckets)
+    something to say.
+
+    Many partials are packed by share of a bucket: see `share_of`.
+    """
     note = SplitRead(first.number, first.piece)
+    if partials.rows >= _DIVIDED and any(group.by for group in work.plan.groups):
+        shares = share_out(partials, work.plan, work.buckets * SHARES)
+        for place, share in shares.items():
+            yield work.buckets + place, pack_partials(share, note)
+        partials = Partials()
+    shares = share_out(partials, work.plan, work.buckets)
     for bucket in range(work.buckets):
         said = first if bucket == 0 else note
         if bucket in shares or said != note:
             yield bucket, pack_partials(shares.get(bucket, Partials()), said)
 
 
-@dataclass(frozen=True)
-class Assemble:
-    """Takes all partials of its buckets, and gives the results of all windows."""
+def share_of(number: int, buckets: int) -> tuple[int, int | None]:
+    """The bucket that a parcel's number stands for, and the share of it that the parcel holds.
 
-    work: Work
-    meeting: Callable[[BoundPlan], Meets] | None = None
-    """Who puts count windows together whose events were cut apart, if any were."""
+    None: the parcel holds rows of any share.
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        engines: dict[int, list[tuple[int, bytes]]] = {}
-        for bucket, body in bodies(batches):
-            engines.setdefault(bucket, []).append((0, body))
-        for bucket, held in engines.items():
-            yield parcel([(bucket, self._bucket([body for _, body in held]))])
-
-    def _bucket(self, held: list[bytes]) -> bytes:
-        bound = self.work.bound()
-        assembler = bound.assembler()
-        counts: Counter[str] = Counter()
-        # In the order of splits, so that sums of floats come out the same every time.
-        unpacked = [unpack_partials(body, SplitRead) for body in held]
-        unpacked.sort(key=lambda part: (part[1].number, part[1].piece))
-        unread, spilled = list[UnreadRow](), list[Kept]()
-        meeting = None if self.meeting is None else self.meeting(bound)
-        for partials, note in unpacked:
-            unread += note.unread
-            spilled += note.spilled
-            assembler.absorb(partials if meeting is None else meeting.take(partials))
-            counts.update(note.counts)
-        for full in () if meeting is None else meeting.full():
-            assembler.absorb(full)
-        results = assembler.close()
-        counts.update(assembler.counts)
-        if meeting is not None:
-            windows, events = meeting.not_full
-            counts.update({"open_windows": windows, "open_events": events})
-        made = SplitRead(counts=dict(counts), unread=unread, spilled=spilled)
-        return pack_results(results, made)
+    >>> share_of(1, 2), share_of(2, 2), share_of(5, 2)
+    ((1, None), (0, 0), (1, 1))
+    """
+    return number % buckets, None if number < buckets else number // buckets - 1

@@ -4,6 +4,6 @@ SQL follows Spark. The statement is taken apart here; its expressions, functions
 text to the same builders that Python calls, so the same mistake gives the same error.
 """
 
-from catchment.sqltext.query import aggregate, sql
+from catchment.sqltext.query import aggregate, expr, order, selected, sql
 
-__all__ = ["aggregate", "sql"]
+__all__ = ["aggregate", "expr", "order", "selected", "sql"]

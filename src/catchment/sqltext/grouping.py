@@ -1,4 +1,6 @@
-"""GROUP BY: the key columns and the one window.
+"""GROUP BY: the keys, the sets of keys, and the one window.
+
+A key is a column, an expression, or the number or alias of an item of SELECT.
 
 The window is one of Spark's (`window`, `session_window`), one of two that are named like them
 (`count_window`, `event_window`), or any that is registered, by its own name: `cut(at => v > 9)`. It
@@ -11,15 +13,21 @@ where `door` holds, and so does `cut(ts, door)`.
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
+from itertools import combinations, product
 from types import NoneType
 from typing import Any, get_args
 
 from sqlglot import exp
 
-from catchment import windows
+from catchment import functions
 from catchment.errors import SqlError, did_you_mean
+from catchment.expression import FUNCTION_NAMES, is_function
 from catchment.model.window import BUILDERS, Window
-from catchment.sqltext.syntax import text_of
+from catchment.sqltext.syntax import Item, by_place, text_of, window_call
+from catchment.sqltext.table_functions import TableFunction
+from catchment.windows.between import between
+from catchment.windows.cut import cut
 from catchment.windows.in_sql import SQL_CALLS
 
 _EVENT_WINDOW = "event_window"
@@ -34,44 +42,254 @@ def _usages() -> dict[str, str]:
     }
 
 
-def grouping_of(select: exp.Select) -> tuple[list[str], exp.Anonymous]:
-    """The key columns and the window's call."""
+@dataclass(frozen=True, slots=True)
+class KeyOf:
+    """A key: its expression, and what results call it."""
+
+    node: exp.Expression
+    name: str
+
+    @property
+    def column(self) -> str | None:
+        """The column that the key is, if it is one."""
+        plain = isinstance(self.node, exp.Column) and isinstance(self.node.this, exp.Identifier)
+        return self.node.name if plain and not self.node.args.get("table") else None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy:
+    """GROUP BY: the keys, the window, and the sets of keys that there are rows for."""
+
+    keys: tuple[KeyOf, ...]
+    window: exp.Anonymous
+    window_names: tuple[str, ...] = ()
+    """Aliases of the window."""
+    sets: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def by(self) -> list[str | dict[str, str]]:
+        """The keys as a query takes them."""
+        return [
+            key.name if key.column == key.name else {key.name: text_of(key.node)}
+            for key in self.keys
+        ]
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two expressions are written alike, whatever the case of functions and the quotes."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(same(a, b) for a, b in pairs)
+    if not isinstance(one, exp.Expression) or not isinstance(other, exp.Expression):
+        return one == other
+    if isinstance(one, exp.Anonymous):
+        alike = one.name.lower() == other.name.lower()
+        return alike and same(one.expressions, other.expressions)
+    if isinstance(one, exp.Identifier):
+        return one.name == other.name
+    mine, theirs = ({k: v for k, v in e.args.items() if v} for e in (one, other))
+    return mine.keys() == theirs.keys() and all(same(v, theirs[k]) for k, v in mine.items())
+
+
+def grouping_of(
+    select: exp.Select, items: list[Item], in_from: TableFunction | None = None
+) -> GroupBy:
+    """What GROUP BY says; items of SELECT may stand there by number or alias.
+
+    The window may have stood in FROM; GROUP BY then names its bounds.
+    """
     group = select.args.get("group")
-    for key in ("all", "cube", "rollup", "grouping_sets", "totals"):
+    for key in ("all", "totals"):
         if group and group.args.get(key):
-            what = key.upper().replace("_", " ")
-            raise SqlError(f"GROUP BY {what} is not supported in SQL", hint="name the keys")
-    keys: list[str] = []
-    found: list[exp.Anonymous] = []
+            hint = "name the keys"
+            raise SqlError(f"GROUP BY {key.upper()} is not supported in SQL", hint=hint)
+    parts = _Parts(items)
+    choices: list[list[list[exp.Expression]]] = []
     for part in group.expressions if group else ():
+        choices.append(parts.sets_of(part))
+    for kind in ("rollup", "cube", "grouping_sets"):
+        for part in (group.args.get(kind) or []) if group else ():
+            if part.expressions:
+                choices.append(parts.sets_of(part))
+            else:  # GROUP BY a, b WITH ROLLUP
+                every = [one for options in choices for one in options[0]]
+                choices = [_sets(type(part), [[one] for one in every])]
+    if in_from is not None:
+        _check_function(in_from, parts)
+        parts.windows.append(window_call(in_from.window))
+    return parts.grouping(choices)
+
+
+def _check_function(in_from: TableFunction, parts: _Parts) -> None:
+    """Refuses a window in FROM that GROUP BY does not go with."""
+    if not parts.bounds:
+        raise SqlError(
+            "the window in FROM is not grouped by",
+            given=in_from.window,
+            hint="add window_start, window_end to GROUP BY",
+        )
+    keys = {key.name if isinstance(key, exp.Column) else text_of(key) for key in parts.keys}
+    if in_from.partition is not None and set(in_from.partition) != keys:
+        raise SqlError(
+            "sessions are partitioned by other columns than GROUP BY has",
+            given=f"PARTITION BY {', '.join(in_from.partition)}",
+            hint=f"GROUP BY {', '.join([*in_from.partition, 'window_start', 'window_end'])}",
+        )
+
+
+class _Parts:
+    """Reads the parts of GROUP BY."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
+        self.windows: list[exp.Anonymous] = []
+        self.names: list[str] = []
+        self.keys: list[exp.Expression] = []
+        self.bounds = False
+        """Whether bounds of the window are named."""
+
+    def sets_of(self, part: exp.Expression) -> list[list[exp.Expression]]:
+        """The sets of keys that a part stands for: of one key, just that one."""
+        if isinstance(part, exp.GroupingSets):
+            sets = [self._members(some) for some in part.expressions]
+            return [[key for member in some for key in member] for some in sets]
+        if isinstance(part, exp.Rollup | exp.Cube):
+            return _sets(type(part), [self._together(some) for some in part.expressions])
+        return [self._one(part)]
+
+    def _members(self, part: exp.Expression) -> list[list[exp.Expression]]:
+        """The keys of one of the GROUPING SETS."""
+        if isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets):
+            raise SqlError(
+                "sets of keys within sets of keys are not supported in SQL",
+                given=text_of(part),
+                hint="list the sets: GROUPING SETS ((a, b), (a), ())",
+            )
+        return [self._together(part)]
+
+    def _together(self, part: exp.Expression) -> list[exp.Expression]:
+        inner: list[Any] = part.expressions if isinstance(part, exp.Tuple) else [part.unnest()]
+        return [key for one in inner for key in self._one(one)]
+
+    def _one(self, part: exp.Expression) -> list[exp.Expression]:
+        """The key that an expression is; none, where it is the window or a bound."""
+        bare: Any = part.unnest()
+        part = self._meant(bare)
         if isinstance(part, exp.Anonymous) and _is_window(part.name.lower()):
-            found.append(part)
-        else:
-            keys.append(_key(part))
-    if len(found) == 1:
-        return keys, found[0]
-    if not found:
-        raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {_usages()['window']}")
-    given = ", ".join(text_of(call) for call in found)
-    raise SqlError(
-        "the SQL has several windows", given=given, hint="make each window a query of its own"
-    )
+            if not any(same(part, known) for known in self.windows):
+                self.windows.append(part)
+            return []
+        if _is_bound(part, self.names):
+            self.bounds = True
+            return []
+        found = next((known for known in self.keys if same(known, part)), None)
+        if found is None:
+            _check_key(part)
+            self.keys.append(part)
+        return [part if found is None else found]
+
+    def _meant(self, part: exp.Expression) -> exp.Expression:
+        """The item of SELECT that a number or an alias stands for; else the part itself."""
+        if isinstance(part, exp.Literal) and not part.is_string:
+            return by_place(part, self.items, "GROUP BY").node
+        if isinstance(part, exp.Column) and not part.table:
+            for item in self.items:
+                own = {column.name for column in item.node.find_all(exp.Column)}
+                if item.alias == part.name and part.name not in own:
+                    return item.node
+        return part
+
+    def grouping(self, choices: list[list[list[exp.Expression]]]) -> GroupBy:
+        window = self._window()
+        names = [i.alias for i in self.items if i.alias and same(i.node, window)]
+        keys = [KeyOf(node, self._name(node)) for node in self.keys]
+        named = {id(key.node): key.name for key in keys}
+        sets: list[tuple[str, ...]] = []
+        if any(len(options) > 1 for options in choices):
+            for chosen in product(*choices):
+                members = [named[id(node)] for some in chosen for node in some]
+                sets.append(tuple(dict.fromkeys(members)))
+            sets = list({frozenset(some): some for some in sets}.values())
+        return GroupBy(tuple(keys), window, tuple(names), tuple(sets))
+
+    def _name(self, node: exp.Expression) -> str:
+        """What results call a key: its alias in SELECT, unless it also stands there without one."""
+        told = [item.alias for item in self.items if same(item.node, node)]
+        plain = node.name if isinstance(node, exp.Column) else text_of(node)
+        return plain if not told or "" in told else told[0]
+
+    def _window(self) -> exp.Anonymous:
+        if len(self.windows) == 1:
+            return self.windows[0]
+        if not self.windows:
+            usage = _usages()["window"]
+            raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {usage}")
+        raise SqlError(
+            "the SQL has several windows",
+            given=", ".join(text_of(call) for call in self.windows),
+            hint="make each window a query of its own",
+        )
+
+
+def _sets(
+    kind: type[exp.Expression], members: list[list[exp.Expression]]
+) -> list[list[exp.Expression]]:
+    """The sets of ROLLUP, from all members to none, or of CUBE."""
+    members = [member for member in members if member]
+    if issubclass(kind, exp.Cube):
+        if len(members) > _MOST_CUBE:
+            raise SqlError(
+                "CUBE of too many keys",
+                given=f"{len(members)} keys, {2 ** len(members)} sets",
+                hint=f"at most {_MOST_CUBE}; list the sets that you need: GROUPING SETS ((a), (b))",
+            )
+        sizes = range(len(members), -1, -1)
+        chosen = [list(some) for size in sizes for some in combinations(members, size)]
+    else:
+        chosen = [members[:size] for size in range(len(members), -1, -1)]
+    return [[key for member in some for key in member] for some in chosen]
+
+
+_MOST_CUBE = 10
 
 
 def _is_window(name: str) -> bool:
     return name in _usages() or name in BUILDERS
 
 
-def _key(part: exp.Expression) -> str:
-    if isinstance(part, exp.Column) and not part.table and isinstance(part.this, exp.Identifier):
-        return part.name
+def _is_bound(part: exp.Expression, names: list[str]) -> bool:
+    """Whether a part names the window or its bounds, which are keys of every result anyway."""
+    if not isinstance(part, exp.Column):
+        return False
+    windows = ("window", "session_window", *names)
+    if part.table:
+        return part.table in windows and part.name in ("start", "end")
+    return part.name in ("window_start", "window_end")
+
+
+def _check_key(part: exp.Expression) -> None:
     if isinstance(part, exp.Anonymous) and part.name.endswith("window"):
         hint = did_you_mean(part.name.lower(), [*_usages(), *BUILDERS])
         raise SqlError("no such window in SQL", given=part.name, hint=hint)
-    hint = "add the computed key to the events before"
-    if isinstance(part, exp.Anonymous):
-        hint += f"; if it is a window, {BUILDERS.elsewhere(part.name.lower())}"
-    raise SqlError("a key in GROUP BY must be a column", given=text_of(part), hint=hint)
+    if isinstance(part, exp.Column) and part.table:
+        hint = f"for a column of that name write `{text_of(part)}` in backticks"
+        raise SqlError("a key in GROUP BY has a dot in its name", given=text_of(part), hint=hint)
+    for call in part.find_all(exp.Anonymous):
+        name = call.name.lower()
+        if not is_function(name):
+            aggregate = name in functions.names()
+            raise SqlError(
+                "GROUP BY has an aggregate in it"
+                if aggregate
+                else "no such function or window in GROUP BY",
+                given=text_of(part),
+                hint="group by columns and expressions of them; conditions go into HAVING"
+                if aggregate
+                else f"if it is a window, {BUILDERS.elsewhere(name)}; functions are "
+                + ", ".join(FUNCTION_NAMES),
+            )
 
 
 def window_of(call: exp.Anonymous) -> Window:
@@ -178,9 +396,9 @@ def _event_window(call: exp.Anonymous) -> Window:
         name, value = arg.this.name.lower(), arg.expression
         given[name] = value_of(value, call) if name == "reading" else text_of(value)
     if given.keys() - {"reading"} == {"at"}:
-        return windows.cut(**given)
+        return cut(**given)
     if given.keys() - {"reading"} == {"start", "end"}:
-        return windows.between(**given)
+        return between(**given)
     raise _misused(call)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from catchment.errors import SqlError
-from catchment.model.query import Aggregate, Query
+from catchment.model.query import Aggregate, Expression, Ordering, Query
 from catchment.model.rules import EVENTS
 from catchment.sqltext.grouping import grouping_of, takes_time, time_of, window_of
-from catchment.sqltext.selecting import aggregate_of, aggregates_of
-from catchment.sqltext.syntax import parsed, select_of, table_of, text_of
+from catchment.sqltext.selecting import SelectReader, refuse_aggregates
+from catchment.sqltext.syntax import Item, limit_of, parsed, select_of, table_of, text_of
 
 
 def sql(text: str, name: str) -> Query:
@@ -19,24 +19,65 @@ def sql(text: str, name: str) -> Query:
     >>> sql("SELECT avg(v) AS mean FROM events GROUP BY window(ts, '10 seconds')", "speed").window
     Tumbling(length=10000000, slide=10000000, offset=0)
     """
-    select = select_of(text)
-    keys, window = grouping_of(select)
-    aggregates = aggregates_of(select, keys, window)
-    if not aggregates:
+    select, in_from = select_of(text)
+    items = [Item.of(node) for node in select.expressions]
+    grouping = grouping_of(select, items, in_from)
+    reader = SelectReader(grouping)
+    selected = reader.selected(items)
+    if not selected and not grouping.keys:
         raise SqlError(
             f"query {name!r} computes nothing", hint='add an aggregate, as in ct.avg("v")'
         )
-    where = select.args.get("where")
+    where, having, order = (select.args.get(key) for key in ("where", "having", "order"))
+    refuse_aggregates(where)
     table = table_of(select)
+    window = grouping.window
     return Query(
         name,
-        *aggregates,
+        *selected,
         window=window_of(window),
-        by=keys,
+        by=grouping.by,
         where=where and text_of(where.this),
+        having=having and reader.having(having.this),
+        order_by=[reader.order(by, items) for by in order.expressions] if order else (),
+        limit=limit_of(select),
+        grouping_sets=grouping.sets,
         time=time_of(window) if takes_time(window) else None,
         table=None if table.casefold() == EVENTS else table,
     )
+
+
+def expr(text: str) -> Expression:
+    """A result column over aggregates, keys and bounds, as SQL writes it.
+
+    It may also be a condition, for `having` of a query.
+
+    >>> expr("round(sum(a) / sum(b), 2) AS ratio").text
+    'round(`sum(a)` / `sum(b)`, 2)'
+    """
+    item = _item(text, "expression", "try sum(a) / sum(b) AS ratio")
+    read = SelectReader().expression(item.node, "SQL names")
+    return read.alias(item.alias or text_of(item.node))
+
+
+def selected(text: str) -> Aggregate | Expression:
+    """One item as SELECT has it: an aggregate, or an expression over aggregates and keys."""
+    return SelectReader().item(_item(text, "aggregate", _EXAMPLE))
+
+
+def order(text: str) -> Ordering:
+    """What rows are ordered by, as SQL writes it.
+
+    >>> order("sum(v) DESC").descending
+    True
+    """
+    try:
+        found = parsed(f"SELECT 1 ORDER BY {text}").args.get("order")
+    except SqlError:
+        found = None
+    if found is None or len(found.expressions) != 1:
+        raise SqlError("not one order", given=text, hint="try count(*) DESC")
+    return SelectReader().order(found.expressions[0], [])
 
 
 def aggregate(text: str) -> Aggregate:
@@ -45,15 +86,22 @@ def aggregate(text: str) -> Aggregate:
     >>> aggregate("avg(v) AS mean").label
     'mean'
     """
+    made = selected(text)
+    if isinstance(made, Expression):
+        raise SqlError("not one aggregate", given=text, hint=_EXAMPLE)
+    return made
+
+
+_EXAMPLE = "try avg(v) AS mean"
+
+
+def _item(text: str, what: str, hint: str) -> Item:
+    error = SqlError(f"not one {what}", given=text, hint=hint)
     try:
         select = parsed(f"SELECT {text}")
-    except SqlError as error:
-        raise _not_one(text) from error
+    except SqlError as reason:
+        raise error from reason
     alone = [key for key, value in select.args.items() if value] == ["expressions"]
     if len(select.expressions) != 1 or not alone:
-        raise _not_one(text)
-    return aggregate_of(select.expressions[0])
-
-
-def _not_one(text: str) -> SqlError:
-    return SqlError("not one aggregate", given=text, hint="try avg(v) AS mean")
+        raise error
+    return Item.of(select.expressions[0])

@@ -1,143 +1,207 @@
-"""SELECT: the aggregates, among what results carry anyway."""
+"""SELECT, HAVING and ORDER BY: expressions over aggregates, keys and bounds.
+
+A `SelectReader` knows the keys and the window of a statement. It takes an expression of the text,
+puts the name of a result column in the place of each aggregate, key and bound, and refuses columns
+of events that stand alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from catchment import functions
-from catchment.errors import SqlError
-from catchment.model.query import RESERVED, Aggregate
-from catchment.sqltext.grouping import value_of
-from catchment.sqltext.syntax import text_of
-
-_BOUNDS = {("window", "start"): "window_start", ("window", "end"): "window_end"}
-_BOUNDS |= {("session_window", end): name for (_, end), name in _BOUNDS.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """One item of SELECT: the expression, and its alias or an empty text."""
-
-    node: exp.Expression
-    alias: str
-
-
-def _item(node: exp.Expression) -> _Item:
-    return _Item(node.this, node.alias) if isinstance(node, exp.Alias) else _Item(node, "")
-
-
-def aggregates_of(
-    select: exp.Select, keys: Sequence[str], window: exp.Anonymous
-) -> list[Aggregate]:
-    made = []
-    for item in map(_item, select.expressions):
-        carried = _carried(item.node, keys, window)
-        if carried is None:
-            made.append(_made(item))
-        elif item.alias and item.alias != carried:
-            raise SqlError(
-                f"{text_of(item.node)} cannot be renamed in SQL",
-                given=f"AS {item.alias}",
-                hint=f"results carry it as {carried}; leave out AS",
-            )
-    return made
-
-
-def _carried(node: exp.Expression, keys: Sequence[str], window: exp.Anonymous) -> str | None:
-    """The result column that an item stands for, when results have it anyway."""
-    if isinstance(node, exp.Anonymous) and node == window:
-        return "window_start and window_end"
-    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
-        return None
-    if (node.table, node.name) in _BOUNDS:
-        return _BOUNDS[node.table, node.name]
-    if node.table:
-        return None
-    if node.name in keys or node.name in RESERVED:
-        return node.name
-    return "window_start and window_end" if node.name in ("window", "session_window") else None
-
-
-def aggregate_of(node: exp.Expression) -> Aggregate:
-    """The aggregate of one item that must be one."""
-    return _made(_item(node))
-
-
-def _made(item: _Item) -> Aggregate:
-    node = item.node
-    if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.Anonymous):
-        node = node.this  # all our aggregates ignore nulls
-    if not isinstance(node, exp.Anonymous) or _over_aggregates(node):
-        raise _refusal(node)
-    made = _call(node)
-    return made.alias(item.alias) if item.alias else made
-
-
-def _call(node: exp.Anonymous) -> Aggregate:
-    name, args = node.name.lower(), list(node.expressions)
-    if args and isinstance(args[0], exp.Distinct):
-        args = args[0].expressions
-        if name not in ("count", "approx_count_distinct") or len(args) != 1:
-            raise SqlError(
-                "DISTINCT is supported only in count(DISTINCT column)",
-                given=text_of(node),
-                hint="distinct_on in a Python query drops repeated events",
-            )
-        name = "count_distinct" if name == "count" else name
-    if name == "count" and len(args) == 1 and isinstance(args[0], exp.Star | exp.Literal):
-        args = []
-    if name in ("first", "last", "first_value", "last_value") and len(args) == 2:
-        ignore = args.pop()
-        if not isinstance(ignore, exp.Boolean) or not ignore.this:
-            raise SqlError(f"{name} ignores nulls", given=text_of(node), hint=f"write {name}(v)")
-    column = text_of(args[0]) if args else None
-    return functions.make(name, column, tuple(value_of(a, node) for a in args[1:]))
-
-
-def _over_aggregates(node: exp.Expression) -> bool:
-    """True for an expression that has aggregates inside but is none."""
-    known = set(functions.names())
-    if isinstance(node, exp.Anonymous) and node.name.lower() in known:
-        return False
-    return any(
-        call.name.lower() in known for call in node.find_all(exp.Anonymous) if call is not node
-    )
-
-
-_REFUSED: tuple[tuple[type[Any], str, Callable[[Any], str]], ...] = (
-    (exp.Star, "SELECT * is not supported in SQL", lambda _: "name the keys and the aggregates"),
-    (exp.Window, "OVER is not supported in SQL", lambda _: "the window goes into GROUP BY"),
-    (
-        exp.Filter,
-        "FILTER is not supported in SQL",
-        lambda node: f"write {node.this.name}(CASE WHEN ... THEN ... END)",
-    ),
-    (exp.WithinGroup, "WITHIN GROUP is not supported in SQL", lambda _: "write percentile(v, 0.5)"),
+from catchment.errors import SqlError, did_you_mean
+from catchment.expression import is_function
+from catchment.model.output import GROUPING_ID, grouping_name
+from catchment.model.query import RESERVED, Aggregate, Expression, Ordering
+from catchment.sqltext.aggregates import (
+    aggregate_of,
+    has_aggregate,
+    is_aggregate,
+    named_as_written,
+    refuse_parts,
 )
+from catchment.sqltext.grouping import GroupBy, same
+from catchment.sqltext.syntax import Item, by_place, text_of
+
+_BOUNDS = {"start": "window_start", "end": "window_end"}
+_WINDOWS = ("window", "session_window")
 
 
-def _refusal(node: exp.Expression) -> SqlError:
-    for kind, what, hint in _REFUSED:
-        if isinstance(node, kind):
-            return SqlError(what, given=text_of(node), hint=hint(node))
-    if isinstance(node, exp.Column):
-        return SqlError(
-            "SQL selects a column that is not a key",
-            given=text_of(node),
-            hint=f"add it to GROUP BY, or aggregate it as in max({text_of(node)})",
+@dataclass
+class SelectReader:
+    """Reads the expressions of a statement; without a grouping, those of a text of its own."""
+
+    grouping: GroupBy | None = None
+    aliases: dict[str, exp.Expression] = field(default_factory=dict)
+    """Items of SELECT by their aliases: HAVING and ORDER BY may name them."""
+
+    def selected(self, items: Iterable[Item]) -> list[Aggregate | Expression]:
+        """What SELECT asks for, besides what results carry anyway."""
+        made: list[Aggregate | Expression] = []
+        for item in items:
+            if not self._carried(item):
+                made.append(self.item(item))
+            if item.alias:
+                self.aliases[item.alias] = item.node
+        return made
+
+    def item(self, item: Item) -> Aggregate | Expression:
+        """One item of SELECT: an aggregate, or an expression."""
+        node = item.node
+        refuse_parts(node)
+        if is_aggregate(node) or self._unknown(node):
+            made = aggregate_of(node)
+            return made.alias(item.alias) if item.alias else named_as_written(node, made)
+        read = self.expression(node, "SQL selects")
+        bare = self.grouping is None or read.aggregates or self._names_results(read, node)
+        if not bare:
+            raise SqlError(
+                "SQL selects what is neither a key nor an aggregate",
+                given=text_of(node),
+                hint="put it into an aggregate, as in avg(a * b)",
+            )
+        return read.alias(item.alias or text_of(node))
+
+    def _unknown(self, node: exp.Expression) -> bool:
+        """Whether a call is of a function that is not known at all: the registry says what is."""
+        return isinstance(node, exp.Anonymous) and not (
+            is_function(node.name) or node.name.lower() in ("grouping", "grouping_id")
         )
-    if _over_aggregates(node):
-        return SqlError(
-            "an expression over aggregates is not supported in SQL",
-            given=text_of(node),
-            hint="select the aggregates alone and compute with the results",
+
+    def _names_results(self, read: Expression, node: exp.Expression) -> bool:
+        """Whether an expression without aggregates has something of the results in it."""
+        return any(isinstance(inner, exp.Column | exp.Anonymous) for inner in node.walk())
+
+    def expression(self, node: exp.Expression, what: str) -> Expression:
+        """An expression with the names of result columns in the place of what they stand for."""
+        refuse_parts(node)
+        found: dict[Aggregate, None] = {}
+
+        def put(inner: exp.Expression) -> exp.Expression:
+            name = self._key(inner) or self._bound(inner) or self._grouped(inner)
+            if name is not None:
+                return _column(name)
+            if is_aggregate(inner):
+                aggregate = aggregate_of(inner)
+                found[aggregate] = None
+                return _column(aggregate.text)
+            if isinstance(inner, exp.Column):
+                self._check_column(inner, what)
+                return _column(inner.name)
+            return inner
+
+        tree = node.copy().transform(put)
+        return Expression(text_of(tree), tuple(found))
+
+    def having(self, node: exp.Expression) -> Expression:
+        return self.expression(node, "HAVING names")
+
+    def order(self, node: exp.Ordered, items: list[Item]) -> Ordering:
+        by = node.this
+        if isinstance(by, exp.Literal) and not by.is_string:
+            by = by_place(by, items, "ORDER BY").node
+        read = self.expression(by, "ORDER BY names")
+        return Ordering(read, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
+
+    # -- what results carry anyway -----------------------------------------------------------------
+
+    def _carried(self, item: Item) -> bool:
+        """Whether an item is a key or a bound under the name that results have for it."""
+        assert self.grouping is not None
+        node = item.node
+        if self._is_window(node):
+            return True
+        name = self._key(node) or self._bound(node) or self._grouped(node)
+        if name is None and isinstance(node, exp.Column) and not node.table:
+            name = node.name if node.name in RESERVED else None
+        return name is not None and item.alias in ("", name)
+
+    def _is_window(self, node: exp.Expression) -> bool:
+        """Whether an expression stands for the window as a whole."""
+        if self.grouping is None:
+            return False
+        if isinstance(node, exp.Column) and not node.table:
+            return node.name in (*_WINDOWS, *self.grouping.window_names)
+        return same(node, self.grouping.window)
+
+    def _key(self, node: exp.Expression) -> str | None:
+        """The name of a key in results."""
+        keys = () if self.grouping is None else self.grouping.keys
+        found = next((key.name for key in keys if same(key.node, node)), None)
+        if found is None and isinstance(node, exp.Column) and not node.table:
+            found = next((key.name for key in keys if key.name == node.name), None)
+        return found
+
+    def _bound(self, node: exp.Expression) -> str | None:
+        """The result column of a bound of the window."""
+        if not isinstance(node, exp.Column | exp.Dot):
+            return None
+        known = _WINDOWS if self.grouping is None else (*_WINDOWS, *self.grouping.window_names)
+        if isinstance(node, exp.Dot):
+            own = self.grouping is not None and same(node.this, self.grouping.window)
+            return _BOUNDS.get(node.expression.name) if own else None
+        if node.table in known and node.name in _BOUNDS:
+            return _BOUNDS[node.name]
+        return node.name if not node.table and node.name in _BOUNDS.values() else None
+
+    def _grouped(self, node: exp.Expression) -> str | None:
+        """The column that says which keys a row is summed over."""
+        if isinstance(node, exp.Column) and not node.table:
+            sets = self.grouping is not None and self.grouping.sets
+            return GROUPING_ID if sets and node.name == GROUPING_ID else None
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        if name not in ("grouping", GROUPING_ID):
+            return None
+        if self.grouping is not None and not self.grouping.sets:
+            raise SqlError(
+                f"{name} needs sets of keys",
+                given=text_of(node),
+                hint="write GROUP BY ROLLUP(...), CUBE(...) or GROUPING SETS (...)",
+            )
+        args = node.expressions
+        if name == GROUPING_ID and not args:
+            return GROUPING_ID
+        key = self._key(args[0]) if self.grouping else args[0].name if args else None
+        if name == GROUPING_ID or len(args) != 1 or key is None:
+            keys = [] if self.grouping is None else [key.name for key in self.grouping.keys]
+            raise SqlError(
+                f"{name} has the wrong arguments",
+                given=text_of(node),
+                hint="write grouping_id(), or grouping(key) of one of " + ", ".join(keys),
+            )
+        return grouping_name(key)
+
+    def _check_column(self, column: exp.Column, what: str) -> None:
+        """Refuses a column of the events that is no key."""
+        if self.grouping is None or (not column.table and column.name in self.aliases):
+            return
+        if column.name in self.grouping.window_names and not column.table:
+            raise SqlError(
+                "the window as a whole is no value",
+                given=text_of(column),
+                hint=f"write {column.name}.start or {column.name}.end",
+            )
+        near = did_you_mean(column.name, [k.name for k in self.grouping.keys], " ")
+        raise SqlError(
+            f"{what} a column that is not a key",
+            given=text_of(column),
+            hint=f"add it to GROUP BY, or aggregate it as in max({text_of(column)})"
+            + (f"; {near}" if near.strip() else ""),
         )
-    return SqlError(
-        "SQL selects what is neither a key nor an aggregate",
-        given=text_of(node),
-        hint="put it into an aggregate, as in avg(a * b)",
-    )
+
+
+def _column(name: str) -> exp.Column:
+    return exp.Column(this=exp.Identifier(this=name, quoted=True))
+
+
+def refuse_aggregates(where: exp.Expression | None) -> None:
+    """Refuses a condition on events that has aggregates in it."""
+    if where is not None and has_aggregate(where.this):
+        raise SqlError(
+            "WHERE has an aggregate in it",
+            given=text_of(where).strip(),
+            hint="WHERE chooses events; a condition on aggregates goes into HAVING",
+        )

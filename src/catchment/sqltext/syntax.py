@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import sqlglot
@@ -11,22 +12,23 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
+from catchment.sqltext.table_functions import TableFunction, taken_out
 
 _EXAMPLE = (
     "try SELECT player, avg(v) AS mean FROM events WHERE v > 0 "
     "GROUP BY player, window(ts, '10 seconds', '5 seconds')"
 )
 _CLAUSES = {
-    "with": ("WITH", "write one SELECT from the events"),
-    "joins": ("JOIN", "join the streams before, or read them as one"),
-    "having": ("HAVING", "filter the results instead"),
-    "order": ("ORDER BY", "sort the results instead"),
-    "limit": ("LIMIT", "cut the results instead"),
-    "offset": ("OFFSET", "cut the results instead"),
+    "with": ("WITH", "make each SELECT a query of its own, from the events"),
+    "joins": (
+        "JOIN",
+        "read both streams as one and group by what they share, or add a table's columns before",
+    ),
+    "offset": ("OFFSET", "ORDER BY ... LIMIT n gives the first n rows of each window"),
     "distinct": ("DISTINCT", "results have one row per key and window anyway"),
-    "qualify": ("QUALIFY", "filter the results instead"),
+    "qualify": ("QUALIFY", "a condition on results goes into HAVING"),
     "laterals": ("LATERAL VIEW", "unnest the events before"),
-    "sort": ("SORT BY", "sort the results instead"),
+    "sort": ("SORT BY", "write ORDER BY, which orders the rows of each window"),
     "cluster": ("CLUSTER BY", "leave it out"),
     "distribute": ("DISTRIBUTE BY", "leave it out"),
     "into": ("INTO", "write the results to a sink"),
@@ -51,11 +53,47 @@ class _Dialect(Spark):
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser
             for name, parser in Spark.parser_class.FUNCTION_PARSERS.items()
-            if name in ("CAST", "TRY_CAST")
+            if name in ("CAST", "TRY_CAST", "EXTRACT")
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parser
+            for name, parser in Spark.parser_class.NO_PAREN_FUNCTION_PARSERS.items()
+            if name != "ANY"  # an aggregate
         }
 
 
-def select_of(text: str) -> exp.Select:
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of SELECT: the expression, and its alias or an empty text."""
+
+    node: exp.Expression
+    alias: str
+
+    @classmethod
+    def of(cls, node: exp.Expression) -> Item:
+        return cls(node.this, node.alias) if isinstance(node, exp.Alias) else cls(node, "")
+
+
+def by_place(number: exp.Expression, items: list[Item], clause: str) -> Item:
+    """The item of SELECT with this number."""
+    place = int(number.name) if number.name.isdigit() else 0
+    if not 1 <= place <= len(items):
+        raise SqlError(
+            f"{clause} names an item of SELECT that is not there",
+            given=number.name,
+            hint=f"there are {len(items)}, from 1",
+        )
+    return items[place - 1]
+
+
+def select_of(text: str) -> tuple[exp.Select, TableFunction | None]:
+    """The statement, and the window that stood in FROM, if one did."""
+    function: TableFunction | None = None
+    if isinstance(text, str) and _IN_FROM.search(text):
+        try:
+            text, function = taken_out(text, _Dialect().tokenize(text))
+        except SqlglotError as error:
+            raise SqlError("the SQL does not parse", given=text, hint=_EXAMPLE) from error
     select = parsed(text)
     for key, clause in clauses_of(select):
         what, hint = _CLAUSES.get(key, (key.upper(), "leave it out"))
@@ -65,8 +103,21 @@ def select_of(text: str) -> exp.Select:
     _check_table(select)
     for inner in select.find_all(exp.Query):
         if inner is not select:
-            raise _subquery(inner, "make it a query of its own")
-    return select
+            raise _subquery(
+                inner, "make it a query of its own; a condition on results goes into HAVING"
+            )
+    return select, function
+
+
+_IN_FROM = re.compile(r"\b(TUMBLE|HOP|CUMULATE|SESSION)\s*\(", re.IGNORECASE)
+"""What a text has in it that may have a window in FROM."""
+
+
+def window_call(text: str) -> exp.Anonymous:
+    """The call of a window that was written in FROM."""
+    made = parsed(f"SELECT {text}").expressions[0]
+    assert isinstance(made, exp.Anonymous)
+    return made
 
 
 def parsed(text: str) -> exp.Select:
@@ -106,8 +157,8 @@ def _place(error: Exception, text: str) -> str:
 
 
 def clauses_of(select: exp.Select) -> list[tuple[str, Any]]:
-    """The clauses besides SELECT, FROM, WHERE and GROUP BY."""
-    usual = ("expressions", "from", "where", "group", "hint")
+    """The clauses that no query has."""
+    usual = ("expressions", "from", "where", "group", "having", "order", "limit", "hint")
     named = ((key.rstrip("_"), value) for key, value in select.args.items() if value)
     return [(key, value) for key, value in named if key not in usual]
 
@@ -129,6 +180,21 @@ def _check_table(select: exp.Select) -> None:
     for column in list(select.find_all(exp.Column)):
         if column.table and column.table in (table.name, table.alias):
             column.set("table", None)
+
+
+def limit_of(select: exp.Select) -> int | None:
+    """The number in LIMIT."""
+    limit = select.args.get("limit")
+    if limit is None:
+        return None
+    number = limit.expression if isinstance(limit, exp.Limit) else limit
+    if not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
+        raise SqlError(
+            "LIMIT takes a whole number",
+            given=text_of(limit).strip(),
+            hint="it is the number of rows of each window",
+        )
+    return int(number.name)
 
 
 def table_of(select: exp.Select) -> str:

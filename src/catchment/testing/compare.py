@@ -66,6 +66,10 @@ def plain(row: Mapping[str, Any]) -> Row:
     return {c: instant(v) if isinstance(v, datetime) else v for c, v in row.items()}
 
 
+_NOTHING = 1e-12
+"""What is not told from zero."""
+
+
 def same(expected: Any, actual: Any, rel: float = 1e-9, absolute: float = 0.0) -> bool:
     """Equality of one value: exact for integers and text, near for floats.
 
@@ -76,13 +80,18 @@ def same(expected: Any, actual: Any, rel: float = 1e-9, absolute: float = 0.0) -
         return expected.accepts(actual)
     if expected is None or actual is None:
         return expected is actual
+    if isinstance(expected, list) and isinstance(actual, list):
+        pairs = zip(expected, actual, strict=False)
+        return len(expected) == len(actual) and all(same(*pair, rel, absolute) for pair in pairs)
     if isinstance(expected, bool) or isinstance(actual, bool):
         return bool(expected is actual)
     if isinstance(expected, float) or isinstance(actual, float):
         if not (isinstance(expected, int | float) and isinstance(actual, int | float)):
             return False
         both_nan = math.isnan(expected) and math.isnan(actual)
-        return both_nan or math.isclose(expected, actual, rel_tol=rel, abs_tol=absolute)
+        # Of what cancels out, rounding may be left.
+        allowed = absolute if expected and actual else max(absolute, _NOTHING)
+        return both_nan or math.isclose(expected, actual, rel_tol=rel, abs_tol=allowed)
     return bool(expected == actual)
 
 

@@ -325,7 +325,9 @@ def _complete(
     """
     by_key: dict[Any, list[Event]] = {}
     for event in _selected(query, accepted):
-        by_key.setdefault(_key(query.by, event.row), []).append(event)
+        keys = _keys(query, event.row)
+        for place, some in enumerate(_sets(query)):
+            by_key.setdefault((place, _key(some, keys)), []).append(event)
     found: dict[Any, OracleWindow] = {}
     seen: Counter[Any] = Counter()
     for key, events in by_key.items():
@@ -357,12 +359,12 @@ class _History:
         found = _complete(self.query, accepted, frontier, streams)
         complete = {i: window for i, window in found.items() if window.start >= self.since}
         rows = [
-            self._emit(identity, window, _row(self.query, window))
+            self._emit(identity, window, _row(self.query, window, identity[0][0][0]))
             for identity, window in complete.items()
             if identity not in self.emitted or self._changed(identity, window)
         ]
         gone = [i for i, (w, _, _) in self.emitted.items() if w is not None and i not in complete]
-        return rows + [self._retract(identity) for identity in gone]
+        return _output(self.query, rows + [self._retract(identity) for identity in gone])
 
     def _changed(self, identity: Any, window: OracleWindow) -> bool:
         before = self.emitted[identity][0]
@@ -381,9 +383,14 @@ class _History:
         return self._emit(identity, None, before | nothing)
 
 
-def _row(query: Query, window: OracleWindow) -> Row:
-    first = window.members[0].row
-    row = {column: first[column] for column in query.by}
+def _row(query: Query, window: OracleWindow, place: int) -> Row:
+    keys = _keys(query, window.members[0].row)
+    some = _sets(query)[place]
+    row = {name: keys[name] if name in some else None for name in query.by}
+    if query.output is not None and query.output.sets:
+        bits = ["0" if name in some else "1" for name in query.by]
+        row["grouping_id"] = int("".join(bits), 2)
+        row |= {f"grouping({name})": int(bit) for name, bit in zip(query.by, bits, strict=True)}
     if window.node is not None:
         row["node"] = window.node
     row |= {"window_start": window.start, "window_end": window.end}
@@ -396,6 +403,61 @@ def _row(query: Query, window: OracleWindow) -> Row:
             values = [value_of(a.column, event.row) for event in window.members]
             row[a.label] = aggregate(a.function, values, a.params)
     return row
+
+
+def _keys(query: Query, row: Row) -> Row:
+    """The keys of an event, by their names in results."""
+    computed = dict(query.computed)
+    return {n: value_of(computed[n], row) if n in computed else row[n] for n in query.by}
+
+
+def _sets(query: Query) -> Sequence[tuple[str, ...]]:
+    """The sets of keys that there are rows for: mostly the one of all keys."""
+    return (query.output.sets if query.output is not None else ()) or (query.by,)
+
+
+def _output(query: Query, rows: list[Row]) -> list[Row]:
+    """What the query makes of rows of aggregates: its columns, HAVING, and the first rows."""
+    output = query.output
+    if output is None:
+        return rows
+    made: list[tuple[Row, Row]] = []
+    for row in rows:
+        gone = row.get("retracted", False) or not holds(output.having, row)
+        if gone and not row.get("revision"):
+            continue
+        hidden = [a.text for a in query.aggregates] + [f"grouping({name})" for name in query.by]
+        shown = {name: value for name, value in row.items() if name not in hidden}
+        for column in output.columns:
+            shown[column.name] = None if gone else value_of(column.expression, row)
+        if "retracted" in shown:
+            shown["retracted"] = gone
+        made.append((row, shown))
+    for name in reversed(("grouping_id", *query.by)):
+        made.sort(key=lambda pair: _place(pair[0].get(name), True))
+    for order in reversed(output.order):
+        places = [
+            (_place(value_of(order.expression, row), order.nulls_first), row, shown)
+            for row, shown in made
+        ]
+        down = order.descending
+        places.sort(key=lambda triple: triple[0][1], reverse=down)
+        places.sort(key=lambda triple: triple[0][0])
+        made = [(row, shown) for _, row, shown in places]
+    taken: Counter[tuple[int, int]] = Counter()
+    kept = []
+    for row, shown in made:
+        bounds = (row["window_start"], row["window_end"])
+        taken[bounds] += 1
+        if output.limit is None or taken[bounds] <= output.limit:
+            kept.append(shown)
+    return kept
+
+
+def _place(value: Any, nulls_first: bool) -> tuple[int, tuple[bool, Any]]:
+    """Sorts nulls first or last, and other values among themselves."""
+    null = value is None
+    return (-1 if null and nulls_first else int(null), (False, 0) if null else order_key(value))
 
 
 # Values.

@@ -6,6 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -266,6 +267,57 @@ def _round(node: Any, row: Row) -> Any:
     return type(value)(rounded)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_PARTS: dict[type, Callable[[datetime], int]] = {
+    exp.Year: lambda t: t.year,
+    exp.Quarter: lambda t: (t.month + 2) // 3,
+    exp.Month: lambda t: t.month,
+    exp.Day: lambda t: t.day,
+    exp.DayOfMonth: lambda t: t.day,
+    exp.DayOfWeek: lambda t: t.isoweekday() % 7 + 1,
+    exp.DayOfYear: lambda t: t.timetuple().tm_yday,
+    exp.WeekOfYear: lambda t: t.isocalendar().week,
+    exp.Hour: lambda t: t.hour,
+    exp.Minute: lambda t: t.minute,
+    exp.Second: lambda t: t.second,
+}
+
+
+def _part(node: Any, row: Row) -> Any:
+    inner = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
+    time = _evaluate(inner, row)
+    if time is None:
+        return None
+    return _PARTS[type(node)](_EPOCH + timedelta(microseconds=instant(time)))
+
+
+def _concat(node: Any, row: Row) -> Any:
+    given = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
+    texts = [_evaluate(arg, row) for arg in given]
+    return None if None in texts else "".join(_to_text(text) for text in texts)
+
+
+def _substring(node: Any, row: Row) -> Any:
+    text = _evaluate(node.this, row)
+    if text is None:
+        return None
+    start = _evaluate(node.args["start"], row)
+    first = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    length = node.args.get("length")
+    end = len(text) if length is None else first + max(_evaluate(length, row), 0)
+    return text[max(first, 0) : max(end, 0)]
+
+
+def _anonymous(node: Any, row: Row) -> Any:
+    values = [_evaluate(arg, row) for arg in node.expressions]
+    if node.name.lower() == "arguments":
+        return tuple(values)
+    if node.name.lower() != "tuple":
+        raise QueryError("the oracle cannot evaluate this expression", given=repr(node))
+    return None if None in values else tuple(order_key(value) for value in values)
+
+
 def _cast(node: Any, row: Row) -> Any:
     value = _evaluate(node.this, row)
     if value is None:
@@ -317,4 +369,8 @@ _SPECIAL: dict[type, Callable[[Any, Row], Any]] = {
     exp.Round: _round,
     exp.Cast: _cast,
     exp.TryCast: _cast,
-}
+    exp.Concat: _concat,
+    exp.DPipe: _concat,
+    exp.Substring: _substring,
+    exp.Anonymous: _anonymous,
+} | dict.fromkeys(_PARTS, _part)

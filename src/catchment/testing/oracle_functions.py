@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial, reduce
+from operator import and_, or_, xor
 from typing import Any
 
 from catchment.errors import QueryError
@@ -201,6 +203,18 @@ def _distinct(values: Values) -> int:
     return len({order_key(v) for v in values})
 
 
+def _different(values: Values) -> Values:
+    """Each value once, in order."""
+    return sorted({order_key(v): v for v in values}.values(), key=order_key)
+
+
+def _quantile_disc(values: Values, q: float, order: str = "asc") -> float | None:
+    if not values:
+        return None
+    ranked = sorted((float(v) for v in values), key=order_key, reverse=order == "desc")
+    return next(v for n, v in enumerate(ranked, 1) if n >= q * len(ranked))
+
+
 def _approximate_distinct(values: Values) -> Any:
     exact = _distinct(values)
     slack = 0 if exact <= 64 else 0.1 * exact
@@ -213,6 +227,109 @@ def _mode(values: Values) -> Any:
     times = Counter(order_key(v) for v in values)
     most = max(times.values())
     return _min([v for v in values if times[order_key(v)] == most])
+
+
+def _by(pairs: Values, extreme: Callable[[Values], Any]) -> Any:
+    """The first of a pair, where the second is extreme; of equals, the earliest."""
+    ranked = [(value, by) for value, by in pairs if by is not None]
+    most = extreme([by for _, by in ranked])
+    return next((value for value, by in ranked if order_key(by) == order_key(most)), None)
+
+
+def _powers(values: Values, power: int) -> Fraction:
+    """The sum of the powers of differences from the mean."""
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact, Fraction(0)) / len(exact)
+    return sum(((v - mean) ** power for v in exact), Fraction(0))
+
+
+def _standardized(values: Values, power: int) -> float | None:
+    if values and not _finite(values):
+        return math.nan
+    second = _powers(values, 2) if values else 0
+    if not second:
+        return None
+    n, moment = len(values), _powers(values, power)
+    if power == 4:
+        return _double(n * moment / second**2 - 3)
+    return math.copysign(math.sqrt(n * moment**2 / second**3), moment)
+
+
+Exact = list[Fraction]
+
+
+def _sxy(ys: Exact, xs: Exact) -> Fraction:
+    mean_y, mean_x = sum(ys, Fraction(0)) / len(ys), sum(xs, Fraction(0)) / len(xs)
+    return sum(((y - mean_y) * (x - mean_x) for y, x in zip(ys, xs, strict=True)), Fraction(0))
+
+
+def _slope(ys: Exact, xs: Exact) -> Fraction | None:
+    return _sxy(ys, xs) / _sxy(xs, xs) if _sxy(xs, xs) else None
+
+
+def _intercept(ys: Exact, xs: Exact) -> Fraction | None:
+    slope = _slope(ys, xs)
+    return None if slope is None else (sum(ys) - slope * sum(xs)) / len(xs)
+
+
+def _corr(ys: Exact, xs: Exact) -> float | None:
+    spread, both = _sxy(xs, xs) * _sxy(ys, ys), _sxy(ys, xs)
+    return math.copysign(math.sqrt(both**2 / spread), both) if spread else None
+
+
+def _r2(ys: Exact, xs: Exact) -> Fraction | None:
+    if not _sxy(xs, xs):
+        return None
+    return _sxy(ys, xs) ** 2 / (_sxy(xs, xs) * _sxy(ys, ys)) if _sxy(ys, ys) else Fraction(1)
+
+
+_PAIRS: dict[str, Callable[[Exact, Exact], Fraction | float | None]] = {
+    "covar_pop": lambda ys, xs: _sxy(ys, xs) / len(xs),
+    "covar_samp": lambda ys, xs: _sxy(ys, xs) / (len(xs) - 1) if len(xs) > 1 else None,
+    "corr": _corr,
+    "regr_count": lambda ys, xs: Fraction(len(xs)),
+    "regr_avgx": lambda ys, xs: sum(xs, Fraction(0)) / len(xs),
+    "regr_avgy": lambda ys, xs: sum(ys, Fraction(0)) / len(ys),
+    "regr_sxx": lambda ys, xs: _sxy(xs, xs),
+    "regr_syy": lambda ys, xs: _sxy(ys, ys),
+    "regr_sxy": _sxy,
+    "regr_slope": _slope,
+    "regr_intercept": _intercept,
+    "regr_r2": _r2,
+}
+
+
+def _of_pairs(function: str, values: Values) -> Any:
+    """A function of pairs (y, x); those in which one is null do not count."""
+    pairs = [pair for pair in values if None not in pair]
+    if function == "regr_count":
+        return len(pairs)
+    if not pairs:
+        return None
+    ys, xs = [y for y, _ in pairs], [x for _, x in pairs]
+    read = {"regr_avgx": xs, "regr_avgy": ys, "regr_sxx": xs, "regr_syy": ys}.get(function, ys + xs)
+    if not _finite(read):
+        if function.startswith("regr_avg"):
+            return float(sum(read))
+        if function == "regr_r2" and _finite(ys) and not _powers(ys, 2):
+            return 1.0  # whatever x is
+        return None if _undefined(function, xs) else math.nan
+    exact = [[Fraction(v) for v in some if math.isfinite(v)] for some in (ys, xs)]
+    if function.endswith("y") and function != "regr_sxy":
+        exact[1] = exact[0]
+    elif function.endswith("x"):
+        exact[0] = exact[1]
+    result = _PAIRS[function](*exact)
+    return None if result is None else _double(Fraction(result))
+
+
+def _undefined(function: str, xs: Values) -> bool:
+    """Whether there is no result however far the others are from a number."""
+    if function in ("corr", "covar_samp"):
+        return len(xs) < 2
+    if function not in ("regr_slope", "regr_intercept", "regr_r2") or not _finite(xs):
+        return False
+    return not _powers(xs, 2)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -234,7 +351,25 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "quantile": _quantile,
     "approx_median": lambda v: _approximate_quantile(v, 0.5),
     "approx_quantile": _approximate_quantile,
+    "quantiles": lambda v, *q: [_quantile(v, share) for share in q] if v else None,
+    "quantile_disc": _quantile_disc,
     "count_distinct": _distinct,
+    "sum_distinct": lambda v: _sum(_different(v)),
+    "avg_distinct": lambda v: _avg(_different(v)),
     "approx_count_distinct": _approximate_distinct,
     "mode": _mode,
+    "collect_list": lambda v: v,
+    "collect_set": _different,
+    "listagg": lambda v, between="": between.join(v) if v else None,
+    "any_value": lambda v: v[0] if v else None,
+    "max_by": lambda v: _by(v, _max),
+    "min_by": lambda v: _by(v, _min),
+    "skewness": lambda v: _standardized(v, 3),
+    "kurtosis": lambda v: _standardized(v, 4),
+    **{name: partial(_of_pairs, name) for name in _PAIRS},
+    "bool_and": lambda v: all(v) if v else None,
+    "bool_or": lambda v: any(v) if v else None,
+    "bit_and": lambda v: reduce(and_, v) if v else None,
+    "bit_or": lambda v: reduce(or_, v) if v else None,
+    "bit_xor": lambda v: reduce(xor, v) if v else None,
 }

@@ -78,8 +78,32 @@ NUMERIC = (
     "stddev_pop",
     "median",
     "quantile",
+    "quantile_disc",
+    "sum_distinct",
+    "avg_distinct",
 )
-ORDERED = ("min", "max", "mode", "first", "last", "count", "count_distinct")
+ORDERED = ("min", "max", "mode", "first", "last", "any_value", "count", "count_distinct")
+TRUTHS = ("bool_and", "bool_or")
+BITS = ("bit_and", "bit_or", "bit_xor")
+EXTREMES_BY = ("max_by", "min_by")
+OF_PAIRS = (
+    "covar_pop",
+    "covar_samp",
+    "corr",
+    "regr_count",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+    "regr_slope",
+    "regr_intercept",
+    "regr_r2",
+)
+LISTS = ("collect_list", "collect_set", "listagg")
+SHAPES = ("skewness", "kurtosis")
+EXACT = (*NUMERIC, *ORDERED, *TRUTHS, *BITS, *EXTREMES_BY, *OF_PAIRS, *SHAPES, *LISTS)
+"""All functions that are drawn whose results are exact."""
 APPROXIMATE = ("approx_median", "approx_quantile", "approx_count_distinct")
 DECIMALS = ("d", "w", "u", "d + n", "d * 3", "-w", "d - w", "abs(d)")
 NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END", *DECIMALS)
@@ -102,6 +126,20 @@ CONDITIONS = (
     "v > 1 AND n < 2",
     "v BETWEEN -1 AND 1 OR k IS NULL",
 )
+PAIRS = (
+    ("v", "n"),
+    ("s", "v"),
+    ("d", "s"),
+    ("n", "w"),
+    ("w", "u"),
+    ("m", "d"),
+    ("s", "m"),
+    ("u", "n"),
+)
+MODEST = ("v", "d", "j", "id", "v * 2", "d + 1", "CASE WHEN m THEN v ELSE 0.5 END")
+"""Numbers whose third powers and products do not cancel beyond what doubles hold."""
+MODEST_PAIRS = ("v", "d"), ("d", "v"), ("v", "id"), ("id", "j"), ("v * 2", "v"), ("j", "d + 1")
+WHOLE = ("n", "n + 1", "j", "length(s)")
 MARKERS = ("m", "n > 0", "v > 1", "k = 'a' AND m", "s IS NULL", "NOT m")
 
 
@@ -260,11 +298,29 @@ def windows(
     return drawn_window(_Drawn(draw), kinds, unit, base, readings)
 
 
-def numbers_for(function: str) -> list[str]:
-    """The numbers that a function is drawn over.
+def columns_for(function: str) -> list[str | None]:
+    """The columns that a function is drawn over; without one it is of whole events.
 
     Spreads are in doubles, which have not the digits to tell large decimals apart.
     """
+    if function in TRUTHS:
+        return list(CONDITIONS)
+    if function in EXTREMES_BY:
+        return [f"arguments({one}, {other})" for one, other in PAIRS]
+    if function in OF_PAIRS:
+        return [f"arguments({one}, {other})" for one, other in MODEST_PAIRS]
+    if function in SHAPES:
+        return list(MODEST)
+    if function == "listagg":
+        return ["s", "k", "upper(s)"]
+    if function in BITS:
+        return list(WHOLE)
+    if function == "count":
+        return [None, "v", "m", "s"]
+    if function in ("min", "max", "mode"):
+        return [*NUMBERS, "s"]
+    if function in ORDERED or function in LISTS or function == "approx_count_distinct":
+        return [*NUMBERS, "s", "m"]
     spread = function.startswith(("variance", "stddev"))
     return [number for number in NUMBERS if not (spread and "w" in number)]
 
@@ -272,19 +328,14 @@ def numbers_for(function: str) -> list[str]:
 @st.composite
 def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
     """Any function over a column that suits it."""
-    functions = NUMERIC + ORDERED + (APPROXIMATE if approximate else ())
+    functions = EXACT + (APPROXIMATE if approximate else ())
     function = draw(st.sampled_from(functions))
-    column: str | None
-    if function in NUMERIC or function in ("approx_median", "approx_quantile"):
-        column = draw(st.sampled_from(numbers_for(function)))
-    elif function == "count":
-        column = draw(st.sampled_from([None, "v", "m", "s"]))
-    elif function in ("min", "max", "mode"):
-        column = draw(st.sampled_from([*NUMBERS, "s"]))
-    else:
-        column = draw(st.sampled_from([*NUMBERS, "s", "m"]))
+    column = draw(st.sampled_from(columns_for(function)))
     share = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.95, 1.0])
-    params = (draw(share),) if function in ("quantile", "approx_quantile") else ()
+    shared = ("quantile", "quantile_disc", "approx_quantile")
+    params: tuple[Any, ...] = (draw(share),) if function in shared else ()
+    if function == "listagg":
+        params = draw(st.sampled_from([(), (", ",)]))
     return Aggregate(function, column, params)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from catchment.engine.binding import admitted
 from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import NODE, SEQ
 from catchment.model import packed
+from catchment.model.costs import EventRate
 from catchment.model.node_id import NodeId
 from catchment.model.query import Query
 from catchment.planner.planned import NOTHING, Planned
@@ -97,8 +98,9 @@ class Charter:
         if not self.settings.asks or self.schema is None:
             return {}
         if version not in self._asked:
-            planned, bound = self.plans[version], self.bound(version)
-            self._asked[version] = found_by_asking(planned, bound, self.settings.count)
+            self._asked[version] = found_by_asking(
+                self.plans[version], self.schema, self.settings.count
+            )
         return self._asked[version]
 
     @cached_property
@@ -115,6 +117,7 @@ class Charter:
                 self.schema,
                 census=True,
                 limits=given.memory_limits,
+                apart=self.asked(version),
             )
         return self._bound[version]
 
@@ -155,9 +158,23 @@ class Charter:
         }
         number = self.plan + 1 if self.plans else 0
         gone = [name for name in (before.leaving if leaving is None else leaving) if name in given]
-        planned = before.next(number, given, self.settings.rate, gone)
+        rate = None if self.plans else EventRate.of(self.settings.rate)
+        return self._with_plan(number, before.next(number, given, gone, rate))
+
+    def _with_plan(self, number: int, planned: Planned) -> Charter:
         plans = dict(sorted({**self.plans, number: planned}.items())[-PLANS:])
         return replace(self, version=self.version + 1, plans=plans)
+
+    def handed_over(self, groups: Collection[int], rate: float) -> Charter:
+        """With the queries of some groups in others, made for the rate at which events come."""
+        held, number = self.plans[self.plan], self.plan + 1
+        seen = EventRate(rate, "observed")
+        return self._with_plan(number, held.next(number, held.queries, held.leaving, seen, groups))
+
+    def without_former(self, names: Collection[str]) -> Charter:
+        """Without what queries were owed by the groups before, once they have been given it."""
+        held, number = self.plans[self.plan], self.plan + 1
+        return self._with_plan(number, held.next(number, held.queries, held.leaving, ended=names))
 
     def without_queries(self, names: Iterable[str]) -> Charter:
         """Without some queries, as far as they are there."""

@@ -136,7 +136,8 @@ class EarlyFlush:
 
     def _weight(self, plan: Plan, id: int) -> float:
         """The priority of a group: that of its query with the highest."""
-        names = [name for name, (group, _) in plan.names.items() if group == id]
+        former = plan.former
+        names = [former.get(name, name) for name, (group, _) in plan.names.items() if group == id]
         return max((self._flush.priorities.get(name, 1.0) for name in names), default=1.0)
 
 

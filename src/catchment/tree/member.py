@@ -80,6 +80,8 @@ class Member:
         """Messages that the parent has, and that were handed to the link."""
         self.links: dict[str, LinkFigures] = {}
         """What children say that the links to here carry."""
+        self.carried: dict[str, int] = {}
+        """Bytes of the messages that children have sent here since this process began."""
         self.refusals: dict[str, str] = {}
         """Nodes that were turned away, and why, until they are taken in."""
         self.below: dict[str, dict[str, str]] = {}
@@ -205,6 +207,7 @@ class Member:
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
         self.unread_below = {id: told for id, told in self.unread_below.items() if id in here}
+        self.carried = {id: nbytes for id, nbytes in self.carried.items() if id in here}
         self.refusals = {id: why for id, why in self.refusals.items() if id in charter.places}
         self._claims = {id: why for id, why in self._claims.items() if id in here}
         if self.machine is None:
@@ -255,16 +258,25 @@ class Member:
         return self.flow is not None and not self.full and self.flow.send_early(now)
 
     def tend(self, now: int) -> None:
-        """At the root: changes the charter where moves have ended and where queries that leave have
-        given their last window."""
-        landed = self.machine.inbox.landed() if isinstance(self.machine, Root) else ()
-        if landed and self.charter is not None:
+        """At the root: changes the charter where moves have ended, where queries that leave have
+        given their last window, and where events come at quite another rate than it was made
+        for."""
+        root = self.machine
+        if not isinstance(root, Root) or self.charter is None:
+            return
+        landed = root.inbox.landed()
+        if landed:
             self.adopt(self.charter.landed(landed), now)
-        if isinstance(self.machine, Root) and self.machine.drained and self.charter is not None:
-            leaving = self.charter.plans[self.charter.plan].leaving
-            over, self.machine.drained = self.machine.drained, ()
-            if set(over) & set(leaving):
-                self.adopt(self.charter.without_queries(set(over) & set(leaving)), now)
+        if root.drained:
+            planned = self.charter.plans[self.charter.plan]
+            over, root.drained = set(root.drained), ()
+            if over & set(planned.leaving):
+                self.adopt(self.charter.without_queries(over & set(planned.leaving)), now)
+            if over & planned.plan.former.keys():
+                self.adopt(self.charter.without_former(over & planned.plan.former.keys()), now)
+        handed = root.losing()
+        if handed and root.observed.rate is not None:
+            self.adopt(self.charter.handed_over(handed, root.observed.rate), now)
 
     def over(self, id: str) -> bool:
         """Whether a node below has sent all it ever will, as far as is known here."""
@@ -573,6 +585,7 @@ class Member:
         if inbox is None or charter is None or id not in charter.children(self.id):
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
         full = inbox.nbytes > self.quota
+        self.carried[id] = self.carried.get(id, 0) + len(data)
         try:
             head = head_of(said[1])
             if head.node != id:

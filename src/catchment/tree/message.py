@@ -38,7 +38,7 @@ _HEAD = struct.Struct(">4sI")
 _SIZES = struct.Struct(">III")
 _LIFE = struct.Struct(">QI")
 """The life, and a checksum of it and of what the message begins with."""
-_MAGIC = b"CTM3"
+_MAGIC = b"CTM4"
 
 LARGEST = 1 << 30
 """Bytes that a message may unpack to."""
@@ -321,10 +321,20 @@ def _check_rows(head: Head, of: int | str, table: pa.Table) -> None:
 
 
 def _check_selections(head: Head, id: int, table: pa.Table, charter: Charter) -> None:
-    if table.num_rows:
-        group = next(g for g in charter.plans[head.plan].plan.groups if g.id == id)
-        chosen = codec.ints(table, SELECTION)
-        if chosen.min() < 0 or chosen.max() >= len(group.selections):
+    """Selections that the plan has; of events that wait, also none, and marks that are known."""
+    if not table.num_rows:
+        return
+    bound, least = charter.bound(head.plan), 0
+    selections = {SELECTION: bound.groups[id].group.selections}
+    if settled.TIME in table.schema.names:
+        selections, least = bound.waiting[id].choices, -1
+        marks = {"?" + text for text in bound.waiting[id].conditions}
+        for name in [*marks, *selections]:
+            if table.column(name).null_count:
+                raise _misfit(head, f"nulls in {name} of group {id}")
+    for name, known in selections.items():
+        chosen = codec.ints(table, name)
+        if chosen.min() < least or chosen.max() >= len(known):
             raise _misfit(head, f"a selection of group {id} that the plan does not have")
 
 

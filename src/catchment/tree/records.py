@@ -23,9 +23,10 @@ from catchment.flush.learnt import Learnt
 from catchment.model.frontier import Frontier
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.observed import RateWatch
 from catchment.tree.words import Count, Name, Stand, Time, Version
 
-FORMAT = 4
+FORMAT = 5
 """Of a node's folder."""
 
 NOWHERE = Stand(EARLIEST, EARLIEST, -1)
@@ -275,6 +276,8 @@ class RootState(Struct, frozen=True):
     """Count windows that are found by asking; None: there are none."""
     assembler: bytes | None
     """None where steps are carried out elsewhere."""
+    observed: RateWatch = RateWatch()
+    """The rate at which events have come."""
 
 
 class StepFile(Struct, frozen=True):

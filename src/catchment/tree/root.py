@@ -20,6 +20,7 @@ from catchment.engine.partials import Partials
 from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
 from catchment.planner.edges import EARLIEST
+from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.completeness import lacking_in, marked
@@ -65,6 +66,8 @@ class Root:
         """The last step that was carried out."""
         self.drained: tuple[str, ...] = ()
         """Queries that leave and whose windows have all ended, by the last step."""
+        self.observed = RateWatch()
+        """The rate at which events have come."""
         self.tally: RootByKey | None = None
         self.assembler: Assembler | None = None
         saved, self._journal.state = self._journal.state, None
@@ -113,6 +116,7 @@ class Root:
             return
         self.last = saved.last
         self.counts |= saved.counts
+        self.observed = saved.observed
         if saved.assembler is not None:
             self.assembler = self._assembler(self.plan, saved.assembler)
 
@@ -274,6 +278,7 @@ class Root:
         self.counts["missed"] = assembler.missed
         self.drained = tuple(assembler.drained(self.charter.asked(step.plan)))
         self.last = step
+        self._observe(step)
         if deliver and len(results):
             planned = self.charter.plans[step.plan]
             short = partial(lacking_in, step.lagging, planned, uncounted)
@@ -360,8 +365,34 @@ class Root:
         if step.closing:
             self.counts |= self._unended(self.counts, self.tally)
         self.last = replace(step, uncounted=())  # they were told
+        self._observe(step)
         self.snapshot()
         self._part()
+
+    # -- the rate of events -----------------------------------------------------------------------
+
+    @property
+    def planned_rate(self) -> float:
+        """Events in a second of event time that the plan was made for."""
+        return self.charter.plans[self.plan].plan.rate.per_second
+
+    def _observe(self, step: RootStep) -> None:
+        accepted = self.counts["events"] - self.counts["late"] - self.counts["bad"]
+        self.observed = self.observed.after(accepted, step.newest)
+
+    def losing(self) -> frozenset[int]:
+        """Groups whose way of slicing loses at the rate at which events come, each time once.
+
+        Only while all nodes are there and work by the newest plan.
+        """
+        planned = self.charter.plans[self.charter.plan]
+        if self.plan != self.charter.plan or self.missing:
+            return frozenset()
+        before = self.observed
+        self.observed, handed = before.next(planned.plan, planned.leaving)
+        if self.observed.replans > before.replans:
+            self.snapshot()  # so that they stay few, however often the root starts again
+        return handed
 
     # -- letting go -------------------------------------------------------------------------------
 
@@ -374,7 +405,7 @@ class Root:
         tally = None if self.tally is None else self.tally.to_bytes()
         assembler = None if self.assembler is None else self.assembler.save()
         children = dict(self.inbox.children)
-        state = RootState(self.last, self.counts, children, tally, assembler)
+        state = RootState(self.last, self.counts, children, tally, assembler, self.observed)
         self._journal.compact(state, self.number)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)

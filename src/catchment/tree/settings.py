@@ -19,8 +19,8 @@ class TreeSettings(Struct, frozen=True):
     late: Late = "drop"
     keep: int | None = None
     """How long late events may correct results; None: for the longest window."""
-    rate: float = 1000.0
-    """Events a second that the planner reckons with."""
+    rate: float | None = None
+    """Events in a second of event time that the first plan is made for; None: one is assumed."""
     lateness: int = 0
     idle: int | None = None
     """After so long without an event nobody waits for a partition; None: everybody does."""

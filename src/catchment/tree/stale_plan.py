@@ -52,16 +52,25 @@ def recent(behind: Behind, time: int) -> Behind:
     return {node: lag for node, lag in late.items() if lag != Lag()}
 
 
-def added(charter: Charter, plan: int, name: str) -> int:
-    """The version of the plan that brought a query."""
-    query = charter.plans[plan].queries[name]
-    older = [version for version in charter.plans if version <= plan]
-    first = plan
-    for version in sorted(older, reverse=True):
-        if charter.plans[version].queries.get(name) != query:
-            break
-        first = version
+def added(charter: Charter, plan: int) -> dict[str, int]:
+    """The versions of the plan that brought the queries, or their last change of groups."""
+    queries = charter.plans[plan].queries
+    first = dict.fromkeys(queries, plan)
+    open_ones = set(queries)
+    for version in sorted((v for v in charter.plans if v <= plan), reverse=True):
+        there = charter.plans[version].queries
+        open_ones = {name for name in open_ones if there.get(name) == queries[name]}
+        first |= dict.fromkeys(open_ones, version)
+        open_ones -= _handed(charter, version)
     return first
+
+
+def _handed(charter: Charter, version: int) -> set[str]:
+    """The queries that went over to other groups with a version of the plan."""
+    older = charter.plans.get(version - 1)
+    known = {} if older is None else older.plan.former
+    former = charter.plans[version].plan.former
+    return {query for name, query in former.items() if name not in known}
 
 
 def _touched(window: Window, time: int) -> int:
@@ -74,7 +83,7 @@ def lagging_in(behind: Behind, charter: Charter, plan: int) -> Lagging | None:
     """For a step: who was behind, and since when queries are there; None: nobody was."""
     if not behind:
         return None
-    return Lagging(behind, {n: added(charter, plan, n) for n in charter.plans[plan].queries})
+    return Lagging(behind, added(charter, plan))
 
 
 def lacking(lagging: Lagging, name: str, table: pa.Table, window: Window) -> list[tuple[str, ...]]:

@@ -28,6 +28,8 @@ from catchment.engine.rows import (
 )
 from catchment.engine.shapes.base import Change, Get, Moment, Pile, Put, ShapeState
 from catchment.engine.store import SliceStore
+from catchment.errors import LimitError
+from catchment.model.capacity import machine_memory
 from catchment.model.window import Period, Periodic, Window, WindowForm, window_from_dict
 from catchment.operators.grouping import grouped, runs
 from catchment.operators.ragged import Field, Ints, take
@@ -36,6 +38,9 @@ from catchment.planner.edges import EARLIEST, Edges, Series
 
 _LOOKED_AT = 1 << 16
 """Edges of a new window type that are compared with those of older plans, at most."""
+
+_BYTES_A_WINDOW = 512
+"""What a window that ends in a step takes, from its bounds to its row of results, roughly."""
 
 Windows = tuple[Ints, Ints]
 """Window types (numbers in a series), and the numbers of their windows."""
@@ -58,6 +63,7 @@ def due(series: Series, after: int, upto: int, starts: Ints) -> Windows:
     count = int(np.maximum(high - low + 1, 0).sum())
     overlaps = -(-series.lengths // series.slides)
     if count <= 64 + 4 * len(starts) * int(overlaps.sum()):
+        _bounded(count)
         return expand(kinds, low, high)
     return _holding(series, starts, low, high)
 
@@ -70,10 +76,22 @@ def _holding(series: Series, starts: Ints, low: Ints, high: Ints) -> Windows:
         reach = starts - series.offsets[kind] - series.lengths[kind]
         first = np.floor_divide(reach, series.slides[kind]) + 1
         first, last = np.maximum(first, low[kind]), np.minimum(last, high[kind])
+        _bounded(int(np.maximum(last - first + 1, 0).sum()))
         found = np.unique(runs(first, last + 1)[0])
         numbers.append(found)
         kinds.append(np.full(len(found), kind, np.int64))
     return np.concatenate(kinds), np.concatenate(numbers)
+
+
+def _bounded(windows: int) -> None:
+    """Refuses to end more windows at once than the machine's memory holds."""
+    most = machine_memory() // _BYTES_A_WINDOW
+    if windows > most:
+        raise LimitError(
+            "more windows end at once than memory has room for",
+            given=f"{windows:,} windows, at most {most:,}",
+            hint="use a longer slide, or shorter windows",
+        )
 
 
 def touched(series: Series, starts: Ints, after: int, upto: int) -> Windows:

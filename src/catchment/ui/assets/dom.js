@@ -1,0 +1,177 @@
+// Small helpers: elements, numbers and times for people, and a list that draws only what is seen.
+// Whatever comes from a job is set as text, never as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, given, children) {
+  for (const [name, value] of Object.entries(given || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") node.textContent = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+export const h = (tag, given, ...children) => fill(document.createElement(tag), given, children);
+export const s = (tag, given, ...children) => fill(document.createElementNS(SVG, tag), given, children);
+
+export function put(parent, ...children) {
+  parent.replaceChildren(...children.flat().filter(Boolean));
+}
+
+// -- numbers and times --------------------------------------------------------------------------
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+
+export const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
+
+export function number(value) {
+  if (value === null || value === undefined) return "null";
+  return typeof value === "number" ? fine.format(value) : String(value);
+}
+
+export function short(n) {
+  if (n === null || n === undefined) return "–";
+  for (const [unit, size] of [["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
+    if (Math.abs(n) >= size) return `${(n / size).toPrecision(3)} ${unit}`;
+  }
+  return Number.isInteger(n) ? String(n) : n.toPrecision(3);
+}
+
+export const bytes = (n) => (n === null || n === undefined ? "–" : n < 1000 ? `${Math.round(n)} B` : `${short(n)}B`);
+
+export function seconds(n) {
+  if (n === null || n === undefined) return "–";
+  if (n < 120) return `${n.toFixed(n < 10 ? 1 : 0)} s`;
+  if (n < 7200) return `${Math.round(n / 60)} min`;
+  return n < 172800 ? `${(n / 3600).toFixed(1)} h` : `${(n / 86400).toFixed(1)} d`;
+}
+
+export function moment(micros, exact = false) {
+  if (micros === null || micros === undefined) return "not begun";
+  if (typeof micros === "string") return micros;
+  const date = new Date(micros / 1000);
+  if (Number.isNaN(date.getTime())) return String(micros);
+  const text = date.toISOString();
+  const clock = text.slice(11, exact && date.getMilliseconds() ? 23 : 19);
+  return `${text.slice(0, 10)} ${clock}`;
+}
+
+// -- asking the server --------------------------------------------------------------------------
+
+export class Refused extends Error {
+  constructor(error) {
+    super(error.text);
+    this.error = error;
+  }
+}
+
+async function answered(response) {
+  const type = response.headers.get("content-type") || "";
+  const body = type.includes("json") ? await response.json() : { error: { text: (await response.text()).trim() } };
+  if (!response.ok) throw new Refused(body.error || { text: `the server said ${response.status}` });
+  return body;
+}
+
+export const ask = async (path) => answered(await fetch(path, { credentials: "same-origin" }));
+
+export async function post(path, body) {
+  const headers = { "content-type": "application/json", "x-catchment": "1" };
+  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+// -- a list of any length -----------------------------------------------------------------------
+
+// Rows have one height, and only those in sight are in the document. `cells(item)` gives the cells
+// of a row: texts, or elements. A row that may be chosen is a button to keyboards and readers.
+export class LongTable {
+  constructor({ label, columns, cells, chosen, marked, kind, height = 28, empty = "nothing here" }) {
+    Object.assign(this, { columns, cells, chosen, marked, height, empty });
+    this.items = [];
+    this.at = -1;
+    this.body = h("div", { class: "rows", role: "rowgroup" });
+    this.space = h("div", { class: "space" }, this.body);
+    this.head = h("div", { class: "row head", role: "row", "aria-rowindex": 1 });
+    this.scroller = h("div", { class: "scroller", tabindex: 0, role: "presentation" }, this.space);
+    this.element = h("div", { class: `long ${kind || ""}`, role: chosen ? "grid" : "table", "aria-label": label }, this.head, this.scroller);
+    this.setColumns(columns);
+    this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.scroller.addEventListener("keydown", (event) => this.pressed(event));
+    new ResizeObserver(() => this.draw()).observe(this.scroller);
+  }
+
+  setColumns(columns) {
+    this.columns = columns;
+    put(this.head, columns.map((column) => h("span", { role: "columnheader", class: column.numeric ? "num" : null, text: column.name })));
+  }
+
+  // Columns as the server names them, each as wide as its kind needs.
+  setKinds(names, kinds) {
+    this.setColumns(names.map((name, n) => ({ name, numeric: kinds[n] === "number" })));
+    const least = kinds.map((kind) => (kind === "time" ? 176 : 104));
+    this.element.style.setProperty("--template", least.map((wide) => `minmax(${wide}px, ${wide}fr)`).join(" ") || "1fr");
+    this.element.style.setProperty("--least", `${least.reduce((all, wide) => all + wide + 16, 32)}px`);
+  }
+
+  set(items) {
+    this.items = items;
+    this.element.setAttribute("aria-rowcount", items.length + 1);
+    this.space.style.height = `${Math.max(items.length, 1) * this.height}px`;
+    if (this.at >= items.length) this.at = items.length - 1;
+    this.draw();
+  }
+
+  draw() {
+    const first = Math.max(0, Math.floor(this.scroller.scrollTop / this.height) - 4);
+    const seen = Math.ceil((this.scroller.clientHeight || 300) / this.height) + 8;
+    this.body.style.transform = `translateY(${first * this.height}px)`;
+    if (!this.items.length) {
+      put(this.body, h("div", { class: "row none", text: this.empty }));
+      return;
+    }
+    put(this.body, this.items.slice(first, first + seen).map((item, n) => this.row(item, first + n)));
+  }
+
+  row(item, place) {
+    const cells = this.cells(item).map((cell, n) => {
+      const given = { role: this.chosen ? "gridcell" : "cell", class: this.columns[n] && this.columns[n].numeric ? "num" : null };
+      return cell instanceof Node ? h("span", given, cell) : h("span", { ...given, text: cell, title: cell });
+    });
+    const chosen = this.chosen && place === this.at;
+    const given = { class: `row ${this.marked ? this.marked(item) || "" : ""} ${chosen ? "chosen" : ""}`, role: "row", "aria-rowindex": place + 2 };
+    if (this.chosen) {
+      given["aria-selected"] = String(chosen);
+      given.onclick = () => this.choose(place);
+    }
+    return h("div", given, ...cells);
+  }
+
+  choose(place, tell = true) {
+    this.at = place;
+    this.draw();
+    if (tell && this.chosen && this.items[place]) this.chosen(this.items[place]);
+  }
+
+  pressed(event) {
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity };
+    if (!this.chosen || !(event.key in steps) || !this.items.length) return;
+    event.preventDefault();
+    const place = Math.min(Math.max(this.at + steps[event.key], 0), this.items.length - 1);
+    const top = place * this.height;
+    const { scrollTop, clientHeight } = this.scroller;
+    if (top < scrollTop) this.scroller.scrollTop = top;
+    else if (top + this.height > scrollTop + clientHeight) this.scroller.scrollTop = top + this.height - clientHeight;
+    this.choose(place);
+  }
+}
+
+export function later(wait, work) {
+  let timer = 0;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...given), wait);
+  };
+}
