@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -129,8 +129,10 @@ class Level:
             return nodes - self.base, np.arange(len(nodes), dtype=np.int64)
         return runs(self._begin(nodes), self._begin(nodes + 1))
 
-    def rows(self, index: Ints) -> KeyedPartials:
-        fields = {name: take(field.view(), index) for name, field in self._fields.items()}
+    def rows(self, index: Ints, names: Iterable[str] | None = None) -> KeyedPartials:
+        """The rows at these places, with these fields or all."""
+        wanted = self._fields if names is None else names
+        fields = {name: take(self._fields[name].view(), index) for name in wanted}
         return KeyedPartials(self._key.ints().take(index), fields)
 
     def all_rows(self) -> KeyedPartials:

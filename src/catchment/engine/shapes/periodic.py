@@ -22,6 +22,7 @@ from catchment.engine.rows import (
     Rows,
     compact,
     concat_rows,
+    empty_names,
     fieldwise,
     fit,
     merge_fields,
@@ -33,6 +34,7 @@ from catchment.model.capacity import machine_memory
 from catchment.model.window import Period, Periodic, Window, WindowForm, window_from_dict
 from catchment.operators.grouping import grouped, runs
 from catchment.operators.ragged import Field, Ints, take
+from catchment.operators.values import Mask
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, Edges, Series
 
@@ -142,6 +144,12 @@ def assemble_periodic(
     )
 
 
+def _of_kinds(chosen: Mask, kind: Ints, number: Ints) -> Windows:
+    """The windows of some types only."""
+    rows = np.flatnonzero(chosen[kind])
+    return kind[rows], number[rows]
+
+
 def _distinct(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """One window of each pair of bounds, and for each window the place of its pair."""
     order = np.lexsort((end, start))
@@ -161,10 +169,11 @@ def _reduce(
     settled = not len(loose) or int(loose.start[0]) >= int(high.max())
     if ways is not None and settled and store.full(*slices):
         return reduce_full(*slices, store, ways)
-    rows, owner = store.gather(*slices)
+    rows, owner = store.gather(*slices, operators)
     if len(loose):
         index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
-        rows = concat_keyed([rows, KeyedPartials(loose.key, loose.fields).take(index)], operators)
+        fields = {name: loose.fields[name] for name in empty_names(operators)}
+        rows = concat_keyed([rows, KeyedPartials(loose.key, fields).take(index)], operators)
         owner = np.concatenate([owner, more])
     if not len(owner):
         return rows.key, owner, rows.fields
@@ -218,6 +227,11 @@ class PeriodicState(ShapeState):
         }
         """Of each window type, its series."""
         self._series = Series(periods_of(self._windows))
+        self._needs = [
+            (np.isin(self._place_of, need.places) if len(bound.needs) > 1 else None, need.operators)
+            for need in bound.needs
+        ]
+        """Which series need which operators; None: all do."""
         self._store = SliceStore(bound.group.store, self.operators)
         self._pending = Pile()
         self._late: list[Ints] = []
@@ -243,11 +257,15 @@ class PeriodicState(ShapeState):
             rest = self._settle(moment.horizon)
             if len(moment.loose):
                 rest = compact(concat_rows([rest, moment.loose], self.operators), self.operators)
-            found = assemble_periodic(
-                (kind, number), self._series, self._store, rest, self.operators, self._exact
-            )
-            places = self._place_of[found.kind]
-            out.append(Complete(places, found.key, found.start, found.end, found.fields))
+            for mine, operators in self._needs:
+                own = (kind, number) if mine is None else _of_kinds(mine, kind, number)
+                if not len(own[0]):
+                    continue
+                found = assemble_periodic(
+                    own, self._series, self._store, rest, operators, self._exact
+                )
+                places = self._place_of[found.kind]
+                out.append(Complete(places, found.key, found.start, found.end, found.fields))
         self._forget(max(moment.horizon, EARLIEST))
         return out
 
