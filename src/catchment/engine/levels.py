@@ -111,6 +111,11 @@ class Level:
         for name, field in self._fields.items():
             field.append(rows.fields[name])
 
+    @property
+    def keys(self) -> Ints:
+        """The keys of all rows."""
+        return self._key.ints()
+
     def span(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         """Where the rows of the entries `[low, high)` begin and end."""
         return self._begin(low), self._begin(high)

@@ -9,7 +9,7 @@ import numpy as np
 from catchment.engine.levels import Growing, KeyedPartials, Level, concat_keyed
 from catchment.engine.rows import Operators, Rows, empty_names, identity_fields, merge_fields
 from catchment.model.plan import StoreKind
-from catchment.operators.grouping import Grouping, runs
+from catchment.operators.grouping import Grouping, runs, sort_order
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
@@ -112,6 +112,23 @@ class SliceStore:
                 owners.append(window[chosen][owner])
             low, high = (low + 1) >> 1, high >> 1
         return concat_keyed(parts, operators), np.concatenate(owners)
+
+    def gather_in_order(
+        self, low: Ints, high: Ints, operators: Operators
+    ) -> tuple[KeyedPartials, Ints]:
+        """As `gather`, in order of window and key; of equals, the earlier slice comes first.
+
+        Of a list of slices, fields are copied once, into this order.
+        """
+        if self.kind == "lazy":
+            level = self.levels[0]
+            first, last = low + level.base, high + level.base
+            index, owner = runs(*level.span(first, np.maximum(first, last)))
+            order = sort_order(level.keys.take(index), owner)
+            return level.rows(index.take(order), empty_names(operators)), owner.take(order)
+        rows, owner = self.gather(low, high, operators)
+        order = sort_order(rows.key, owner)
+        return rows.take(order), owner.take(order)
 
     def full(self, low: Ints, high: Ints) -> bool:
         """Whether many keys are in most of the slices from the first of these to the last."""

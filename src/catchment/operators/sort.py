@@ -95,9 +95,12 @@ def order_within(values: Array, codes: Ints) -> Ints:
 def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
     """The values of all rows of each group, sorted."""
     order, starts, present = groups.segments
-    gathered = rows.take(order)
-    if groups.rows == groups.n:  # one run per group, already in order
-        return gathered
+    if groups.starts is None:
+        gathered = rows.take(order)
+        if groups.rows == groups.n:  # one run per group, already in order
+            return gathered
+    else:  # the rows of a group stand together
+        gathered = Ragged(rows.offsets, rows.values.copy())
     lengths = np.zeros(groups.n, np.int64)
     if len(present):
         lengths[present] = np.add.reduceat(gathered.lengths, starts)

@@ -32,7 +32,7 @@ from catchment.engine.store import SliceStore
 from catchment.errors import LimitError
 from catchment.model.capacity import machine_memory
 from catchment.model.window import Period, Periodic, Window, WindowForm, window_from_dict
-from catchment.operators.grouping import grouped, runs
+from catchment.operators.grouping import Grouping, runs, sort_order
 from catchment.operators.ragged import Field, Ints, take
 from catchment.operators.values import Mask
 from catchment.planner.cost import periods_of
@@ -169,18 +169,30 @@ def _reduce(
     settled = not len(loose) or int(loose.start[0]) >= int(high.max())
     if ways is not None and settled and store.full(*slices):
         return reduce_full(*slices, store, ways)
+    if settled:
+        return _by_window(*store.gather_in_order(*slices, operators), operators)
     rows, owner = store.gather(*slices, operators)
-    if len(loose):
-        index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
-        fields = {name: loose.fields[name] for name in empty_names(operators)}
-        rows = concat_keyed([rows, KeyedPartials(loose.key, fields).take(index)], operators)
-        owner = np.concatenate([owner, more])
+    index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
+    fields = {name: loose.fields[name] for name in empty_names(operators)}
+    rows = concat_keyed([rows, KeyedPartials(loose.key, fields).take(index)], operators)
+    owner = np.concatenate([owner, more])
+    order = sort_order(rows.key, owner)
+    return _by_window(rows.take(order), owner[order], operators)
+
+
+def _by_window(
+    rows: KeyedPartials, owner: Ints, operators: Operators
+) -> tuple[Ints, Ints, dict[str, Field]]:
+    """Merges rows that come in order of window and key: keys, windows, and fields."""
     if not len(owner):
         return rows.key, owner, rows.fields
-    keys = int(rows.key.max()) + 1
-    groups, present = grouped(owner * keys + rows.key, len(low) * keys)
-    window, key = np.divmod(present, keys)
-    return key, window, merge_fields(rows.fields, groups, operators)
+    new = np.ones(len(owner), np.bool_)
+    new[1:] = (owner[1:] != owner[:-1]) | (rows.key[1:] != rows.key[:-1])
+    heads = np.flatnonzero(new)
+    if len(heads) == len(owner):
+        return rows.key, owner, rows.fields
+    groups = Grouping(None, len(heads), starts=heads, rows=len(owner))
+    return rows.key[heads], owner[heads], merge_fields(rows.fields, groups, operators)
 
 
 class PeriodicRecord(msgspec.Struct, frozen=True):
