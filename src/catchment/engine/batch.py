@@ -9,11 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine.choosing import chooser
-from catchment.engine.keys import Encoder, LocalKeys
+from catchment.engine.keys import Encoder, LocalKeys, distinct, joined
+from catchment.engine.texts import Texts
 from catchment.expression import evaluate
 from catchment.operators.base import Reading, is_exact
 from catchment.operators.ragged import Array, Ints
-from catchment.operators.values import ColumnValues, Mask, column_of, one_piece
+from catchment.operators.values import (
+    ColumnValues,
+    Mask,
+    column_of,
+    column_of_texts,
+    one_piece,
+)
 
 _MANY = 8
 """Selections from which they are looked up together, where they can be. Of fewer each is evaluated:
@@ -104,7 +111,13 @@ class Batch:
         told = reads == "parts" or is_exact(array.type)
         place: tuple[str, Reading] = (expression, reads if told else "values")
         if place not in self._columns:
-            self._columns[place] = column_of(array, place[1])
+            keys = self._keys.get((expression,)) if expression.isidentifier() else None
+            if keys is not None and keys.codes is not None and Texts.takes(array):
+                present, codes = distinct(keys.codes)  # the texts are told apart already
+                made = column_of_texts(codes, keys.parts[0].take(present))
+            else:
+                made = column_of(array, place[1])
+            self._columns[place] = made
         return self._columns[place]
 
     def mask(self, condition: str) -> Mask:
@@ -119,7 +132,10 @@ class Batch:
     def keys(self, by: tuple[str, ...]) -> LocalKeys:
         """The keys by columns and expressions; no column is called like one of these."""
         if by not in self._keys:
-            self._keys[by] = self.encoder.encode(by, [self._key(text) for text in by])
+            if len(by) == 1:
+                self._keys[by] = self.encoder.encode(by[0], self._key(by[0]))
+            else:
+                self._keys[by] = joined([self.keys((text,)) for text in by])
         return self._keys[by]
 
     def _key(self, text: str) -> pa.Array[Any]:
