@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine.choosing import chooser
+from catchment.engine.choosing import chooser, condition_sets
 from catchment.engine.keys import Encoder, LocalKeys, distinct, joined
 from catchment.engine.texts import Texts
 from catchment.expression import evaluate
@@ -61,6 +61,7 @@ class Batch:
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
+        self._sets: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
 
     def __len__(self) -> int:
         return len(self.times)
@@ -128,6 +129,13 @@ class Batch:
                 met = met.cast(pa.bool_())
             self._masks[condition] = met.fill_null(False).to_numpy(zero_copy_only=False)
         return self._masks[condition]
+
+    def sets(self, conditions: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """The sets of conditions that events meet, as bits, and the place of each event's set."""
+        if conditions not in self._sets:
+            made = condition_sets(conditions)
+            self._sets[conditions] = made.of(len(self), self.read, self.mask)
+        return self._sets[conditions]
 
     def keys(self, by: tuple[str, ...]) -> LocalKeys:
         """The keys by columns and expressions; no column is called like one of these."""

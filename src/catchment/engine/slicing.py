@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from catchment.engine.batch import Batch, Chosen
-from catchment.engine.keys import LocalKeys, distinct
+from catchment.engine.keys import LocalKeys
 from catchment.engine.rows import Rows, concat_rows, empty_names, flat, merge_fields, no_rows
 from catchment.model.plan import Group
 from catchment.model.window import Period
@@ -332,16 +332,14 @@ class SharedSlicer:
         most = len(batch) // EVENTS_A_CELL
         if (len(edges) - 1) * keys.count > most:
             return None
-        conditions = list(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
-        met = np.zeros(len(batch), np.int64)
-        for bit, condition in enumerate(conditions):
-            met |= batch.mask(condition).astype(np.int64) << bit
+        conditions = tuple(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
+        sets, place = batch.sets(conditions)
         kept, rows = Chosen(None, None), len(batch)
         if all(None not in slicer.group.selections for slicer in slicers):
-            kept = Chosen(np.flatnonzero(met), None)  # nobody wants the others
-            met, rows = kept.of(met), len(kept.of(met))
-        alone = sum(_work(_met(batch, slicer.group), slicer.operators) for slicer in slicers)
-        sets, place = distinct(met)
+            kept = Chosen(np.flatnonzero(sets[place]), None)  # nobody wants the others
+            place, rows = kept.of(place), len(kept.of(place))
+        met = _Met(conditions, sets, np.bincount(place, minlength=len(sets)))
+        alone = sum(_work(met.events(slicer.group), slicer.operators) for slicer in slicers)
         cells = (len(edges) - 1) * keys.count * len(sets)
         if cells > most or not rows or _work(rows, joint.operators) > alone:
             return None
@@ -350,11 +348,19 @@ class SharedSlicer:
         return _Cells(batch, keys, conditions, sets, made, rows * len(joint.operators))
 
 
-def _met(batch: Batch, group: Group) -> int:
-    """How many events a group wants."""
-    if None in group.selections:
-        return len(batch)
-    return sum(int(np.count_nonzero(batch.mask(c))) for c in group.selections if c)
+class _Met(NamedTuple):
+    """How many events meet each set of conditions."""
+
+    conditions: tuple[str, ...]
+    sets: Ints
+    events_met: Ints
+
+    def events(self, group: Group) -> int:
+        """How many events a group wants."""
+        if None in group.selections:
+            return int(self.events_met.sum())
+        bits = (1 << self.conditions.index(c) for c in group.selections if c)
+        return sum(int(self.events_met[(self.sets & bit) != 0].sum()) for bit in bits)
 
 
 def _work(events: int, operators: Mapping[str, Operator]) -> int:
@@ -367,7 +373,7 @@ class _Cells(NamedTuple):
 
     batch: Batch
     keys: LocalKeys
-    conditions: list[str]
+    conditions: tuple[str, ...]
     sets: Ints
     """Which conditions each set has, as bits."""
     rows: Rows

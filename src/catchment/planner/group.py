@@ -384,9 +384,7 @@ def _less_derived(
     for ref in needed:
         columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)
     kept = [
-        ref
-        for ref in needed
-        if ref in stay or ref in small or ref.kind not in columns[ref.column]
+        ref for ref in needed if ref in stay or ref in small or ref.kind not in columns[ref.column]
     ]
     return tuple(sorted(kept, key=lambda ref: not operator_class(ref.kind).derives))
 

@@ -123,9 +123,7 @@ def step(
     before, after = ranks.rank, ranks.rank + ranks.length
     rank = ranks.of(heads, np.searchsorted(events.heads, heads, side="right") - 1)
     kept = _joined(state, rows, rank, heads, len(events), operators)
-    full = [
-        _assemble(state, kinds, kept, keys, before, after, store, own) for kinds, own in needs
-    ]
+    full = [_assemble(state, kinds, kept, keys, before, after, store, own) for kinds, own in needs]
     everyone = np.union1d(state.keys, keys)
     total = _totals(state, everyone)
     total[np.searchsorted(everyone, keys)] = after
@@ -286,7 +284,10 @@ class CountedState(ShapeState):
         places, state = self._tracks[n]
         rank = ranked(state, events)
         needs = [
-            ([number for number, place in enumerate(places) if place in need.places], need.operators)
+            (
+                [number for number, place in enumerate(places) if place in need.places],
+                need.operators,
+            )
             for need in self._needs
         ]
 
