@@ -72,7 +72,7 @@ def sort_within(values: Array, groups: Grouping) -> Ragged:
     offsets = offsets_of(groups.count)
     if np.count_nonzero(groups.count) > len(values) // _FEW:
         return Ragged(offsets, _sorted_by_group(values, groups.codes))
-    return _sorted(Ragged(offsets, values.take(groups.segments[0])), "quicksort")
+    return _sorted(Ragged(offsets, values.take(groups.segments[0])))
 
 
 def _sorted_by_group(values: Array, codes: Ints) -> Array:
@@ -104,13 +104,17 @@ def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
     lengths = np.zeros(groups.n, np.int64)
     if len(present):
         lengths[present] = np.add.reduceat(gathered.lengths, starts)
-    # A merge sort finds the runs, and only merges them.
-    return _sorted(Ragged(offsets_of(lengths), gathered.values), "stable")
+    return _sorted(Ragged(offsets_of(lengths), gathered.values))
 
 
-def _sorted(rows: Ragged, kind: Literal["quicksort", "stable"]) -> Ragged:
-    """The same with the values of each row sorted, in place."""
+def _sorted(rows: Ragged) -> Ragged:
+    """The same with the values of each row sorted, in place.
+
+    A merge sort would find the runs that rows are made of. But NumPy sorts numbers by vectors of
+    the processor, and that takes less time than to merge; to compare objects takes longer.
+    """
     values, offsets = rows.values, rows.offsets
+    kind: Literal["quicksort", "stable"] = "stable" if values.dtype == object else "quicksort"
     filled = np.flatnonzero(rows.lengths > 1)
     if len(filled) > len(values) // _FEW:
         codes = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)

@@ -127,12 +127,13 @@ def assemble_periodic(
     kind, number = windows
     start = series.start_of(kind, number)
     end = start + series.lengths[kind]
-    bound, place = _distinct(start, end)
-    low, high = start[bound], (start[bound] + 1) if exact else end[bound]
-    key, window, fields = _reduce(low, high, store, loose, operators)
+    last = start + 1 if exact else end
+    # Windows that hold the same slices are merged once, as those that reach over a long pause.
+    bound, place = _distinct(*(_before(time, store, loose) for time in (start, last)))
+    key, window, fields = _reduce(start[bound], last[bound], store, loose, operators)
     if len(bound) == len(start) and (np.diff(bound) > 0).all():
         return Assembled(kind[window], start[window], end[window], key, fields)
-    # Windows of equal bounds were computed once: hand the rows to each window that has them.
+    # Hand the rows to each window that has them.
     begins = np.searchsorted(window, np.arange(len(bound) + 1))
     index, owner = runs(begins[place], begins[place + 1])
     return Assembled(
@@ -148,6 +149,11 @@ def _of_kinds(chosen: Mask, kind: Ints, number: Ints) -> Windows:
     """The windows of some types only."""
     rows = np.flatnonzero(chosen[kind])
     return kind[rows], number[rows]
+
+
+def _before(time: Ints, store: SliceStore, loose: Rows) -> Ints:
+    """How many slices, settled or loose, start before each time."""
+    return np.searchsorted(store.starts, time) + np.searchsorted(loose.start, time)
 
 
 def _distinct(start: Ints, end: Ints) -> tuple[Ints, Ints]:
