@@ -154,6 +154,7 @@ def test_conditions_on_ranges_of_one_column_are_many() -> None:
     plan = ct.plan(queries)
     sets = sliced_together(plan.groups)
     assert [len(ids) for ids in sets] == [50, 50]
+    assert "50 condition(s), of which events meet 51 sets at most" in plan.explain()
     for column, ids in zip("uv", sets, strict=True):
         assert {plan.groups[id].selections[0][0] for id in ids} == {column}
 
@@ -184,6 +185,9 @@ def test_windows_are_merged_with_what_their_queries_ask_for() -> None:
         "cumulate(8us, 2us)": {"kll(v)"},
         "tumbling(4us)": {"sort(j)", "sum(v)", "count(v)"},
     }
+    told = plan.explain()
+    assert "merged only where asked for: sort(v) for sliding(8us, 2us); sort(j) for " in told
+    assert "kll(v) for cumulate(8us, 2us)" in told
 
 
 def test_merged_or_not_they_are_the_same_windows() -> None:
