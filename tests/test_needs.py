@@ -131,8 +131,9 @@ def test_groups_of_one_key_are_sliced_together() -> None:
     fast = ct.Query("fast", ct.count(), by="k", where="v > 5", window=ct.tumbling("10s"))
     plan = ct.plan([MEAN, MEDIAN, HUNDRED, fast, ct.Query("all", ct.count(), window=MEAN.window)])
     (together,) = sliced_together(plan.groups)
-    assert together == [plan.names["mean"][0], plan.names["fast"][0]]
-    assert f"sliced together with group(s) {plan.names['fast'][0]}" in plan.explain()
+    mean, fast, everything = (plan.names[name][0] for name in ("mean", "fast", "all"))
+    assert together == [mean, everything, fast]  # without keys, from the cells of a key
+    assert f"sliced together with group(s) {fast}, {everything}" in plan.explain()
 
 
 def test_sets_of_groups_have_few_conditions() -> None:

@@ -292,32 +292,47 @@ class GroupSlicer:
 
 
 class SharedSlicer:
-    """Slices batches for several groups of one key at once.
+    """Slices batches for several groups of one key at once; some of them may have no key.
 
     Events are reduced once, to cells: one row for each slice between the edges of all the groups,
     key, and set of conditions met. What each group makes of the batch is put together from the
-    cells that meet its conditions. Where cells are not far fewer than events, the last groups are
-    left out, and slice by themselves.
+    cells that meet its conditions. Where cells are not far fewer than events, groups without keys
+    are sliced apart from the others, and then the last groups are left out: they slice by
+    themselves.
     """
 
     def __init__(self, groups: Mapping[int, GroupSlicer]) -> None:
         self._ids = list(groups)
         self._groups = groups
+        keyed = {id: slicer for id, slicer in groups.items() if slicer.group.by}
+        others = {id: slicer for id, slicer in groups.items() if not slicer.group.by}
+        both = (keyed, others) if keyed and others else ()
+        self._parts = [SharedSlicer(part) for part in both]
+        """Groups with keys and those without."""
         self.measure = groups[self._ids[0]].group.measure
         self._joint: dict[int, GroupSlicer] = {}
 
     def slice(self, batch: Batch) -> dict[int, SlicedGroup]:
         """What the groups make of a batch, as far as it pays to slice them together."""
         some = len(self._ids)
+        if self._parts:
+            cells = self._cells(batch, list(self._groups.values()), some)
+            if cells is None:
+                return {id: made for part in self._parts for id, made in part.slice(batch).items()}
+            return self._from(cells, some)
         while some > 1:
             cells = self._cells(batch, [self._groups[id] for id in self._ids[:some]], some)
             if cells is not None:
-                return {
-                    id: cells.group(self._groups[id], shared=number > 0)
-                    for number, id in enumerate(self._ids[:some])
-                }
+                return self._from(cells, some)
             some //= 2
         return {}
+
+    def _from(self, cells: _Cells, some: int) -> dict[int, SlicedGroup]:
+        """What the first groups make of cells."""
+        return {
+            id: cells.group(self._groups[id], shared=number > 0)
+            for number, id in enumerate(self._ids[:some])
+        }
 
     def _cells(self, batch: Batch, slicers: list[GroupSlicer], some: int) -> _Cells | None:
         """The cells of the first groups; None where they are too many."""
@@ -383,16 +398,19 @@ class _Cells(NamedTuple):
         """The partials of a group; what `shared` cells took to compute is another's."""
         rows, selections = self.rows, slicer.group.selections
         key, place = np.divmod(rows.key, len(self.sets))
+        keys = self.keys
+        if not slicer.group.by:
+            key, keys = np.zeros_like(key), self.batch.keys(())
         if selections != (None,):
             selection = np.full(len(self.sets), -1, np.int64)
             for number, condition in enumerate(selections):
                 bit = 0 if condition is None else 1 << self.conditions.index(condition)
                 selection[(self.sets & bit) == bit] = number
             chosen = np.flatnonzero(selection[place] >= 0)
-            key = (selection[place] * self.keys.count + key)[chosen]
+            key = (selection[place] * keys.count + key)[chosen]
             rows = rows.take(chosen)
-        made = slicer.merged(rows, key, self.batch, self.keys.count)
-        return SlicedGroup(made, self.keys, 0 if shared else self.calls)
+        made = slicer.merged(rows, key, self.batch, keys.count)
+        return SlicedGroup(made, keys, 0 if shared else self.calls)
 
 
 def joined(slicers: Sequence[GroupSlicer]) -> GroupSlicer:
@@ -403,7 +421,8 @@ def joined(slicers: Sequence[GroupSlicer]) -> GroupSlicer:
     """
     windows = dict.fromkeys(window for s in slicers for window in s.group.windows)
     operators = {id: operator for s in slicers for id, operator in s.operators.items()}
-    group = replace(slicers[0].group, windows=tuple(windows), selections=(None,))
+    by = max((slicer.group.by for slicer in slicers), key=len)
+    group = replace(slicers[0].group, by=by, windows=tuple(windows), selections=(None,))
     made = GroupSlicer(group, operators)
     grids = {slicer.gap for slicer in slicers if slicer.gap}
     made.edges = Edges([*periods_of(windows), *(Period(grid, grid) for grid in grids)])

@@ -1,8 +1,8 @@
 """Which groups of one key share work that comes before their partials.
 
 Groups whose partials are a few numbers may be *sliced together*: they differ in conditions and in
-edges only. A slicer can reduce events once for all of them, to cells of slice, key and set of
-conditions met (`engine/slicing.py`, `SharedSlicer`).
+edges only, or have no keys at all. A slicer can reduce events once for all of them, to cells of
+slice, key and set of conditions met (`engine/slicing.py`, `SharedSlicer`).
 
 Groups that are sliced once their events are settled *wait together*: each event is kept, sent and
 put in order once for all of them (`engine/waiting.py`).
@@ -32,6 +32,9 @@ def sliced_together(groups: Iterable[Group]) -> list[list[int]]:
     Each set of conditions that events meet is a cell of its own. Conditions on ranges of one term
     leave few such sets, one for each stretch between two bounds, while others may double their
     number. So groups whose conditions speak of the same terms come together.
+
+    Groups without keys are put together from the cells of a key, of the one whose groups have the
+    most operators in common with them.
     """
     found: dict[tuple[Any, ...], list[_Together]] = {}
     some = [group for group in groups if _shares(group) and len(group.selections) <= BITS]
@@ -43,8 +46,17 @@ def sliced_together(groups: Iterable[Group]) -> list[list[int]]:
         if not sets[-1].takes(own):
             sets.append(_Together())
         sets[-1].add(group, own)
-    made = [one.groups for sets in found.values() for one in sets]
-    return [[group.id for group in sorted(one, key=_cells)] for one in made if len(one) > 1]
+    made = [one for sets in found.values() for one in sets]
+    for one in [one for one in made if not one.groups[0].by]:
+        hosts = [host for host in made if host.groups[0].by and host.takes_all(one)]
+        if hosts:
+            max(hosts, key=one.alike).take_all(one)
+            made.remove(one)
+    return [
+        [group.id for group in sorted(one.groups, key=_cells)]
+        for one in made
+        if len(one.groups) > 1
+    ]
 
 
 class _Together:
@@ -60,6 +72,22 @@ class _Together:
     def add(self, group: Group, conditions: set[str]) -> None:
         self.groups.append(group)
         self._conditions |= conditions
+
+    def takes_all(self, other: _Together) -> bool:
+        same = self.groups[0].measure == other.groups[0].measure
+        return same and self.takes(other._conditions)
+
+    def take_all(self, other: _Together) -> None:
+        self.groups += other.groups
+        self._conditions |= other._conditions
+
+    def alike(self, other: _Together) -> tuple[int, int]:
+        """The more operators in common, the better, and then the fewer keys."""
+        common = self._operators() & other._operators()
+        return len(common), -len(other.groups[0].by)
+
+    def _operators(self) -> set[Any]:
+        return {operator for group in self.groups for operator in group.operators}
 
 
 def _few(conditions: set[str]) -> bool:
