@@ -218,7 +218,7 @@ def test_a_node_reads_no_further_than_the_root_can_need(monkeypatch: pytest.Monk
         member = world.sites["a"].member
         flow = getattr(None if member is None else member.machine, "flow", None)
         if flow is not None:
-            most.append(sum(lane.events for lane, _ in flow.counting.kept.lanes.values()))
+            most.append(sum(lane.events for lane, _ in flow.counting.leaf.lanes.values()))
         world.after(10_000, watch)
 
     watch()
@@ -234,8 +234,8 @@ def test_status_says_how_edges_are_found() -> None:
     world.run()
     member = world.sites["root"].member
     assert member is not None and isinstance(member.machine, Root)
-    assert member.machine.tally is not None
-    said = member.machine.tally.status()
+    assert member.machine.counting is not None
+    said = member.machine.counting.status()
     assert said and all(lane.scheme == "monitor" for lane in said.values())
 
 

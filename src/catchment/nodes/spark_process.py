@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
 
 from catchment.engine.partials import Partials
 from catchment.engine.times import now
 from catchment.errors import CatchmentError, RefusedError
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.process import BEAT, NodeProcess
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
@@ -27,17 +27,21 @@ _FULL = 0.2
 class SparkProcess(NodeProcess):
     """Runs one node as a Spark application."""
 
-    def __init__(self, given: Given, beat: float = BEAT) -> None:
+    def __init__(self, given: NodeConfig, beat: float = BEAT) -> None:
         super().__init__(given, beat)
         self.work = SparkWork(given.id, given.home, apart=given.hosted)
-        self._handed = -1
+        self._charter_sent = -1
         self._starter: threading.Thread | None = None
         self._unstarted: Exception | None = None
         self._at_hand: RelayStep | RootStep | None = None
 
-    def _member_options(self) -> dict[str, Any]:
-        # Spark reads the source and delivers the results: the member only keeps the books.
-        return {"source": None if self.given.source is None else self._unopened, "deliver": None}
+    # Spark reads the source and delivers the results: the member only keeps the books.
+
+    def _reads(self) -> Callable[[], Source] | None:
+        return None if self.given.source is None else self._unopened
+
+    def _delivers(self) -> None:
+        return None
 
     def source_note(self) -> SourceNote | None:
         # Batches are planned in a process of Spark's: it writes down what it sees.
@@ -75,7 +79,7 @@ class SparkProcess(NodeProcess):
             with self.lock:
                 return self._go_on()
         except CatchmentError as error:
-            self._in_trouble(error)
+            self._keep_error(error)
             self.stopping.wait(0.5)
             return False
 
@@ -115,9 +119,9 @@ class SparkProcess(NodeProcess):
         """Gives executors the charter."""
         charter = self.member.charter
         assert charter is not None
-        if self._handed != charter.version:
+        if self._charter_sent != charter.version:
             write_charter(self.work.home, charter)
-            self._handed = charter.version
+            self._charter_sent = charter.version
 
     def _failed_query(self, failure: Exception) -> None:
         """Forgets a query that has failed, goes back to what is on disk, and raises the reason; the

@@ -69,12 +69,12 @@ class NodeStatus(Struct, frozen=True, rename=_spaced, kw_only=True):
     charter: int | None
     damage: list[str]
     life: int | None
-    trouble: str | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
     refused: dict[str, str] | UnsetType = UNSET
     flush: str | UnsetType = UNSET
     places: list[PlaceStatus] | UnsetType = UNSET
     frontier: When | UnsetType = UNSET
-    sure: When | UnsetType = UNSET
+    complete_until: When | UnsetType = UNSET
     """Nothing at all is missing before it."""
     plan: int | UnsetType = UNSET
     missing: tuple[str, ...] = ()
@@ -116,8 +116,8 @@ def status(
         job=charter.job if charter else None,
         charter=charter.version if charter else None,
         damage=member.disk.damage(),
-        life=member.held.life if member.living else None,
-        trouble=troubles[0] if troubles else UNSET,
+        life=member.own_life.life if member.living else None,
+        error=troubles[0] if troubles else UNSET,
         refused=member.turned_away() or UNSET,
         flush=UNSET if charter is None else str(charter.settings.flush),
         places=UNSET if charter is None else _places(charter),
@@ -139,20 +139,20 @@ def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
         return replace(
             found,
             frontier=_time(machine.frontier),
-            sure=_time(machine.complete_until),
+            complete_until=_time(machine.complete_until),
             missing=machine.missing,
             plan=machine.plan,
             counts=dict(machine.counts),
             event_rate=UNSET if machine.observed.rate is None else machine.observed.rate,
             planned_rate=machine.planned_rate,
             step=machine.number,
-            count_windows=UNSET if machine.tally is None else machine.tally.status(),
+            count_windows=UNSET if machine.counting is None else machine.counting.status(),
         )
     flow = machine.flow
     return replace(
         found,
         frontier=_time(flow.frontier),
-        sure=_time(flow.complete_until),
+        complete_until=_time(flow.complete_until),
         missing=() if flow.last_sent is None else flow.last_sent.missing,
         plan=flow.plan,
         sent=flow.outbox.sent,
@@ -195,8 +195,8 @@ def limits(member: Member) -> list[Capacity]:
     if isinstance(machine, Root):
         found.append(machine.capacity())
         found += [] if machine.assembler is None else machine.assembler.capacities()
-        if machine.tally is not None:
-            found.append(lanes_capacity(len(machine.tally.lanes)))
+        if machine.counting is not None:
+            found.append(lanes_capacity(len(machine.counting.lanes)))
     elif machine is not None:
         flow = machine.flow
         then = "nothing more is read or merged until the parent has acknowledged"
@@ -206,8 +206,8 @@ def limits(member: Member) -> list[Capacity]:
         found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
         found += flow.merger.capacities()
         if flow.counting is not None:
-            kept = flow.counting.kept
-            found += [kept.capacity(), lanes_capacity(len(kept.lanes))]
+            leaf = flow.counting.leaf
+            found += [leaf.capacity(), lanes_capacity(len(leaf.lanes))]
     if isinstance(machine, Local):
         found.append(machine.slicer.aside.capacity())
         found += [] if member.keep is None else [member.keep.capacity()]

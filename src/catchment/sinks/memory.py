@@ -13,7 +13,7 @@ from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.rows import filled, latest
 
 
-class _Kept(NamedTuple):
+class _KeptDelivery(NamedTuple):
     tables: Mapping[str, pa.Table]
     rows: int
 
@@ -38,7 +38,7 @@ class Memory(Sink):
         default=1_000_000, gt=0, description="rows kept in all; the oldest batches go first"
     )
 
-    _kept: dict[tuple[int, int], _Kept] = PrivateAttr(default_factory=dict)
+    _kept: dict[tuple[int, int], _KeptDelivery] = PrivateAttr(default_factory=dict)
     _keys: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
     _rows: int = PrivateAttr(default=0)
     _dropped: int = PrivateAttr(default=0)
@@ -54,7 +54,7 @@ class Memory(Sink):
             return
         rows = sum(table.num_rows for table in tables.values())
         self._keys.update({query: delivery.keys[query] for query in tables})
-        self._kept[place] = _Kept(tables, rows)
+        self._kept[place] = _KeptDelivery(tables, rows)
         self._rows += rows
         self._drop()
 
@@ -100,5 +100,5 @@ class Memory(Sink):
             self._gone = oldest
 
 
-def _place(item: tuple[tuple[int, int], _Kept]) -> tuple[int, int]:
+def _place(item: tuple[tuple[int, int], _KeptDelivery]) -> tuple[int, int]:
     return item[0]

@@ -28,7 +28,7 @@ PARTITIONS = 256
 _COUNTED = ("events", "late", "bad", "updates")
 
 
-class Keep(Protocol):
+class AsideWriter(Protocol):
     """Keeps rows that were set aside, by the step that did."""
 
     def write(self, number: int, part: int, kind: str, rows: pa.Table) -> None:
@@ -61,7 +61,7 @@ class Local:
     """Turns a source into messages, step by step."""
 
     def __init__(
-        self, id: str, disk: Disk, charter: Charter, source: Source, keep: Keep | None = None
+        self, id: str, disk: Disk, charter: Charter, source: Source, keep: AsideWriter | None = None
     ) -> None:
         self.flow = Outflow(id, disk, charter)
         self.flow.count_windows(charter.places[id].number)
@@ -91,7 +91,7 @@ class Local:
     def step(self, now: int) -> bool:
         """Reads what there is, at most a batch; whether anything happened."""
         flow = self.flow
-        asked = flow.counting is not None and flow.counting.kept.pending
+        asked = flow.counting is not None and flow.counting.leaf.pending
         if self.ended and flow.plan == flow.charter.plan and not asked:
             return False
         if self.at is None:
@@ -115,7 +115,7 @@ class Local:
     @property
     def crowded(self) -> bool:
         """Whether no more is read until the root has found edges of count windows."""
-        return self.flow.counting is not None and self.flow.counting.kept.crowded
+        return self.flow.counting is not None and self.flow.counting.leaf.crowded
 
     def take(self, batch: SlicedElsewhere, now: int) -> None:
         """Takes a batch that was read and sliced elsewhere; each counts once."""
@@ -131,7 +131,7 @@ class Local:
     def refresh(self, now: int) -> None:
         """Between batches: ends a step if partitions have fallen silent or come back, or if the
         root has asked about count windows."""
-        asked = self.flow.counting is not None and self.flow.counting.kept.pending
+        asked = self.flow.counting is not None and self.flow.counting.leaf.pending
         idles = not self.ended and self._idle(now) != self._was_idle
         place = self.place
         if place is not None and (idles or asked):
@@ -155,7 +155,7 @@ class Local:
         counting = self.flow.counting
         if counting is not None:
             counting.feed(value, self.ended)
-            if self.ended and not counting.kept.done:
+            if self.ended and not counting.leaf.done:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = LocalPlace(self.at, self.frontier, self.ended, idle, batch)
