@@ -21,10 +21,10 @@ from catchment.spark import batch_counts
 from catchment.spark.assembling import Assemble
 from catchment.spark.batch_counts import (
     CountWindowMerger,
-    CutApart,
     FindDoubts,
     Sampled,
     SampleRanks,
+    SliceAtEdges,
     spans,
 )
 from catchment.spark.records import SplitRead
@@ -100,7 +100,7 @@ def test_as_if_all_events_had_met(
     beside = [
         batch.append_column("d", pa.array([doubts] * len(batch), pa.binary())) for batch in parcels
     ]
-    cut = list(CutApart(work, groups)(iter(beside)))
+    cut = list(SliceAtEdges(work, groups)(iter(beside)))
     wanted, got = assembled(work, parcels, frozenset()), assembled(work, cut, groups)
     assert wanted.keys() == got.keys()
     for query in queries:

@@ -19,7 +19,7 @@ from catchment.engine.assembler import Assembler
 from catchment.engine.merger import Merger
 from catchment.engine.partials import Partials
 from catchment.engine.rows import Rows, no_rows
-from catchment.engine.shapes.base import Pile
+from catchment.engine.shapes.base import UnmergedRows
 from catchment.errors import SourceError, StateError
 from catchment.model.capacity import Capacity, machine_memory
 from catchment.model.frontier import Frontier
@@ -155,7 +155,7 @@ def test_what_is_held_is_merged_before_it_is_refused(window: Window) -> None:
 def test_no_more_piles_up_than_is_merged_soon() -> None:
     """A pile is merged by its bytes, which must be the more the more was merged before, and where
     its tables are many."""
-    pile = Pile()
+    pile = UnmergedRows()
     row = no_rows({})
     for _ in range(64):
         pile.add(row)

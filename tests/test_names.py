@@ -13,17 +13,22 @@ SHARED: dict[str, str] = {}
 """Names that types of several modules may have, each with its reason. There are none."""
 
 OUT_OF_USE = {
+    "asked": "distributed_groups, answered_ask",
     "asks": "distributes_counts",
     "ease": "send_early",
     "easing": "early_flush",
+    "kept": "what it is: rows, files, a leaf",
     "lay_by": "buffer",
     "office": "service",
     "patience": "timeout",
+    "seat": "slot",
     "steward": "committer",
     "sure": "complete_until",
     "survey": "bounds",
     "tally": "counting",
     "told": "what it says: text, settings, last_sent",
+    "track": "assign",
+    "tracks": "views",
     "trouble": "error",
 }
 """Names of attributes, functions and fields that had to be looked up, and what to say instead."""
