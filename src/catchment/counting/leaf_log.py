@@ -89,7 +89,7 @@ class LeafLog:
     def switch(self, groups: Mapping[int, str]) -> None:
         """Goes on by another version of the plan, which the merger follows already.
 
-        `asked` are the groups whose count windows are found by asking, and their names.
+        `groups` are those whose count windows are found by asking, and their names.
         """
         self._ids = {name: id for id, name in groups.items()}
         what = PlanSwitched(tuple(sorted(self._ids)))

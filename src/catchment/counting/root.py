@@ -117,7 +117,7 @@ class RootCounter:
 
     @property
     def slices(self) -> list[Slice]:
-        """What the slice_list holds."""
+        """Slices that windows still need."""
         return self.slice_list.slices
 
     @slices.setter
