@@ -108,7 +108,7 @@ class Relay:
 
     def _notes(self, id: str, seq: int) -> list[pa.Table]:
         """What a message says of events that are counted."""
-        if not self.flow.charter.settings.asks:
+        if not self.flow.charter.settings.distributes_counts:
             return []
         found = notes_of(self.inbox.body(id, seq))
         return [] if found is None else [found]
