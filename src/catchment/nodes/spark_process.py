@@ -9,7 +9,12 @@ from catchment.engine.times import now
 from catchment.errors import CatchmentError
 from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.process import BEAT, NodeProcess
-from catchment.nodes.spark_execution import Assembling, Execution, Merging, Reading
+from catchment.nodes.spark_execution import (
+    AssemblingExecution,
+    Execution,
+    MergingExecution,
+    ReadingExecution,
+)
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
 from catchment.spark.stepping import write_charter
@@ -125,10 +130,12 @@ class SparkProcess(NodeProcess):
         self.execution.start(self.member.charter)
 
 
-def _execution_of(given: NodeConfig) -> type[Reading | Merging | Assembling]:
+def _execution_of(
+    given: NodeConfig,
+) -> type[ReadingExecution | MergingExecution | AssemblingExecution]:
     if given.parent is None:
-        return Assembling
-    return Merging if given.source is None else Reading
+        return AssemblingExecution
+    return MergingExecution if given.source is None else ReadingExecution
 
 
 def _brief(failure: Exception) -> str:

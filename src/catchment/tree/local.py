@@ -22,8 +22,8 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import Piece, Position, Source
 from catchment.tree.charter import Charter
 from catchment.tree.outflow import Outflow
-from catchment.tree.progress import Progress
 from catchment.tree.records import LocalPlace, View
+from catchment.tree.role_progress import RoleProgress
 
 PARTITIONS = 256
 """Partitions that one node may read: events rank by node, then partition, then arrival."""
@@ -248,7 +248,7 @@ class Local:
     def amendments(self) -> Iterator[Charter]:
         return iter(())
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoleProgress:
         return self.flow.progress()
 
     def capacities(self) -> list[Capacity]:

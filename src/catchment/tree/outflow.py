@@ -24,7 +24,6 @@ from catchment.tree.charter import Charter
 from catchment.tree.early_flush import EarlyFlush, holds_back
 from catchment.tree.message import Head, encode, weight_of
 from catchment.tree.outbox import Outbox
-from catchment.tree.progress import Progress
 from catchment.tree.records import (
     NOWHERE,
     Behind,
@@ -34,6 +33,7 @@ from catchment.tree.records import (
     RelayPlace,
     View,
 )
+from catchment.tree.role_progress import RoleProgress
 from catchment.tree.stale_plan import joined
 from catchment.tree.words import NodeProgress
 
@@ -295,10 +295,10 @@ class Outflow:
                 return True
         return False
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoleProgress:
         """How far the node has come, and which nodes lack below it."""
         missing = () if self.last_sent is None else self.last_sent.missing
-        return Progress(self.frontier, self.complete_until, missing, self.plan)
+        return RoleProgress(self.frontier, self.complete_until, missing, self.plan)
 
     def capacities(self) -> list[Capacity]:
         """What grows in the memory of a node that passes partials up."""

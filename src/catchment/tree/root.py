@@ -29,8 +29,8 @@ from catchment.tree.completeness import lacking_in, marked
 from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.message import behind_of, notes_of
-from catchment.tree.progress import Progress
 from catchment.tree.records import Behind, Readers, RootState, RootStep, Uncounted
+from catchment.tree.role_progress import RoleProgress
 from catchment.tree.stale_plan import joined, lagging_in, lost_in, recent
 
 _COUNTS = ("events", "late", "bad", "updates", "aside_dropped")
@@ -457,8 +457,8 @@ class Root:
         if handed and self.observed.rate is not None:
             yield self.charter.handed_over(handed, self.observed.rate)
 
-    def progress(self) -> Progress:
-        return Progress(
+    def progress(self) -> RoleProgress:
+        return RoleProgress(
             self.frontier,
             self.complete_until,
             self.missing,
