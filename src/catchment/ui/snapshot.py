@@ -15,7 +15,7 @@ from catchment.model.capacity import Capacity
 
 ShownTime = int | str | None
 """Microseconds since 1970, "idle" or "ended"; None: it has not begun."""
-Role = Literal["root", "merges", "reads"]
+NodeRole = Literal["root", "merges", "reads"]
 NodeState = Literal["connected", "missing", "unknown", "ended"]
 
 
@@ -24,7 +24,7 @@ class ShownNode(Struct, frozen=True, omit_defaults=True):
 
     id: str
     parent: str | None
-    role: Role
+    role: NodeRole
     state: NodeState
     frontier: ShownTime = None
     behind: float | None = None

@@ -46,7 +46,15 @@ from catchment.sinks.base import Sink
 from catchment.sources.aside_files import newest_rows
 from catchment.tree.member import Member
 from catchment.ui.results import ResultReader
-from catchment.ui.snapshot import JobView, NodeState, Notice, Role, ShownNode, ShownTime, Snapshot
+from catchment.ui.snapshot import (
+    JobView,
+    NodeState,
+    Notice,
+    NodeRole,
+    ShownNode,
+    ShownTime,
+    Snapshot,
+)
 from catchment.ui.watched import Speed
 
 T = TypeVar("T")
@@ -276,7 +284,7 @@ def node_views(
 
 
 def _child(
-    place: PlaceStatus, role: Role, said: ChildStatus | None, running: bool, unasked: bool
+    place: PlaceStatus, role: NodeRole, said: ChildStatus | None, running: bool, unasked: bool
 ) -> ShownNode:
     """A node as its parent sees it."""
     if said is None:
@@ -320,7 +328,7 @@ def _behind(frontier: ShownTime, furthest: int | None) -> float | None:
     return round((furthest - frontier) / 1e6, 3)
 
 
-def _role(parent: str | None, merges: bool) -> Role:
+def _role(parent: str | None, merges: bool) -> NodeRole:
     return "root" if parent is None else "merges" if merges else "reads"
 
 
