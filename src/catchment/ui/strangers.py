@@ -51,7 +51,7 @@ class Strangers:
 def protocol(strangers: Strangers) -> type[H11Protocol]:
     """HTTP over connections that are counted as strangers until they are let in."""
 
-    class Counted(H11Protocol):
+    class StrangerProtocol(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if self.client is None:  # it is gone already
@@ -63,4 +63,4 @@ def protocol(strangers: Strangers) -> type[H11Protocol]:
             strangers.leave(self.client)
             super().connection_lost(exc)
 
-    return Counted
+    return StrangerProtocol
