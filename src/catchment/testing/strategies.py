@@ -105,8 +105,7 @@ SHAPES = ("skewness", "kurtosis")
 EXACT = (*NUMERIC, *ORDERED, *TRUTHS, *BITS, *EXTREMES_BY, *OF_PAIRS, *SHAPES, *LISTS)
 """All functions that are drawn whose results are exact."""
 APPROXIMATE = ("approx_median", "approx_quantile", "approx_count_distinct")
-UNSIGNED = ("u", "u + 1", "n - u", "CASE WHEN m THEN u ELSE 0 END", "coalesce(u, -1)")
-DECIMALS = (*UNSIGNED, "d", "w", "d + n", "d * 3", "-w", "d - w", "abs(d)")
+DECIMALS = ("d", "w", "u", "d + n", "d * 3", "-w", "d - w", "abs(d)")
 NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END", *DECIMALS)
 CONDITIONS = (
     "v > 0",
