@@ -22,7 +22,6 @@ from catchment.model.capacity import machine_memory
 from catchment.operators import Grouping
 from catchment.operators.ragged import Field, Ints
 
-
 _BYTES_A_ROW = 512
 """What a row takes until it is delivered, with its keys and fields; a round figure."""
 
