@@ -14,6 +14,7 @@ from catchment.engine.keys import KeyIndex
 from catchment.engine.outputs import OutputStage
 from catchment.engine.rows import Operators, computed
 from catchment.engine.subtotals import subtotals
+from catchment.errors import CatchmentError
 from catchment.functions import function_of
 from catchment.model.output import GROUPING_ID
 from catchment.model.plan import Group, Plan
@@ -269,11 +270,12 @@ class ResultColumns:
             self._outputs[answer] = stage.schema(self.schema(form, marks), lead), lead
         return stage.apply(table, *self._outputs[answer])
 
-    def check(self, answer: int, query: str) -> None:
-        """Refuses what an answer makes of its aggregates, where their types do not allow it."""
+    def misfits(self, answer: int, query: str) -> Iterable[CatchmentError]:
+        """What an answer makes of its aggregates although their types do not allow it."""
         stage = self.stage(answer)
-        if stage is not None:
-            stage.check(self.schema(self.forms[answer], self.marks(answer)), query)
+        if stage is None:
+            return ()
+        return stage.misfits(self.schema(self.forms[answer], self.marks(answer)), query)
 
     def empty(self, answer: int) -> pa.Table:
         return self.schema(self.forms[answer], self.marks(answer)).empty_table()

@@ -32,7 +32,7 @@ def kind(value: Value) -> str:
     """One of null, bool, int, decimal, float, string, time, date; other for what has no operators.
 
     Decimals that Spark does not have (more than 38 digits, digits before the point alone) count as
-    floats.
+    floats. Unsigned numbers of 64 bits count as decimals of 20 digits: int64 cannot hold them.
     """
     return _kind(value.type)
 
@@ -40,7 +40,7 @@ def kind(value: Value) -> str:
 def _kind(of: pa.DataType) -> str:
     is_ = pa.types
     if is_.is_integer(of):
-        return "int"
+        return "decimal" if is_.is_uint64(of) else "int"
     if is_.is_decimal(of):
         precision, scale = digits_of(of)
         return "decimal" if precision <= MOST and scale >= 0 else "float"
@@ -99,12 +99,7 @@ def double(value: Value) -> Value:
 
 
 def integer(value: Value) -> Value:
-    """As int64; an unsigned number that does not fit is null."""
-    if value.type == INT:
-        return value
-    if pa.types.is_uint64(value.type):
-        value = where(pc.greater(value, pa.scalar(2**63 - 1, pa.uint64())), null(value.type), value)
-    return pc.cast(value, INT)
+    return value if value.type == INT else pc.cast(value, INT)
 
 
 def common(

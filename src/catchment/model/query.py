@@ -14,7 +14,14 @@ from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical, columns, quote, substituted
 from catchment.model import records
 from catchment.model.duration import Duration, micros
-from catchment.model.output import GROUPING_ID, Output, OutputColumn, RowOrder, grouping_name
+from catchment.model.output import (
+    GROUPING_ID,
+    MOST_SETS,
+    Output,
+    OutputColumn,
+    RowOrder,
+    grouping_name,
+)
 from catchment.model.window import Window, WindowForm, unreadable_query, window_from_dict
 
 Measure = Literal["event", "processing"]
@@ -490,6 +497,12 @@ class _Selection:
         return limit
 
     def _check_sets(self) -> None:
+        if len(self.sets) > MOST_SETS:
+            raise QueryError(
+                f"query {self.query.name!r} has too many sets of keys",
+                given=f"{len(self.sets):,} sets",
+                hint=f"at most {MOST_SETS:,}; list only those that you need",
+            )
         for some in self.sets:
             for key in some:
                 if key not in self.query.by:

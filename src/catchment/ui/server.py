@@ -40,6 +40,7 @@ from catchment.ui.feed import PERIOD, WATCHERS, Feed, event
 from catchment.ui.guard import Guard
 from catchment.ui.plan_view import queries_view
 from catchment.ui.results import EXPORTED, SHOWN, ResultReader, as_csv, as_parquet, rows_view
+from catchment.ui.strangers import STRANGERS, Strangers, protocol
 from catchment.ui.watched import WatchedJob
 
 HOST = "127.0.0.1"
@@ -47,8 +48,8 @@ HOST = "127.0.0.1"
 ASSETS = Path(__file__).parent / "assets"
 ASIDE = 500
 """Rows set aside that are shown at most."""
-_AT_ONCE = 4 * WATCHERS
-"""Connections at most."""
+_AT_ONCE = STRANGERS + 3 * WATCHERS
+"""Connections at most, of which a page takes one to watch and a few while it asks."""
 
 
 class QueryRequest(Struct, frozen=True):
@@ -225,16 +226,23 @@ def _explained(_: Request, error: Exception) -> Response:
 class Page:
     """A page that is served, in a thread of its own, until it is closed."""
 
-    def __init__(self, jobs: Sequence[WatchedJob], port: int, period: float = PERIOD) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[WatchedJob],
+        port: int,
+        period: float = PERIOD,
+        strangers: Strangers | None = None,
+    ) -> None:
         self._socket = _bound(port)
         self.port = int(self._socket.getsockname()[1])
         self.token = secrets.token_urlsafe(24)
         routes = _Routes(jobs, period)
         self.watched = routes.pages
-        self.app = Guard(routes.app(), self.token, self.port)
+        self.strangers = Strangers() if strangers is None else strangers
+        self.app = Guard(routes.app(), self.token, self.port, admit=self.strangers.leave)
         config = uvicorn.Config(
             self.app,
-            http="h11",
+            http=protocol(self.strangers),
             ws="none",
             lifespan="off",
             loop="asyncio",
