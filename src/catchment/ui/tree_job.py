@@ -48,9 +48,9 @@ from catchment.tree.member import Member
 from catchment.ui.results import ResultReader
 from catchment.ui.snapshot import (
     JobView,
+    NodeRole,
     NodeState,
     Notice,
-    NodeRole,
     ShownNode,
     ShownTime,
     Snapshot,
