@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 
@@ -13,11 +12,12 @@ from catchment.simulate import Faults, World
 from catchment.simulate.memory import EventsInMemory, VolatileDisk
 from catchment.simulate.world import Site
 from catchment.tree.member import Member
+from schedules import share
 from test_simulate import HOUR, events_of
 from trees import QUERIES, charter, check, final
 
 SECOND = 1_000_000
-ROUNDS = int(os.environ.get("CATCHMENT_SCHEDULES", "2000")) // 10
+ROUNDS = share(25, 16)
 PARENTS: dict[str, str | None] = {"root": None, "m": "root", "l0": "m", "l1": "m", "l2": "root"}
 ASKED = [QUERIES[0], QUERIES[3]]
 WAYS = ["truncate", "empty", "flip", "double", "zero", "copy"]
