@@ -658,7 +658,7 @@ def test_metrics_of_what_is_counted_and_bounded(metrics: Metrics) -> None:
 
 
 def test_the_summary_tells_what_is_in_no_result(capsys: pytest.CaptureFixture[str]) -> None:
-    live.Plain().end(live.Ending(COUNTED, [], "state", 1.0))
+    live.LineReporter().end(live.Ending(COUNTED, [], "state", 1.0))
     out = capsys.readouterr().out
     for what, count in (
         ("windows that never ended", 4),
@@ -687,7 +687,7 @@ def test_plain_lines_come_now_and_then(
 ) -> None:
     clock = iter([100.0, 100.0, 101.0, 106.0, 106.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with live.Plain() as voice:
+    with live.LineReporter() as voice:
         for _ in range(3):
             voice.heard(RUNNING)
         voice.phase("reading splits", 0, 4)
@@ -706,7 +706,7 @@ def test_the_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_summary_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
-    live.Plain().end(live.Ending(RUNNING, ["parquet: path results"], "state", 1.0))
+    live.LineReporter().end(live.Ending(RUNNING, ["parquet: path results"], "state", 1.0))
     out = capsys.readouterr().out
     for expected in (
         "live-1: running",

@@ -265,10 +265,10 @@ def test_values_that_a_browser_cannot_hold_are_texts() -> None:
 
 def test_results_of_sinks_that_cannot_be_read_say_so() -> None:
     reader = ResultReader([Console()])
-    assert reader.told is None
+    assert reader.location is None
     with pytest.raises(QueryError, match=r"cannot read where this job's results go.*console"):
         reader.newest("q", 10)
-    assert "newest 1,000,000 rows" in (ResultReader([Memory()]).told or "")
+    assert "newest 1,000,000 rows" in (ResultReader([Memory()]).location or "")
 
 
 @pytest.mark.parametrize("layout", ["per-query", "long"])

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import SchemaError
 from catchment.expression.decimals import MOST, digits_of, fitted, number, rescaled, wide
+from catchment.expression.decimals import Value as Value
 from catchment.expression.nodes import Call, Literal, Node, render
-
-Value = Any
-"""pa.Array or pa.Scalar (the stubs' overloads know no such pair)."""
 
 Kernel = Callable[[Call, Sequence[Value]], Value]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from catchment.sinks.base import Delivery
 
-Layout = Literal["per-query", "long", "auto"]
+TableLayout = Literal["per-query", "long", "auto"]
 MANY = 100
 """With more queries than these, "auto" puts all results in one place."""
 BOUNDS = ("window_start", "window_end", "window_index")
@@ -64,7 +64,7 @@ def _bare(table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata(None) if table.schema.metadata else table
 
 
-def is_long(layout: Layout, delivery: Delivery) -> bool:
+def is_long(layout: TableLayout, delivery: Delivery) -> bool:
     """Whether all results of this delivery go to one place."""
     return layout == "long" or (layout == "auto" and len(delivery.keys) > MANY)
 

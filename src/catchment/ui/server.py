@@ -52,7 +52,7 @@ _AT_ONCE = STRANGERS + 3 * WATCHERS
 """Connections at most, of which a page takes one to watch and a few while it asks."""
 
 
-class AskedQuery(Struct, frozen=True):
+class QueryRequest(Struct, frozen=True):
     """A query in SQL, to be looked at or added."""
 
     sql: str
@@ -64,7 +64,7 @@ class AskedQuery(Struct, frozen=True):
         return query_of(self.sql, self.name)
 
 
-class AskedRemoval(Struct, frozen=True):
+class RemovalRequest(Struct, frozen=True):
     """A query to be removed."""
 
     name: str
@@ -97,7 +97,7 @@ class WatchedPage:
         return self._results.newest(output, rows), () if known is None else known.keys
 
 
-Answer = Callable[[WatchedPage, Request], Response]
+PageHandler = Callable[[WatchedPage, Request], Response]
 
 
 class _Routes:
@@ -114,10 +114,10 @@ class _Routes:
                 Mount("/assets", StaticFiles(directory=ASSETS)),
                 Route("/api/jobs", self._jobs),
                 Route(f"{at}/events", self._events),
-                Route(f"{at}/queries", self._asked(_queries)),
-                Route(f"{at}/results", self._asked(_results)),
-                Route(f"{at}/export", self._asked(_export)),
-                Route(f"{at}/aside", self._asked(_aside)),
+                Route(f"{at}/queries", self._in_thread(_queries)),
+                Route(f"{at}/results", self._in_thread(_results)),
+                Route(f"{at}/export", self._in_thread(_export)),
+                Route(f"{at}/aside", self._in_thread(_aside)),
                 Route(f"{at}/check", self._posted(_check), methods=["POST"]),
                 Route(f"{at}/add", self._posted(_add), methods=["POST"]),
                 Route(f"{at}/remove", self._posted(_remove), methods=["POST"]),
@@ -148,7 +148,7 @@ class _Routes:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    def _asked(self, answer: Answer) -> Callable[[Request], Response]:
+    def _in_thread(self, answer: PageHandler) -> Callable[[Request], Response]:
         """A question, answered in a thread of its own: jobs may take their time."""
         return lambda request: answer(self._page(request), request)
 
@@ -191,18 +191,18 @@ def _aside(page: WatchedPage, request: Request) -> Response:
 
 
 def _check(page: WatchedPage, body: bytes) -> Response:
-    page.job.check(_read(AskedQuery, body).query())
+    page.job.check(_read(QueryRequest, body).query())
     return _json({})
 
 
 def _add(page: WatchedPage, body: bytes) -> Response:
-    asked = _read(AskedQuery, body)
+    asked = _read(QueryRequest, body)
     page.job.add(asked.query())
     return _json({"added": asked.name})
 
 
 def _remove(page: WatchedPage, body: bytes) -> Response:
-    asked = _read(AskedRemoval, body)
+    asked = _read(RemovalRequest, body)
     page.job.remove(asked.name, asked.drain)
     return _json({"removed": asked.name})
 
