@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from catchment.flush import CachePolicy
-from catchment.flush.sizes import SliceHistory, SizeInputs
+from catchment.flush.sizes import SizeInputs, SliceHistory
 
 
 def half(now: SizeInputs, past: SliceHistory) -> float:
