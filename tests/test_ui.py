@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2 as httpx
@@ -22,7 +24,10 @@ from typer.testing import CliRunner
 
 from catchment.cli import needs
 from catchment.cli.main import app as commands
+from catchment.cli.run import Options, adjusted
+from catchment.cli.ui import RECENT
 from catchment.errors import CatchmentError, QueryError
+from catchment.job.loading import load_job
 from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.nodes.status import ChildStatus, NodeStatus, PlaceStatus
@@ -30,6 +35,7 @@ from catchment.sinks.base import Delivery
 from catchment.sinks.console import Console
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
+from catchment.ui import server
 from catchment.ui.alerts import LOOKS, Alerts
 from catchment.ui.feed import Feed, Update, event
 from catchment.ui.guard import BODY
@@ -37,6 +43,7 @@ from catchment.ui.plan_view import QueriesView, queries_view
 from catchment.ui.results import ResultReader, as_csv, rows_view
 from catchment.ui.server import ASSETS, SHOWN, WATCHERS, Page
 from catchment.ui.snapshot import JobView, ShownNode, Snapshot
+from catchment.ui.strangers import STRANGERS, Strangers
 from catchment.ui.tree_job import node_views
 from watched_jobs import BEGAN, IMAGE, SCRIPT, FakeJob
 
@@ -228,11 +235,23 @@ def test_results_are_shown_and_exported(client: TestClient) -> None:
     assert csv.read_csv(io.BytesIO(exported.content)).column_names[:2] == ["k", "window_start"]
 
 
-def test_a_huge_result_is_cut_to_its_newest_rows(client: TestClient, job: FakeJob) -> None:
+def test_a_huge_result_is_cut_to_its_newest_rows(
+    client: TestClient, job: FakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = pa.table({"window_end": pa.array(range(SHOWN + 500)), "n": range(SHOWN + 500)})
     job.memory.write(Delivery("fake", 99, 0, {"q00001": table}, {"q00001": ()}))
     found = client.get("/api/jobs/0/results", params={"query": "q00001"}).json()
     assert (len(found["rows"]), found["more"], found["rows"][-1][1]) == (SHOWN, True, SHOWN + 499)
+    monkeypatch.setattr(server, "EXPORTED", 70)
+    export = client.get("/api/jobs/0/export", params={"query": "q00001"})
+    rows = csv.read_csv(io.BytesIO(export.content))["n"].to_pylist()
+    assert rows == [*range(SHOWN + 430, SHOWN + 500)]
+
+
+def test_a_job_with_a_page_keeps_few_results_in_memory() -> None:
+    asked = {"queries": [{"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}]}
+    (_, held) = adjusted(load_job(asked), Options(ui=0)).sinks
+    assert isinstance(held, Memory) and held.limit == RECENT == 200_000
 
 
 def test_values_that_a_browser_cannot_hold_are_texts() -> None:
@@ -246,10 +265,10 @@ def test_values_that_a_browser_cannot_hold_are_texts() -> None:
 
 def test_results_of_sinks_that_cannot_be_read_say_so() -> None:
     reader = ResultReader([Console()])
-    assert reader.told is None
+    assert reader.location is None
     with pytest.raises(QueryError, match=r"cannot read where this job's results go.*console"):
         reader.newest("q", 10)
-    assert "newest 1,000,000 rows" in (ResultReader([Memory()]).told or "")
+    assert "newest 1,000,000 rows" in (ResultReader([Memory()]).location or "")
 
 
 @pytest.mark.parametrize("layout", ["per-query", "long"])
@@ -399,6 +418,43 @@ def test_a_real_server_streams_and_ends_at_once(job: FakeJob) -> None:
             assert "server" not in stream.headers
         began = time.monotonic()
     assert time.monotonic() - began < 5
+
+
+def test_silent_strangers_neither_stay_nor_keep_others_out(job: FakeJob) -> None:
+    """Hundreds say nothing, or half a request: few of them are held, and not for long."""
+    few = Strangers(seconds=2.0)
+    with Page([job], 0, period=0.05, strangers=few) as page, httpx.Client() as browser:
+        address = ("127.0.0.1", page.port)
+        silent = [socket.create_connection(address) for _ in range(300)]
+        for one in silent[-20:]:
+            one.sendall(b"GET / HTTP/1.1\r\nhost: ")
+        assert browser.get(page.url).status_code == 303
+        with browser.stream("GET", f"http://127.0.0.1:{page.port}/api/jobs/0/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("data: {")
+            assert len(few) <= STRANGERS
+            for one in silent:
+                one.settimeout(10)
+                with suppress(ConnectionError):
+                    assert one.recv(1) == b""  # cut off
+                one.close()
+            assert len(few) == 0
+            assert any(line.startswith("data: {") for line in lines)  # who was let in stays
+
+
+def test_who_is_refused_is_a_stranger_still(job: FakeJob) -> None:
+    few = Strangers(seconds=1.0)
+    with (
+        Page([job], 0, strangers=few) as page,
+        socket.create_connection(("127.0.0.1", page.port), timeout=10) as refused,
+    ):
+        ask = f"GET / HTTP/1.1\r\nhost: 127.0.0.1:{page.port}\r\n\r\n".encode()
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            # It asks again and again, so that it is never idle.
+            while time.monotonic() < began + 8 and (refused.sendall(ask) or refused.recv(1024)):
+                time.sleep(0.1)
+        assert time.monotonic() < began + 6
 
 
 def test_a_second_page_on_the_port_says_which(page: Page, job: FakeJob) -> None:

@@ -32,7 +32,7 @@ _Bounds = tuple[Array, Array, Ints]
 _FIRST, _LAST = (0,), NULL[0]
 """Places before all numbers, and behind them."""
 
-Owned = tuple[Range, int]
+RangeOwner = tuple[Range, int]
 """A range of values, and the number of the selection that has it."""
 
 
@@ -43,7 +43,7 @@ class Chooser:
         self._selections = selections
         self._conditions: list[int] = []
         """The selections that are evaluated one by one."""
-        owned: dict[tuple[str, str], list[Owned]] = {}
+        owned: dict[tuple[str, str], list[RangeOwner]] = {}
         for number, condition in enumerate(selections):
             found = None if condition is None else column_ranges(condition)
             if found is None or not _can_look_up(found[1].kind, found[1].parts):
@@ -52,7 +52,7 @@ class Chooser:
             column, (kind, parts) = found
             owned.setdefault((column, kind), []).extend((part, number) for part in parts)
         self._lookups = [
-            (column, _Texts(of) if kind == "string" else _Numbers(of))
+            (column, _TextChooser(of) if kind == "string" else _NumberChooser(of))
             for (column, kind), of in owned.items()
         ]
 
@@ -146,7 +146,7 @@ class _RangesMet:
         ends = {end for ranges in conditions.values() for part in ranges.parts for end in part}
         places = sorted({_FIRST, _LAST, *(end for end in ends if end <= _LAST)})
         between = list(pairwise(places))
-        self._lookup = _Numbers([(part, number) for number, part in enumerate(between)])
+        self._lookup = _NumberChooser([(part, number) for number, part in enumerate(between)])
         self.met = np.zeros(len(between) + 1, np.int64)
         """Of each range, and last of null: the conditions as bits."""
         for number, ranges in conditions.items():
@@ -171,10 +171,10 @@ def _point(part: Range) -> bool:
     return len(low) == len(high) == 3 and low[1] == high[1]
 
 
-class _Texts:
+class _TextChooser:
     """Selections by the text that a column has."""
 
-    def __init__(self, owned: list[Owned]) -> None:
+    def __init__(self, owned: list[RangeOwner]) -> None:
         self.numbers = [number for _, number in owned]
         self._values = pa.array([low[1] for (low, _), _ in owned], pa.string())
         self._found = np.array([*self.numbers, -1], np.int64)
@@ -187,10 +187,10 @@ class _Texts:
         return self._found[known]
 
 
-class _Numbers:
+class _NumberChooser:
     """Selections by the range that the number in a column is in."""
 
-    def __init__(self, owned: list[Owned]) -> None:
+    def __init__(self, owned: list[RangeOwner]) -> None:
         owned = sorted(owned)
         self.numbers = [number for _, number in owned]
         self._ranges = [part for part, _ in owned]
@@ -250,7 +250,7 @@ def _double(part: Range) -> tuple[float, float]:
     return first, last
 
 
-def _looked_up(lookup: _Texts | _Numbers, values: Any) -> Ints | None:
+def _looked_up(lookup: _TextChooser | _NumberChooser, values: Any) -> Ints | None:
     """The selections of a column's values, or -1; None where its type cannot be looked up."""
     if not isinstance(values, pa.DictionaryArray):
         return lookup(values)
