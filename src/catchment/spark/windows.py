@@ -1,7 +1,8 @@
 """Windowed queries as DataFrames of Spark: `ct.windows` and `ct.window`.
 
-Frames are lazy. All frames of one call share one pass over the events: the first action on any of
-them makes it, and Spark keeps the results of all queries for the others.
+Frames are lazy. All frames of one call over a batch share one pass over the events: the first
+action on any of them makes it, and Spark keeps the results of all queries for the others. Of a
+streaming DataFrame, the frames are streaming DataFrames (`stream_frames.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from catchment.errors import JobError
+from catchment.model.duration import Duration
 from catchment.model.query import Query
 from catchment.model.rules import EventRules
-from catchment.model.settings import Incomplete
+from catchment.model.settings import Incomplete, each_its_name
 from catchment.spark.batch import BatchPass, Events, prepared
+from catchment.spark.stream_frames import StreamingFrames, streaming_frames
 
 
 class WindowFrames(Mapping[str, DataFrame]):
@@ -61,11 +64,12 @@ def windows(
     time: str = "ts",
     spark: SparkSession | Literal[False] | None = None,
     *,
+    lateness: Duration | None = None,
     buckets: int | None = None,
     incomplete: Incomplete = "count",
     state_bytes: int | None = None,
     key_bytes: int | None = None,
-) -> WindowFrames:
+) -> WindowFrames | StreamingFrames:
     """The results of all queries as DataFrames of Spark: lazy, typed, and left on the executors.
 
     Nothing is read before the first action on one of the frames, but for what tells the columns of
@@ -84,6 +88,13 @@ def windows(
     `buckets` says in how many shares keys are assembled, `state_bytes` and `key_bytes` how much
     memory open windows and keys of a share may take.
 
+    A streaming DataFrame gives streaming DataFrames of final results, for append mode and any sink.
+    A window is given by the batch whose newest event is `lateness` past its end; by default,
+    `lateness` is what `withWatermark` says of the time column, or nothing. An event that comes after
+    the slice that it is in is left out, and counted. Each frame that is started is a streaming query
+    with a checkpoint of its own; `frames.foreachBatch(function)` is one for all frames, and reads
+    the events once. What was counted is among `observedMetrics` of the query's progress.
+
     Raises SchemaError for queries that do not fit the columns, SourceError for events that cannot
     be read, and QueryError for a name that no query has, before anything is computed. Rows that
     turn out to be bad are left out; `frames.counts()` counts them.
@@ -91,6 +102,10 @@ def windows(
         frames = ct.windows(events, [speed, sessions], time="ts")
         frames["speed"].write.parquet("speed")
         frames["sessions"].where("count > 10").show()
+
+        stream = spark.readStream.schema(schema).parquet("events").withWatermark("ts", "10 seconds")
+        frames = ct.windows(stream, [speed, sessions], time="ts")
+        frames["speed"].writeStream.option("checkpointLocation", "state").toTable("speed")
     """
     if spark is False:
         raise JobError(
@@ -98,8 +113,17 @@ def windows(
             given="spark=False",
             hint="leave spark=False out, or compute tables with ct.run(..., spark=False)",
         )
+    given = each_its_name([queries] if isinstance(queries, Query) else queries)
+    if isinstance(events, DataFrame) and events.isStreaming:
+        if incomplete != "count":
+            raise JobError(
+                "a stream has no end at which windows could be open",
+                given=f"incomplete={incomplete!r}",
+                hint="leave it out, or read the events as a batch",
+            )
+        return streaming_frames(events, given, time, lateness, buckets, state_bytes, key_bytes)
     rules = EventRules.of(time, incomplete=incomplete)
-    made = prepared(events, queries, rules, spark, buckets, state_bytes, key_bytes)
+    made = prepared(events, given, rules, spark, buckets, state_bytes, key_bytes)
     return WindowFrames(made)
 
 
@@ -107,12 +131,13 @@ def window(
     query: Query,
     time: str = "ts",
     *,
+    lateness: Duration | None = None,
     buckets: int | None = None,
     incomplete: Incomplete = "count",
     state_bytes: int | None = None,
     key_bytes: int | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """One query as a step in a chain of DataFrames; the settings are those of `windows`.
+    """One query as a step in a chain of DataFrames, batch or streaming, as `windows` has it.
 
     query = ct.Query("speed", ct.avg("v"), by="player", window=ct.sliding("10s", "5s"))
     df.where("v > 0").transform(ct.window(query, time="ts")).write.parquet("speed")
@@ -123,6 +148,7 @@ def window(
             events,
             query,
             time,
+            lateness=lateness,
             buckets=buckets,
             incomplete=incomplete,
             state_bytes=state_bytes,
