@@ -190,7 +190,7 @@ class GroupSlicer:
         return Rows(start, end, key, first, last, fields)
 
     def _by_gap(self, times: Ints, code: Ints | None) -> tuple[Grouping, Ints, Ints, Ints]:
-        """The same slices, of few events in many of them: without the edges that no event is near."""
+        """The same slices, of few events among many edges: only those that hold events are made."""
         assert self.gap is not None
         key = np.zeros(len(times), np.int64) if code is None else code
         order = np.lexsort((times, key))

@@ -27,6 +27,8 @@ from catchment.spark.types import for_spark, spark_schema
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+_LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
+"""PySpark sets this where it has started the server of Spark Connect itself."""
 _TRIES = 4
 """A task whose worker dies is tried again, as it would be on a cluster."""
 
@@ -153,8 +155,15 @@ def cores_of(spark: SparkSession) -> int:
     return _CORES[spark]
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session talks to a server of Spark Connect, which has the driver."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def is_local(spark: SparkSession) -> bool:
-    """Whether executors are threads of the driver."""
+    """Whether executors are threads of a driver on this machine, and see the files that we see."""
+    if is_connect(spark) and _LOCAL_SERVER not in os.environ:
+        return False
     master = _master(spark)
     return master == "local" or master.startswith("local[")
 

@@ -29,6 +29,7 @@ from catchment.planner import plan as make_plan
 from catchment.spark.assembling import ReadResults
 from catchment.spark.bucket_keys import labels
 from catchment.spark.frames import arrow_schema
+from catchment.spark.query_frames import Frames, QueryFrames
 from catchment.spark.rows import PARCEL
 from catchment.spark.session import ROCKSDB, ship
 from catchment.spark.tasks import Work
@@ -49,10 +50,8 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _NUMBERS = count(1)
 """Two observations of one streaming query must not have one name."""
 
-Frames = Mapping[str, DataFrame]
 
-
-class StreamingFrames(Mapping[str, DataFrame]):
+class StreamingFrames(QueryFrames):
     """Query name to its final results as a streaming DataFrame, for append mode."""
 
     def __init__(self, events: DataFrame, queries: Mapping[str, Query], made: StreamOptions):
@@ -82,22 +81,19 @@ class StreamingFrames(Mapping[str, DataFrame]):
         return name in self._queries
 
     def foreachBatch(self, function: Callable[[Frames, int], None]) -> DataStreamWriter:  # noqa: N802
-        """One streaming query for all frames: one pass over the events, one checkpoint.
-
-        After each batch, `function` is called with the new results of every query as DataFrames,
-        by name, and the number of the batch, as Spark's own `foreachBatch` does with one frame. A
-        batch may come again after a crash, with the same number and the same rows.
-
-            def save(frames, batch):
-                frames["speed"].write.mode("append").parquet("speed")
-                frames["sessions"].write.mode("append").parquet("sessions")
-
-            frames.foreachBatch(save).option("checkpointLocation", "state").start()
-        """
         work = stream_work(self._events, list(self._queries.values()), self._made)
         each = EachBatch(work.work, tuple(self._queries), function)
         rows = self._pieces(work, "all")
         return rows.writeStream.outputMode("append").foreachBatch(each)
+
+    def counts(self) -> dict[str, int]:
+        raise JobError(
+            "a stream has no end at which it could be counted",
+            hint="each batch counts for itself: see observedMetrics of query.lastProgress",
+        )
+
+    def unpersist(self) -> None:
+        """Nothing is kept of a stream."""
 
     def _pieces(self, work: StreamWork, name: str) -> DataFrame:
         return pieces(self._events, work, f"catchment {name} {next(_NUMBERS)}")

@@ -7,8 +7,8 @@ streaming DataFrame, the frames are streaming DataFrames (`stream_frames.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,11 +18,15 @@ from catchment.model.query import Query
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, each_its_name
 from catchment.spark.batch import BatchPass, Events, prepared
-from catchment.spark.stream_frames import StreamingFrames, streaming_frames
+from catchment.spark.query_frames import Frames, QueryFrames
+from catchment.spark.stream_frames import streaming_frames
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class WindowFrames(Mapping[str, DataFrame]):
-    """Query name to its results as a lazy DataFrame, in no order."""
+class WindowFrames(QueryFrames):
+    """The results of a batch."""
 
     def __init__(self, made: BatchPass) -> None:
         self._made = made
@@ -45,17 +49,17 @@ class WindowFrames(Mapping[str, DataFrame]):
         return name in self._made.work.plan.names
 
     def counts(self) -> dict[str, int]:
-        """Events read, accepted, bad and duplicates; result rows; windows that are open at the end
-        and the events in them: as `counts` of `ct.run`.
-
-        This is an action: if no frame was used yet, the pass is made for it.
-        """
         return self._made.counts()
 
     def unpersist(self) -> None:
-        """Lets go of the results that Spark keeps for these frames. A frame that is used after that
-        computes them anew."""
         self._made.closing.close()
+
+    def foreachBatch(self, function: Callable[[Frames, int], None]) -> DataStreamWriter:  # noqa: N802
+        raise JobError(
+            "these frames are one batch, and no stream",
+            given="foreachBatch",
+            hint="write them with frames[name].write, or read the events with spark.readStream",
+        )
 
 
 def windows(
@@ -69,7 +73,7 @@ def windows(
     incomplete: Incomplete = "count",
     state_bytes: int | None = None,
     key_bytes: int | None = None,
-) -> WindowFrames | StreamingFrames:
+) -> QueryFrames:
     """The results of all queries as DataFrames of Spark: lazy, typed, and left on the executors.
 
     Nothing is read before the first action on one of the frames, but for what tells the columns of
@@ -90,10 +94,11 @@ def windows(
 
     A streaming DataFrame gives streaming DataFrames of final results, for append mode and any sink.
     A window is given by the batch whose newest event is `lateness` past its end; by default,
-    `lateness` is what `withWatermark` says of the time column, or nothing. An event that comes after
-    the slice that it is in is left out, and counted. Each frame that is started is a streaming query
-    with a checkpoint of its own; `frames.foreachBatch(function)` is one for all frames, and reads
-    the events once. What was counted is among `observedMetrics` of the query's progress.
+    `lateness` is what `withWatermark` says of the time column, or nothing. An event that comes when
+    the slice that it is in has ended is left out, and counted. Each frame that is started is a
+    streaming query with a checkpoint of its own; `frames.foreachBatch(function)` is one for all
+    frames, and reads the events once. What was counted is among `observedMetrics` of the query's
+    progress.
 
     Raises SchemaError for queries that do not fit the columns, SourceError for events that cannot
     be read, and QueryError for a name that no query has, before anything is computed. Rows that
