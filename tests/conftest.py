@@ -6,6 +6,7 @@ CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -79,7 +80,10 @@ def _connected() -> SparkSession:
     builder = SparkSession.builder.remote("local[2]")
     for name, value in session_settings(cores=2).items():
         builder = builder if name == "spark.master" else builder.config(name, value)
-    made: SparkSession = builder.getOrCreate()
+    with warnings.catch_warnings():
+        # The server is started with all of them; the session cannot change some once more.
+        warnings.simplefilter("ignore")
+        made: SparkSession = builder.getOrCreate()
     return made
 
 
