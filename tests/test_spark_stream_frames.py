@@ -238,7 +238,7 @@ def test_columns_and_settings_that_no_query_needs(
             "*", "named_struct('a', 1) AS s", "map('k', v) AS m", "v + 1 AS V", "seq AS `a.b`"
         )
         query = ct.Query(
-            "speed", ct.max("V"), ct.max("a.b").alias("n"), by="player", window=ct.tumbling("3s")
+            "speed", ct.max("V"), ct.max("`a.b`").alias("n"), by="player", window=ct.tumbling("3s")
         )
         now = dict(spark.conf.getAll)
         drained(ct.windows(odd, query)["speed"], tmp_path)

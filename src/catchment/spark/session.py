@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from functools import cache
@@ -172,12 +173,25 @@ def _master(spark: SparkSession) -> str:
     return str(spark.conf.get("spark.master", ""))
 
 
-def ready(spark: SparkSession) -> SparkSession:
-    """A session that streaming jobs can use, whoever started it."""
-    ship(spark)
-    for key, value in streaming().items():
-        spark.conf.set(key, value)
-    return spark
+@contextlib.contextmanager
+def configured(spark: SparkSession, needed: dict[str, str]) -> Iterator[None]:
+    """A session with settings, which is left as it was."""
+    with _CONFIGURING:
+        before = spark.conf.getAll
+        for key, value in needed.items():
+            spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key in needed:
+                if key in before:
+                    spark.conf.set(key, before[key])
+                else:
+                    spark.conf.unset(key)
+
+
+_CONFIGURING = threading.RLock()
+"""Two threads that start queries in one session must not restore each other's settings."""
 
 
 _SHIPPED: WeakSet[SparkSession] = WeakSet()
