@@ -20,6 +20,7 @@ from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
 from catchment.sources.parquet_file import Parquet
 from catchment.spark.handle import Handle
+from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -210,3 +211,27 @@ def test_buckets_have_partitions_of_their_own(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(key,) for key in chosen], "key int")
     rows = frame.selectExpr("key", "pmod(hash(key), 7) AS place").collect()
     assert [row["place"] for row in rows] == [place(key, 7) for key in chosen] == list(range(7))
+
+
+@pytest.mark.connect
+def test_a_job_leaves_the_session_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """And on Spark Connect, where batches are committed in a process of the server."""
+    write(tmp_path / "in", 0, 0, 3_000)
+    before = dict(spark.conf.getAll)
+    first = job(tmp_path).start(spark).wait()
+    assert dict(spark.conf.getAll) == before
+    assert (first.events, first.accepted, first.batch) == (3_000, 3_000, first.batch)
+    write(tmp_path / "in", 1, 3_000, 6_000)
+    handle = job(tmp_path).start(spark)
+    assert handle.wait().events == 6_000
+    newest = max(EVENTS["ts"].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist())
+    for name, table in complete(newest).items():
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        found = pq.read_table(tmp_path / "out" / name, partitioning=None)
+        assert_same(rows_of(table), found, name, keys=keys)
+
+
+def test_what_cannot_be_on_spark_connect() -> None:
+    with pytest.raises(JobError, match="the memory of the server"):
+        refuse_in_server((Memory(),))
+    refuse_in_server((ParquetSink(path="out"),))

@@ -77,29 +77,17 @@ def drained(frame: DataFrame, home: Path) -> StreamingQuery:
     return started
 
 
-def observed(query: StreamingQuery) -> dict[str, int]:
-    """What all batches counted together."""
-    counts: dict[str, int] = {}
-    for progress in query.recentProgress:
-        for row in progress["observedMetrics"].values():
-            told: dict[str, Any] = row if isinstance(row, dict) else row.asDict()
-            for name, number in told.items():
-                counts[name] = counts.get(name, 0) + (number or 0)
-    return counts
-
-
 @pytest.mark.connect
 def test_a_frame_is_final_and_goes_on_where_it_stood(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
     wanted = ct.run(EVENTS, QUERIES[0], spark=False)["speed"]
-    stream = stream_of(spark, folder).withWatermark("ts", "1 second")
-    frame = stream.where("seq >= 0").transform(ct.window(QUERIES[0], time="ts"))
+    stream = stream_of(spark, folder).withWatermark("ts", "1 second").where("seq >= 0")
+    frame = stream.transform(ct.window(QUERIES[0], time="ts"))
     assert frame.isStreaming
-    first = drained(frame, tmp_path)
-    counts = observed(first)
+    counts = ct.windows(stream, QUERIES[0]).counts(drained(frame, tmp_path))
     given = pq.read_table(tmp_path / "rows")
-    assert (counts["events"], counts["bad"], counts["late"]) == (6000, 0, 0)
+    assert (counts["events"], counts["accepted"], counts["late"]) == (6000, 6000, 0)
     assert 0 < given.num_rows == counts["rows"] < wanted.num_rows
     write(folder, 3, EVENTS.slice(6000))
     write(folder, 4, later(HOUR))
@@ -135,7 +123,7 @@ def test_one_pass_for_all_frames(spark: SparkSession, folder: Path, tmp_path: Pa
         keys = table.schema.names[: table.schema.get_field_index("window_start")]
         found = pq.read_table(tmp_path / "rows" / name, partitioning=None)
         assert_same(rows_of(table), found, name, keys=keys)
-    assert observed(again)["events"] == EVENTS.num_rows + 1 - 2 * 2000
+    assert frames.counts(again)["events"] == EVENTS.num_rows + 1 - 2 * 2000
 
 
 def test_what_comes_too_late_is_left_out_and_counted(
@@ -146,8 +134,8 @@ def test_what_comes_too_late_is_left_out_and_counted(
     write(folder, 4, later(HOUR))
     write(folder, 5, pa.concat_tables([late, later(2 * HOUR)]))
     query = QUERIES[2]
-    frame = ct.windows(stream_of(spark, folder), query, lateness="1s")["bursts"]
-    counts = observed(drained(frame, tmp_path))
+    frames = ct.windows(stream_of(spark, folder), query, lateness="1s")
+    counts = frames.counts(drained(frames["bursts"], tmp_path))
     assert (counts["events"], counts["late"]) == (EVENTS.num_rows + 302, 300)
     with_last = pa.concat_tables([EVENTS, later(HOUR)])
     wanted = ct.run(with_last, query, spark=False)["bursts"]
@@ -180,7 +168,7 @@ def test_what_is_wrong_is_said_before_anything_starts(spark: SparkSession, folde
         ct.windows(stream, query)["sped"]
     with pytest.raises(JobError, match="has no end"):
         ct.windows(stream, query, incomplete="emit")
-    with pytest.raises(JobError, match="observedMetrics"):
+    with pytest.raises(JobError, match=r"frames\.counts"):
         ct.windows(stream, query).counts()
     with pytest.raises(SourceError, match=r"has no end.*ct.windows\(frame, queries\)"):
         ct.run(stream, query, spark=spark)

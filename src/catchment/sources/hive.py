@@ -76,7 +76,7 @@ def replaced(schema: pa.Schema, fields: Iterable[pa.Field[Any]]) -> pa.Schema:
 
 
 def having(schema: pa.Schema, partition: str, wanted: pa.Schema) -> pa.Schema:
-    """The columns of a file and its folders, in the types that are wanted where values have them."""
+    """The columns of a file and its folders, in the types wanted where values have them."""
     fields = []
     for name, text in folder_values(partition).items():
         at = wanted.get_field_index(name)
@@ -99,8 +99,8 @@ def with_folders(table: pa.Table, schema: pa.Schema, values: Values) -> pa.Table
         if field.name not in values:
             columns.append(table.column(field.name))
             continue
-        value = pa.array([values[field.name]], pa.string()).cast(_plain(field.type))[0]
-        column = pa.repeat(value, rows)
+        value: Any = pa.array([values[field.name]], pa.string()).cast(_plain(field.type))[0]
+        column: Any = pa.repeat(value, rows)
         coded = isinstance(field.type, pa.DictionaryType)
         columns.append(column.dictionary_encode().cast(field.type) if coded else column)
     return pa.Table.from_arrays(columns, schema=schema)

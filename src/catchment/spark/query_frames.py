@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Frames = Mapping[str, DataFrame]
@@ -18,12 +19,14 @@ class QueryFrames(Mapping[str, DataFrame]):
     """Query name to its results as a lazy DataFrame, in no order."""
 
     @abstractmethod
-    def counts(self) -> dict[str, int]:
-        """Of a batch, what was counted: events read, accepted, bad and duplicates; result rows;
-        windows that are open at the end, and the events in them.
+    def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
+        """What was counted: events read, accepted, bad and duplicates, and result rows.
 
-        This is an action: if no frame was used yet, the pass over the events is made for it. Of a
-        stream, every batch counts for itself, among `observedMetrics` of the query's progress.
+        Of a batch, also windows that are open at the end, and the events in them. This is an
+        action: if no frame was used yet, the pass over the events is made for it. Of a stream, also
+        events that were late, of the streaming query that a frame was started as: of its last
+        batches, as many as Spark remembers (a hundred). A listener finds the counts of each batch
+        among the observed metrics of its progress.
         """
 
     @abstractmethod

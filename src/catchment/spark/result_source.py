@@ -42,11 +42,11 @@ class ResultSource(DataSource):
 
         return result_schema(self.options)
 
-    def streamReader(self, schema: StructType) -> ResultReader:  # noqa: N802
-        return ResultReader(dict(self.options))
+    def streamReader(self, schema: StructType) -> ResultStreamReader:  # noqa: N802
+        return ResultStreamReader(dict(self.options))
 
 
-class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Computes on the driver, reads results in executors."""
 
     def __init__(self, options: dict[str, str]) -> None:

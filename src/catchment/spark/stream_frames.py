@@ -38,6 +38,7 @@ from catchment.spark.window_bucket import RESULTS, WindowBucket
 from catchment.spark.window_stream import SliceStream, StreamWork
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _ONLY_SLICES = replace(RECORDED, margin=1e30)
@@ -47,6 +48,8 @@ _MOST_BUCKETS = 32
 _DELAY = "spark.watermarkDelayMs"
 """What `withWatermark` writes into the column's metadata."""
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+COUNTS = ("events", "bad", "late", "duplicates", "rows")
+_OBSERVED = "catchment "
 _NUMBERS = count(1)
 """Two observations of one streaming query must not have one name."""
 
@@ -54,7 +57,7 @@ _NUMBERS = count(1)
 class StreamingFrames(QueryFrames):
     """Query name to its final results as a streaming DataFrame, for append mode."""
 
-    def __init__(self, events: DataFrame, queries: Mapping[str, Query], made: StreamOptions):
+    def __init__(self, events: DataFrame, queries: Mapping[str, Query], made: FrameOptions):
         self._events = events
         self._queries = queries
         self._made = made
@@ -86,21 +89,36 @@ class StreamingFrames(QueryFrames):
         rows = self._pieces(work, "all")
         return rows.writeStream.outputMode("append").foreachBatch(each)
 
-    def counts(self) -> dict[str, int]:
-        raise JobError(
-            "a stream has no end at which it could be counted",
-            hint="each batch counts for itself: see observedMetrics of query.lastProgress",
-        )
+    def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
+        if query is None:
+            raise JobError(
+                "a stream has no end at which it could be counted",
+                hint="give the query that a frame was started as: frames.counts(query)",
+            )
+        sums = dict.fromkeys(COUNTS, 0)
+        for progress in query.recentProgress:
+            for name, row in (progress["observedMetrics"] or {}).items():
+                if name.startswith(_OBSERVED):
+                    for count, number in _counted(row).items():
+                        sums[count] += number or 0
+        left_out = sums["bad"] + sums["late"] + sums["duplicates"]
+        return {**sums, "accepted": sums["events"] - left_out}
 
     def unpersist(self) -> None:
         """Nothing is kept of a stream."""
 
     def _pieces(self, work: StreamWork, name: str) -> DataFrame:
-        return pieces(self._events, work, f"catchment {name} {next(_NUMBERS)}")
+        return pieces(self._events, work, f"{_OBSERVED}{name} {next(_NUMBERS)}")
+
+
+def _counted(row: Any) -> dict[str, int | None]:
+    """Observed counts by name. With Spark Connect, a row comes as its values and its schema."""
+    told: dict[str, Any] = row if isinstance(row, dict) else row.asDict()
+    return dict(zip(COUNTS, told["values"], strict=True)) if "values" in told else told
 
 
 @dataclass(frozen=True)
-class StreamOptions:
+class FrameOptions:
     """What was asked for, besides the queries."""
 
     rules: EventRules
@@ -124,7 +142,7 @@ def streaming_frames(
     _check_store(spark)
     ship(spark)
     named = {query.name: bound(query, QueryRules(rules.time)) for query in queries}
-    options = StreamOptions(rules, buckets, state_bytes, key_bytes)
+    options = FrameOptions(rules, buckets, state_bytes, key_bytes)
     return StreamingFrames(events, named, options)
 
 
@@ -147,7 +165,7 @@ def _check_store(spark: SparkSession) -> None:
         )
 
 
-def stream_work(events: DataFrame, queries: list[Query], options: StreamOptions) -> StreamWork:
+def stream_work(events: DataFrame, queries: list[Query], options: FrameOptions) -> StreamWork:
     """What the tasks of one streaming query must know; refuses queries that do not fit."""
     plan = make_plan(queries, costs=_ONLY_SLICES)
     schema = arrow_schema(events.schema, plan, options.rules.time)
@@ -191,8 +209,7 @@ def pieces(events: DataFrame, work: StreamWork, observed: str) -> DataFrame:
     rows = parcels.groupBy("bucket").transformWithState(
         WindowBucket(work.to_text()), RESULTS, outputMode="Append", timeMode="None"
     )
-    counts = ("events", "bad", "late", "duplicates", "rows")
-    told = rows.observe(observed, *(sf.sum(name).alias(name) for name in counts))
+    told = rows.observe(observed, *(sf.sum(name).alias(name) for name in COUNTS))
     return told.where("body IS NOT NULL").select("grp", "body")
 
 

@@ -22,6 +22,7 @@ from catchment.spark.query_frames import Frames, QueryFrames
 from catchment.spark.stream_frames import streaming_frames
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
@@ -48,7 +49,7 @@ class WindowFrames(QueryFrames):
     def __contains__(self, name: object) -> bool:
         return name in self._made.work.plan.names
 
-    def counts(self) -> dict[str, int]:
+    def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
         return self._made.counts()
 
     def unpersist(self) -> None:
@@ -97,12 +98,11 @@ def windows(
     `lateness` is what `withWatermark` says of the time column, or nothing. An event that comes when
     the slice that it is in has ended is left out, and counted. Each frame that is started is a
     streaming query with a checkpoint of its own; `frames.foreachBatch(function)` is one for all
-    frames, and reads the events once. What was counted is among `observedMetrics` of the query's
-    progress.
+    frames, and reads the events once.
 
     Raises SchemaError for queries that do not fit the columns, SourceError for events that cannot
     be read, and QueryError for a name that no query has, before anything is computed. Rows that
-    turn out to be bad are left out; `frames.counts()` counts them.
+    turn out to be bad are left out; `frames.counts()` counts them, of a stream `counts(query)`.
 
         frames = ct.windows(events, [speed, sessions], time="ts")
         frames["speed"].write.parquet("speed")
