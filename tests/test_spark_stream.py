@@ -14,12 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import catchment as ct
-from catchment.errors import CatchmentError, JobError, StateError
+from catchment.errors import CatchmentError, JobError, SinkError, StateError
 from catchment.generator import Generator
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
+from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.parquet_file import Parquet
+from catchment.spark.batch_job import run_bounded
 from catchment.spark.handle import Handle
+from catchment.spark.planning import Progress
 from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
 
@@ -235,3 +238,41 @@ def test_what_cannot_be_on_spark_connect() -> None:
     with pytest.raises(JobError, match="the memory of the server"):
         refuse_in_server((Memory(),))
     refuse_in_server((ParquetSink(path="out"),))
+
+
+def test_results_in_a_format_of_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that was written, but not committed, is written again and is there once."""
+    sink = SparkFormat(format="orc", path=str(tmp_path / "orc"))
+    options = {"sinks": [sink], "source": Parquet(path=str(tmp_path / "in"), max_files_per_batch=1)}
+    for number in range(2):
+        write(tmp_path / "in", number, 3_000 * number, 3_000 * (number + 1))
+    save, tried = Progress.save, list[int]()
+
+    def failing(progress: Progress, spec: Any) -> None:
+        tried.append(progress.batch)
+        if tried.count(1) == 1 and progress.batch == 1:
+            raise OSError("the disk is gone")
+        save(progress, spec)
+
+    monkeypatch.setattr(Progress, "save", failing)
+    with pytest.raises(CatchmentError, match="the disk is gone"):
+        job(tmp_path, **options).start(spark).wait()
+    job(tmp_path, **options).start(spark).wait()
+    assert tried.count(1) == 2
+    newest = max(EVENTS["ts"].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist())
+    for name, table in complete(newest).items():
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        found = spark.read.orc(str(tmp_path / "orc" / name)).drop("batch").toArrow()
+        assert_same(rows_of(table), found, name, keys=keys)
+
+
+def test_a_format_of_spark_needs_a_place_and_a_stream(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="a path or to a table"):
+        SparkFormat(format="orc").check()
+    with pytest.raises(SinkError, match=r"as in results_\{query\}"):
+        SparkFormat(format="orc", table="results").check()
+    made = job(tmp_path, sinks=[SparkFormat(format="orc", path="out")], trigger="batch")
+    with pytest.raises(JobError, match="available-now"):
+        run_bounded(made, None, lambda *_: None)  # type: ignore[arg-type]

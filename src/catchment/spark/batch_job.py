@@ -21,6 +21,7 @@ from catchment.model import records
 from catchment.model.definition import Definition, next_definitions, output_name, versions_told
 from catchment.model.rules import EventRules
 from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.aside_files import AsideFiles, AsidePlace
 from catchment.sources.base import NeverRead
 from catchment.spark.batch import computed
@@ -56,6 +57,13 @@ def run_bounded(job: JobModel, spark: SparkSession, tell: Tell, lock: Lock | Non
     """
     if job.source is None or job.checkpoint is None:
         raise JobError("a batch job needs a source and a checkpoint")
+    for sink in job.sinks:
+        if isinstance(sink, SparkFormat):
+            raise JobError(
+                "a batch job does not write through Spark's formats",
+                given=f"format: {sink.format}",
+                hint="say trigger: available-now, or write frames: ct.windows(events, queries)",
+            )
     home = home_of(job.checkpoint)
     with lock or held(home) as mine:
         return _run(job, spark, tell, home, mine)
