@@ -42,9 +42,11 @@ def write_batch(spec: Spec, sinks: list[SparkFormat], rows: DataFrame, control: 
     """Writes what buckets gave in a batch; done again, it changes nothing where it can be told."""
     bodies = rows.where("kind = 'results'").select("body")
     planned, text = spec.plan(control.plan), spec.to_text()
-    for name, table in spec.bound(control.plan).no_results().items():
-        task = ReadDelivered(text, control.plan, name, for_spark(table.schema))
-        frame = bodies.mapInArrow(task, spark_schema(table.schema))
+    nothing = spec.bound(control.plan).no_results()
+    for name in planned.queries:
+        schema = nothing[name].schema
+        task = ReadDelivered(text, control.plan, name, for_spark(schema))
+        frame = bodies.mapInArrow(task, spark_schema(schema))
         for sink in sinks:
             _write(sink, frame, planned.output(name), spec.job, control.batch)
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
-from catchment.errors import QueryError
+from catchment.errors import QueryError, StateError
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
 from catchment.model.capacity import Capacity
@@ -149,13 +149,22 @@ class Handle:
         """Learns from the job's folder what was committed elsewhere."""
         if not self._elsewhere:
             return
-        self._lock.check()
+        if self._query is not None and self._query.isActive:
+            self._check_lock(self._query)
         names = self.spec.home.sub("progress").names()
         last = -1 if self._progress is None else self._progress.batch
         if not names or int(names[-1].removesuffix(".json")) <= last:
             return
         progress = Progress.load(self.spec, int(names[-1].removesuffix(".json")))
         self._took(progress, progress.now, [])
+
+    def _check_lock(self, query: StreamingQuery) -> None:
+        """Stops a query whose checkpoint is somebody else's by now."""
+        try:
+            self._lock.check()
+        except StateError:
+            query.stop()
+            raise
 
     def release_if_over(self) -> None:
         """Lets others have the checkpoint, unless the job runs."""
