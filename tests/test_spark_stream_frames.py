@@ -185,6 +185,22 @@ def test_what_is_wrong_is_said_before_anything_starts(spark: SparkSession, folde
         spark.conf.set(name, before)
 
 
+def test_too_many_tasks_are_told(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, name = stream_of(spark, folder), "spark.sql.shuffle.partitions"
+    before = str(spark.conf.get(name))
+    try:
+        spark.conf.set(name, "200")
+        ct.windows(stream, QUERIES[0])
+    finally:
+        spark.conf.set(name, before)
+    assert "200 tasks on 2 cores" in caplog.text
+    caplog.clear()
+    ct.windows(stream, QUERIES[0])
+    assert not caplog.text
+
+
 def test_a_checkpoint_of_another_query_is_refused(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ pass for all.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,7 +32,7 @@ from catchment.spark.bucket_keys import labels
 from catchment.spark.frames import arrow_schema
 from catchment.spark.query_frames import Frames, QueryFrames
 from catchment.spark.rows import PARCEL
-from catchment.spark.session import ROCKSDB, ship
+from catchment.spark.session import ROCKSDB, cores_of, is_local, ship
 from catchment.spark.tasks import Work
 from catchment.spark.types import for_spark, spark_schema
 from catchment.spark.window_bucket import RESULTS, WindowBucket
@@ -41,12 +42,17 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+log = logging.getLogger("catchment.frames")
+
 _ONLY_SLICES = replace(RECORDED, margin=1e30)
 """Accumulators for each window are never worth it: an event that is late for its slice must be late
 for all of its windows."""
 _MOST_BUCKETS = 32
 _DELAY = "spark.watermarkDelayMs"
 """What `withWatermark` writes into the column's metadata."""
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_TOO_MANY = 8
+"""Tasks for each core from which on a user is told that they are too many."""
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 COUNTS = ("events", "bad", "late", "duplicates", "rows")
 _OBSERVED = "catchment "
@@ -140,6 +146,7 @@ def streaming_frames(
     rules = EventRules.of(time, _delay(events, time) if lateness is None else lateness)
     spark = events.sparkSession
     _check_store(spark)
+    _tell_of_partitions(spark)
     ship(spark)
     named = {query.name: bound(query, QueryRules(rules.time)) for query in queries}
     options = FrameOptions(rules, buckets, state_bytes, key_bytes)
@@ -190,8 +197,23 @@ def _buckets(spark: SparkSession, plan: Plan) -> int:
     """As many as Spark has partitions for, within reason: the same at every start."""
     if not any(group.by for group in plan.groups):
         return 1
-    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions", "200")))
-    return max(1, min(partitions, _MOST_BUCKETS))
+    return max(1, min(_partitions(spark), _MOST_BUCKETS))
+
+
+def _partitions(spark: SparkSession) -> int:
+    return int(str(spark.conf.get(_PARTITIONS, "200")))
+
+
+def _tell_of_partitions(spark: SparkSession) -> None:
+    """Spark's default is for clusters: on one machine, every batch would wait for 200 tasks."""
+    if is_local(spark) and _partitions(spark) > _TOO_MANY * cores_of(spark):
+        log.warning(
+            "each batch of a streaming frame will have %d tasks on %d cores: set %s to the number "
+            "of cores before its query is first started",
+            _partitions(spark),
+            cores_of(spark),
+            _PARTITIONS,
+        )
 
 
 def pieces(events: DataFrame, work: StreamWork, observed: str) -> DataFrame:
