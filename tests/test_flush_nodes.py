@@ -23,7 +23,7 @@ from catchment.model.frontier import Frontier
 from catchment.nodes.bootstrap import founded
 from catchment.nodes.status import status
 from catchment.simulate import Faults, World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter
 from catchment.tree.early_flush import holds_back
 from catchment.tree.local import Local
@@ -308,7 +308,7 @@ def test_sketches_stay_small_while_sets_are() -> None:
 def test_what_a_parent_has_no_room_for_goes_again() -> None:
     made = charter({"root": None, "a": "root"}, [QUERIES[5]]).with_schema(SCHEMA)
     events = batches(3, 40_000, 4000, 40_000)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(events))
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(events))
     member.adopt(made, 5)
     member.heard(GRANTED, 5)
     while member.step(5):

@@ -10,7 +10,7 @@ import pytest
 
 from catchment.errors import StateError
 from catchment.simulate import Faults, World
-from catchment.simulate.memory import Events, VolatileDisk
+from catchment.simulate.memory import EventsInMemory, VolatileDisk
 from catchment.simulate.world import Site
 from catchment.tree.member import Member
 from test_simulate import HOUR, events_of
@@ -79,7 +79,7 @@ def started(site: Site, world: World) -> tuple[str | None, list[str]]:
             disk,
             world.now,
             parent=site.parent,
-            source=None if batches is None else lambda: Events.of(batches),
+            source=None if batches is None else lambda: EventsInMemory.of(batches),
             deliver=(lambda _: None) if root else None,
             charter=world.charter if root else None,
         )

@@ -17,17 +17,17 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
-Values = dict[str, str | None]
+FolderValues = dict[str, str | None]
 """The columns that folders name, and their values as text."""
 
 
-def folder_values(partition: str) -> Values:
+def folder_values(partition: str) -> FolderValues:
     """What the folders on the way to a file say.
 
     >>> folder_values("day=2026-05-01/shop=a%2Fb/late"), folder_values(".")
     ({'day': '2026-05-01', 'shop': 'a/b'}, {})
     """
-    found: Values = {}
+    found: FolderValues = {}
     for folder in partition.split("/"):
         name, mark, text = folder.partition("=")
         if name and mark:
@@ -86,12 +86,12 @@ def having(schema: pa.Schema, partition: str, wanted: pa.Schema) -> pa.Schema:
     return replaced(schema, fields)
 
 
-def without_folders(schema: pa.Schema, values: Values) -> pa.Schema:
+def without_folders(schema: pa.Schema, values: FolderValues) -> pa.Schema:
     """The columns that files must have themselves."""
     return pa.schema([field for field in schema if field.name not in values])
 
 
-def with_folders(table: pa.Table, schema: pa.Schema, values: Values) -> pa.Table:
+def with_folders(table: pa.Table, schema: pa.Schema, values: FolderValues) -> pa.Table:
     """Rows of a file with the columns that its folders name, in the order of a schema."""
     rows = table.num_rows
     columns: list[Any] = []

@@ -30,7 +30,7 @@ from catchment.planner.edges import EARLIEST
 from catchment.planner.planned import Planned
 from catchment.spark.bucket import BucketStates
 from catchment.spark.records import StepNote, StreamSplit
-from catchment.spark.state import BatchStep, BucketLog, Keeper, step
+from catchment.spark.state import BatchStep, BucketLog, BucketState, step
 from catchment.spark.tasks import Work, parcels, pieces, ready
 
 _PIECE = 1 << 18
@@ -140,7 +140,7 @@ def bucket_rows(
     # In the order of splits, so that sums of floats come out the same every time.
     slices.sort(key=lambda part: (part[1].number, part[1].piece))
     notes = [note for _, note in slices]
-    keeper = Keeper(work, work.labels.index(label), BucketLog(store), work.origin)
+    keeper = BucketState(work, work.labels.index(label), BucketLog(store), work.origin)
     checked(work.origin, keeper.origin)
     held = keeper.load(0)
     partials, late = held.assembler.on_time(joined_partials([some for some, _ in slices]))

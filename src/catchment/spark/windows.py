@@ -17,7 +17,7 @@ from catchment.model.duration import Duration
 from catchment.model.query import Query
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, each_its_name
-from catchment.spark.batch import BatchPass, Events, prepared
+from catchment.spark.batch import BatchInput, BatchPass, prepared
 from catchment.spark.query_frames import Frames, QueryFrames
 from catchment.spark.stream_frames import streaming_frames
 
@@ -64,7 +64,7 @@ class WindowFrames(QueryFrames):
 
 
 def windows(
-    events: Events,
+    events: BatchInput,
     queries: Query | Iterable[Query],
     time: str = "ts",
     spark: SparkSession | Literal[False] | None = None,
