@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-Frames = Mapping[str, DataFrame]
+NamedFrames = Mapping[str, DataFrame]
 
 
 class QueryFrames(Mapping[str, DataFrame]):
@@ -35,7 +35,7 @@ class QueryFrames(Mapping[str, DataFrame]):
         computes them anew."""
 
     @abstractmethod
-    def foreachBatch(self, function: Callable[[Frames, int], None]) -> DataStreamWriter:  # noqa: N802
+    def foreachBatch(self, function: Callable[[NamedFrames, int], None]) -> DataStreamWriter:  # noqa: N802
         """Of a stream, one streaming query for all frames: one pass over the events, one
         checkpoint.
 

@@ -30,7 +30,7 @@ from catchment.planner import plan as make_plan
 from catchment.spark.assembling import ReadResults
 from catchment.spark.bucket_keys import labels
 from catchment.spark.frames import arrow_schema
-from catchment.spark.query_frames import Frames, QueryFrames
+from catchment.spark.query_frames import NamedFrames, QueryFrames
 from catchment.spark.rows import PARCEL
 from catchment.spark.session import ROCKSDB, cores_of, is_local, ship
 from catchment.spark.tasks import Work
@@ -89,7 +89,7 @@ class StreamingFrames(QueryFrames):
     def __contains__(self, name: object) -> bool:
         return name in self._queries
 
-    def foreachBatch(self, function: Callable[[Frames, int], None]) -> DataStreamWriter:  # noqa: N802
+    def foreachBatch(self, function: Callable[[NamedFrames, int], None]) -> DataStreamWriter:  # noqa: N802
         work = stream_work(self._events, list(self._queries.values()), self._made)
         each = EachBatch(work.work, tuple(self._queries), function)
         rows = self._pieces(work, "all")
@@ -248,7 +248,7 @@ class EachBatch:
 
     work: Work
     names: tuple[str, ...]
-    function: Callable[[Frames, int], None]
+    function: Callable[[NamedFrames, int], None]
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         kept = rows.persist(StorageLevel.MEMORY_AND_DISK)

@@ -1,6 +1,6 @@
 """Windowed queries as DataFrames of Spark: `ct.windows` and `ct.window`.
 
-Frames are lazy. All frames of one call over a batch share one pass over the events: the first
+NamedFrames are lazy. All frames of one call over a batch share one pass over the events: the first
 action on any of them makes it, and Spark keeps the results of all queries for the others. Of a
 streaming DataFrame, the frames are streaming DataFrames (`stream_frames.py`).
 """
@@ -18,7 +18,7 @@ from catchment.model.query import Query
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, each_its_name
 from catchment.spark.batch import BatchInput, BatchPass, prepared
-from catchment.spark.query_frames import Frames, QueryFrames
+from catchment.spark.query_frames import NamedFrames, QueryFrames
 from catchment.spark.stream_frames import streaming_frames
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class WindowFrames(QueryFrames):
     def unpersist(self) -> None:
         self._made.closing.close()
 
-    def foreachBatch(self, function: Callable[[Frames, int], None]) -> DataStreamWriter:  # noqa: N802
+    def foreachBatch(self, function: Callable[[NamedFrames, int], None]) -> DataStreamWriter:  # noqa: N802
         raise JobError(
             "these frames are one batch, and no stream",
             given="foreachBatch",
