@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_on_a_server_of_spark_connect() -> None:
     """In a process of its own: PySpark has sessions of one kind in a process, never of both."""
     pytest.importorskip("grpc")
@@ -24,7 +25,7 @@ def test_on_a_server_of_spark_connect() -> None:
         cwd=HERE.parent,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
     )
     assert told.returncode == 0, told.stdout[-6000:] + told.stderr[-2000:]
     assert " passed" in told.stdout
