@@ -114,6 +114,18 @@ def test_what_is_wrong_is_said(options: dict[str, str], tmp_path: Path) -> None:
         list(results_of_step(options, 99))
 
 
+def test_what_is_late_or_bad_is_told(
+    options: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = JobResults(options)
+    assert [results.after(step) for step in range(3)] == [1, 2, 3]
+    assert not caplog.text
+    write_events(tmp_path, 3, EVENTS.slice(0, 7))
+    assert results.after(3) == 4
+    assert "query speed: 7 late and 0 bad rows are left out, in all 7 and 0" in caplog.text
+    results.close()
+
+
 @pytest.mark.spark
 def test_as_a_source_of_spark(spark: Any, options: dict[str, str], tmp_path: Path) -> None:
     """Spark finds the format by the name of its package."""

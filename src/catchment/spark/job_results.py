@@ -12,6 +12,7 @@ is for streams that one process can follow; `ct.windows` of a streaming DataFram
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
@@ -38,6 +39,8 @@ from catchment.sources.base import Position, Source
 from catchment.sources.reading import pieces_of
 from catchment.spark.job_folder import absolute
 from catchment.spark.types import for_spark, spark_schema
+
+log = logging.getLogger("catchment.results")
 
 _KEPT = 2
 """Steps before the last committed one whose files are kept: Spark may ask for them again."""
@@ -160,6 +163,15 @@ class JobResults:
         self._query.home.sub("rows").write(_file(step + 1), sink.getvalue().to_pybytes())
         self._query.home.sub("state").write(_file(step + 1), records.pack(made))
         self._held = step + 1, made, assembler
+        if (late := made.late - state.late) or made.bad > state.bad:
+            log.warning(
+                "query %s: %d late and %d bad rows are left out, in all %d and %d",
+                self._query.query.name,
+                late,
+                made.bad - state.bad,
+                made.late,
+                made.bad,
+            )
         return step + 1
 
     def _load(self, step: int) -> tuple[StepState, Assembler]:

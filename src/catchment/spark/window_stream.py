@@ -38,8 +38,8 @@ _PIECE = 1 << 18
 _RESULTS = 1 << 17
 """Result rows of a group that are one piece."""
 _QUERY = "sql.streaming.queryId"
-_BOUND: dict[bytes, BoundPlan] = {}
-"""The plan in use; binding a plan to columns takes longer than a small batch."""
+_BOUND: dict[str, BoundPlan] = {}
+"""The plan in use, by what it was made for; binding a plan to columns takes longer than a small batch."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,10 @@ class StreamWork:
 
     def bound(self, version: int = 0) -> BoundPlan:
         """The only version of the plan, bound to the columns of the events."""
-        key = self.work.plan_bytes
-        if key not in _BOUND:
+        if self.origin not in _BOUND:
             _BOUND.clear()
-            _BOUND[key] = self.work.bound()
-        return _BOUND[key]
+            _BOUND[self.origin] = self.work.bound()
+        return _BOUND[self.origin]
 
     def plan(self, version: int) -> Planned:
         raise StateError("the queries of a streaming DataFrame do not change", given=str(version))
