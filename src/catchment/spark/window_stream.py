@@ -39,7 +39,7 @@ _RESULTS = 1 << 17
 """Result rows of a group that are one piece."""
 _QUERY = "sql.streaming.queryId"
 _BOUND: dict[str, BoundPlan] = {}
-"""The plan in use, by what it was made for; binding a plan to columns takes longer than a small batch."""
+"""The plan in use, by what it was made for; to bind it takes longer than a small batch."""
 
 
 @dataclass(frozen=True)
