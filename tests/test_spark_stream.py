@@ -21,6 +21,7 @@ from catchment.sinks.parquet import ParquetSink
 from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.parquet_file import Parquet
 from catchment.spark.batch_job import run_bounded
+from catchment.spark.format_sink import write_frame
 from catchment.spark.handle import Handle
 from catchment.spark.planning import Progress
 from catchment.spark.server_commit import refuse_in_server
@@ -266,6 +267,34 @@ def test_results_in_a_format_of_spark(
         keys = table.schema.names[: table.schema.get_field_index("window_start")]
         found = spark.read.orc(str(tmp_path / "orc" / name)).drop("batch").toArrow()
         assert_same(rows_of(table), found, name, keys=keys)
+
+
+class Written:
+    """Stands for a frame and its writer: notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "write":
+            return self
+
+        def note(*given: Any, **options: Any) -> Written:
+            self.told[name] = options or given
+            return self
+
+        return note
+
+
+def test_delta_is_told_the_job_and_the_batch() -> None:
+    frame: Any = Written()
+    write_frame(SparkFormat(format="delta", path="out/{query}"), frame, "five", "job-x", 7)
+    assert frame.told["options"] == {"txnAppId": "job-x five", "txnVersion": "7"}
+    assert (frame.told["mode"], frame.told["save"]) == (("append",), ("out/five",))
+    table: Any = Written()
+    sink = SparkFormat(format="iceberg", table="lake.{query}", options={"a": "b"})
+    write_frame(sink, table, "five", "job-x", 7)
+    assert table.told["options"] == {"a": "b"} and table.told["saveAsTable"] == ("lake.five",)
 
 
 def test_a_format_of_spark_needs_a_place_and_a_stream(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from catchment.sinks.base import Delivery, Sink, register_sink
 class SparkFormat(Sink):
     """Writes through Spark: a folder or a table for each query.
 
-    Each result comes once where the format can tell a batch that comes again: Delta does (by
-    `txnAppId` and `txnVersion`), and formats of files get a folder `batch=N` for each batch. In any
-    other format, the last batch before a crash may be there twice.
+    Each result comes once where a batch that comes again can be told: formats of files in a `path`
+    get a folder `batch=N` for each batch, and Delta is given the job and the batch (`txnAppId`,
+    `txnVersion`). In any other format, the last batch before a crash may be there twice.
     """
 
     on_driver: ClassVar[bool] = True

@@ -48,10 +48,11 @@ def write_batch(spec: Spec, sinks: list[SparkFormat], rows: DataFrame, control: 
         task = ReadDelivered(text, control.plan, name, for_spark(schema))
         frame = bodies.mapInArrow(task, spark_schema(schema))
         for sink in sinks:
-            _write(sink, frame, planned.output(name), spec.job, control.batch)
+            write_frame(sink, frame, planned.output(name), spec.job, control.batch)
 
 
-def _write(sink: SparkFormat, frame: DataFrame, name: str, job: str, batch: int) -> None:
+def write_frame(sink: SparkFormat, frame: DataFrame, name: str, job: str, batch: int) -> None:
+    """Writes the rows that a query gave in a batch to its folder or table."""
     mode = "append"
     options = dict(sink.options)
     writer = frame.write
