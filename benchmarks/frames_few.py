@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from functools import reduce
 from statistics import median
@@ -114,7 +115,10 @@ def _session(kind: str) -> Any:
     builder = builder.remote("local[2]")
     for name, value in settings(cores=2).items():
         builder = builder if name == "spark.master" else builder.config(name, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # The server is started with all of them; the session cannot change some once more.
+        warnings.simplefilter("ignore")
+        return builder.getOrCreate()
 
 
 if __name__ == "__main__":
