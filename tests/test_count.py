@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,10 @@ from catchment.model.window import Counted
 from catchment.simulate.counting import Counting, CountingFaults, CountingSite, NodeArrivals
 from catchment.windows.count import count_sliding, count_tumbling
 from counting import Ids, expected, ids, ranked, stream
+from schedules import share
 
 EXACT = ("monitor", "sync", "async", "auto", "central")
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) or 40
+SCHEDULES = share(125, 8)
 TICK = 1_000
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from typing import Any
 
@@ -32,10 +31,13 @@ from catchment.tree.message import Head, decode, encode, weight_of
 from catchment.tree.outbox import Outbox
 from catchment.tree.records import NOWHERE, FlowNote, LocalPlace
 from catchment.tree.words import Beat, Reply
+from schedules import share
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 
+pytestmark = pytest.mark.slow
+
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
+SCHEDULES = share(1250, 2)
 EAGER = [
     "streaming",
     "eager(uniform)",
@@ -55,7 +57,7 @@ def early(world: World) -> int:
 @pytest.mark.parametrize("flush", EAGER, ids=str)
 def test_what_leaves_early_changes_no_result(flush: object) -> None:
     gone = 0
-    for seed in range(max(SCHEDULES // 500, 4)):
+    for seed in range(SCHEDULES):
         dice = random.Random(seed)
         late = {"late": "update", "keep": 10**9, "timeout": 10**6} if seed % 3 == 0 else {}
         made = charter(TREE, QUERIES[:3], **late, flush=read(flush))

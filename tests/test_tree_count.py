@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 
@@ -15,10 +14,13 @@ from catchment.counting import distributed, leaf_by_key
 from catchment.simulate import Faults, World
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.root import Root
+from schedules import share
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
 
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) // 20 or 4
+pytestmark = pytest.mark.slow
+
+SCHEDULES = share(1250, 2)
 COUNTED = [
     QUERIES[5],
     QUERIES[6],
@@ -130,7 +132,7 @@ def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.Monkey
     check(world.deliveries, events, COUNTED)
 
 
-@pytest.mark.parametrize("seed", range(SCHEDULES // 2))
+@pytest.mark.parametrize("seed", range(share(2500, 1)))
 @pytest.mark.parametrize("scheme", SCHEMES[1:])
 def test_every_scheme_is_exact_whatever_goes_wrong(
     scheme: str, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +147,7 @@ def test_every_scheme_is_exact_whatever_goes_wrong(
     check(world.deliveries, events, COUNTED)
 
 
-@pytest.mark.parametrize("seed", range(max(SCHEDULES // 2, 2)))
+@pytest.mark.parametrize("seed", range(share(2500, 1)))
 def test_queries_come_and_go_while_edges_are_asked_for(seed: int) -> None:
     """What was there goes on as if nothing had happened; what comes counts from then on."""
     dice = random.Random(seed)
