@@ -25,7 +25,7 @@ from catchment.planner.cost import edges_of, overlap, periods_of, session_grid, 
 from catchment.planner.edges import Edges
 
 _FINEST = 2
-"""Where slices would outnumber events by this, sessions are cut at the data's own gaps instead."""
+"""Where slices would outnumber events by this, those of sessions are found without all edges."""
 _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
 EVENTS_A_CELL = 4
@@ -190,24 +190,24 @@ class GroupSlicer:
         return Rows(start, end, key, first, last, fields)
 
     def _by_gap(self, times: Ints, code: Ints | None) -> tuple[Grouping, Ints, Ints, Ints]:
-        """Groups events that no break and no edge parts: sessions with gaps too fine for a grid."""
+        """The same slices, of few events among many edges: only those that hold events are made."""
         assert self.gap is not None
         key = np.zeros(len(times), np.int64) if code is None else code
         order = np.lexsort((times, key))
         ordered, owner = times[order], key[order]
         edges = self.coarse.around(times, int(times.min()), int(times.max()))
         place = np.searchsorted(edges, ordered, side="right") - 1
+        cell = ordered // self.gap
         new = np.ones(len(times), np.bool_)
-        new[1:] = (
-            (owner[1:] != owner[:-1])
-            | (place[1:] != place[:-1])
-            | (ordered[1:] - ordered[:-1] > self.gap)
-        )
+        new[1:] = (owner[1:] != owner[:-1]) | (place[1:] != place[:-1]) | (cell[1:] != cell[:-1])
         codes = np.empty(len(times), np.int64)
         codes[order] = np.cumsum(new) - 1
         heads = np.flatnonzero(new)
         groups = Grouping(codes, len(heads))
-        return groups, ordered[heads], edges[place[heads] + 1], owner[heads]
+        begin = cell[heads] * self.gap
+        start = np.maximum(edges[place[heads]], begin)
+        end = np.minimum(edges[place[heads] + 1], begin + self.gap)
+        return groups, start, end, owner[heads]
 
     def _by_window(
         self, kept: Chosen, times: Ints, code: Ints | None, keys: int
