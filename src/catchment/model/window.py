@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from catchment.errors import CatchmentError, QueryError
 from catchment.model import records
+from catchment.model.scale import Scale
 from catchment.registry import Registry
 
 Reading = Literal["global", "local", "aligned", "ordered", "gaps"]
@@ -33,13 +34,27 @@ Numbered = Literal["key", "bounds"]
 
 
 class Period(NamedTuple):
-    """Windows `[offset + k * slide, offset + k * slide + length)`, for every whole k."""
+    """Windows `[offset + k * slide, offset + k * slide + length)`, for every whole k.
+
+    They are microseconds, or numbers of points on a scale.
+    """
 
     length: int
     slide: int
     offset: int = 0
     only: bool = False
     """True when there is just the window k = 0."""
+    scale: Scale | None = None
+
+    @property
+    def reach(self) -> int:
+        """Microseconds that a window takes at most."""
+        return self.length if self.scale is None else self.scale.reach(self.length)
+
+    @property
+    def pace(self) -> float:
+        """Microseconds from one window to the next, typically."""
+        return self.slide if self.scale is None else self.slide * self.scale.pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,8 @@ class Window:
 
     @property
     def periods(self) -> tuple[Period, ...]:
-        """The windows whose edges are known ahead of the data, as evenly spaced series.
+        """The windows whose edges are known ahead of the data, as series that are evenly spaced, in
+        time or on a scale.
 
         Empty where bounds come from the data.
         """
@@ -127,7 +143,7 @@ class Periodic(Window):
 
     @property
     def reach(self) -> int:
-        return max(period.length for period in self.periods)
+        return max(period.reach for period in self.periods)
 
     def last_touched(self, time: int) -> int | None:
         return time

@@ -11,15 +11,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, cast
 
 from catchment.errors import QueryError
+from catchment.model.calendar import time_zone
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
 from catchment.model.window import Counted, Gap, Marked, OnePeriod, Window
 from catchment.testing.oracle_expression import holds, order_key, value_of
 from catchment.testing.oracle_functions import aggregate
+from catchment.windows.calendar import CalendarWindow
 from catchment.windows.cumulate import Cumulate
 
 Row = dict[str, Any]
@@ -141,6 +144,58 @@ def _cumulate(window: Cumulate, events: list[Event], frontier: float) -> Iterato
                 yield OracleWindow(start, end, members)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400_000_000
+_HALF_HOUR = 1_800_000_000
+
+
+def _calendar(
+    window: CalendarWindow, events: list[Event], frontier: float
+) -> Iterator[OracleWindow]:
+    numbers: set[int] = set()
+    for event in events:
+        day = _EPOCH + timedelta(microseconds=event.time)
+        about = (day.year - 1970) * 12 + day.month - 1 if window.unit == "month" else None
+        about = event.time // _DAY if about is None else about
+        numbers.update(range(about - window.length - 3, about + 4))
+    for number in sorted(numbers):
+        if (number - window.offset) % window.slide:
+            continue
+        start, end = (_begins(window, n) for n in (number, number + window.length))
+        members = [e for e in events if start <= e.time < end]
+        if members and end <= frontier:
+            yield OracleWindow(start, end, members)
+
+
+def _begins(window: CalendarWindow, number: int) -> int:
+    """When a day or month begins, counted from that of 1970-01-01."""
+    if window.unit == "day":
+        first = datetime(1970, 1, 1) + timedelta(days=number)
+    else:
+        first = datetime(1970 + number // 12, number % 12 + 1, 1)
+    return first_shown(window.zone, first + timedelta(microseconds=window.shift))
+
+
+@lru_cache(maxsize=1 << 16)
+def first_shown(zone: str, clock: datetime) -> int:
+    """The first instant at which the clocks of a zone show a time or a later one: looked for from
+    two days before, by half hours, and then within one."""
+    rules = time_zone(zone)
+
+    def reached(time: int) -> bool:
+        shown = (_EPOCH + timedelta(microseconds=time)).astimezone(rules)
+        return shown.replace(tzinfo=None) >= clock
+
+    time = (clock.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) - 2 * _DAY
+    while not reached(time):
+        time += _HALF_HOUR
+    low, high = time - _HALF_HOUR, time
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
 def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     sessions: list[list[Event]] = []
     for event in events:
@@ -191,6 +246,7 @@ _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[OracleWindow]]]
     "sliding": _periodic,
     "fixed": _fixed,
     "cumulate": _cumulate,
+    "calendar": _calendar,
     "session": _session,
     "cut": _cut,
     "between": _between,
@@ -492,6 +548,11 @@ _LENGTHS = {
 
 
 def _reach(window: Window) -> int:
+    if window.kind == "calendar":  # months have 31 days at most; clocks are put back by two at most
+        calendar = cast(CalendarWindow, window)
+        plain = calendar.unit == "day" and calendar.zone == "UTC"
+        days = calendar.length * (31 if calendar.unit == "month" else 1)
+        return (days if plain else days + 2) * _DAY
     length = _LENGTHS.get(window.kind)
     return 0 if length is None else int(getattr(window, length))
 

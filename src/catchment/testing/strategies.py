@@ -12,12 +12,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from catchment.model.calendar import time_zone
 from catchment.model.query import Aggregate, Query
 from catchment.model.window import READINGS, Window
 from catchment.testing.oracle import Row, Step
@@ -65,7 +67,9 @@ KINDS = (
     "count_sliding",
     "fixed",
     "cumulate",
+    "calendar",
 )
+ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia")
 NUMERIC = (
     "sum",
     "avg",
@@ -265,6 +269,13 @@ def drawn_window(
         step = min(length, 4)
         size = step * min(other, 6)
         return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
+    if kind == "calendar":  # a day begins while events come
+        zone, edge = dice.choice(ZONES), (base + dice.randint(0, SPAN)) * unit
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=edge)
+        ahead = at.astimezone(time_zone(zone)).utcoffset() or timedelta()
+        clock = (edge + ahead // timedelta(microseconds=1)) % 86_400_000_000
+        length, slide = dice.choice([(1, 1), (1, 1), (2, 1), (1, 2)])
+        return sliding(f"{length}d", f"{slide}d", offset=f"{clock}us", zone=zone)
     start = (base + dice.randint(-5, SPAN)) * unit
     return fixed(start, start + length * unit)
 

@@ -1,0 +1,50 @@
+"""Points in time that are numbered: the days of a zone, the months of a calendar, a user's own.
+
+A series of windows is evenly spaced on a scale. Where the scale is plain microseconds, numbers are
+times, and nobody asks one; on any other scale, window k reaches from the point that is numbered
+`offset + k * slide` to the one `length` points further on, however far apart the points are.
+
+        number     -1      0       1           2   3
+        time      --|------|-------|-----------|---|--->
+
+Two questions are all that slicing and assembling need: when a point is, and which point was the
+last by a time. Both are asked of many at once, and only in the range of the events at hand.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+class Scale(ABC):
+    """Numbered points in time, in order; several may fall together. Equal scales must be equal as
+    values, and hash alike: what is computed of one serves the other.
+    """
+
+    @abstractmethod
+    def times(self, numbers: Ints) -> Ints:
+        """When each of these points is, in microseconds since 1970: the higher the number, the
+        later, or as late."""
+
+    @abstractmethod
+    def numbers(self, times: Ints) -> Ints:
+        """The highest number of a point at or before each of these times."""
+
+    @property
+    @abstractmethod
+    def pace(self) -> float:
+        """Microseconds from one point to the next, typically: for costs."""
+
+    @abstractmethod
+    def reach(self, points: int) -> int:
+        """Microseconds that so many points may take at most."""
+
+    @property
+    def grain(self) -> int:
+        """Every point is a multiple of so many microseconds."""
+        return 1
