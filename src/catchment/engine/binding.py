@@ -19,7 +19,14 @@ from catchment.errors import CatchmentError, SchemaError, did_you_mean
 from catchment.functions import function_of
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules, bound, no_updates, no_updates_of_whole, other_time
+from catchment.model.rules import (
+    QueryRules,
+    bound,
+    no_updates,
+    no_updates_of_chains,
+    no_updates_of_whole,
+    other_time,
+)
 from catchment.planner import plan as plan_of
 
 Types = dict[str | None, pa.DataType | None]
@@ -31,7 +38,7 @@ def columns_of(group: Group) -> set[str]:
     texts += [condition for condition in group.selections if condition]
     texts += group.computed
     for window in group.windows:
-        texts += window.conditions
+        texts += [*window.conditions, *window.values]
     read = {name for text in texts for name in expression.columns(text)}
     return read | (set(group.by) - set(group.computed)) | set(group.distinct_on)
 
@@ -101,6 +108,8 @@ def check_rules(plan: Plan, time: str, late: str) -> None:
         if late == "update" and group.slicing == "stream":
             readings = [w.stream_reading for w in group.windows if w.stream_reading]
             raise no_updates(_some_names(plan).get(group.id, "?"), readings[0])
+        if late == "update" and not all(window.correctable for window in group.windows):
+            raise no_updates_of_chains(_some_names(plan).get(group.id, "?"))
         if late == "update" and group.whole:
             raise no_updates_of_whole(_some_names(plan).get(group.id, "?"))
 
@@ -149,6 +158,7 @@ def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) ->
     aggregates = [aggregate for answer in group.answers for aggregate in answer.aggregates]
     # Some operators may outlive the query that brought them.
     columns = [a.column for a in aggregates] + [column for _, column, _ in group.operators]
+    columns += typing.check_lengths(group, query)
     for column in columns:
         if column is not None and column not in types:
             kind = typing.infer(column)
@@ -236,6 +246,26 @@ class _Typing:
                         hint="compare it with something, as in v > 0",
                     )
                 )
+
+    def check_lengths(self, group: Group, query: str) -> list[str | None]:
+        """What says how long windows last; refuses what is no number."""
+        texts = dict.fromkeys(text for window in group.windows for text in window.values)
+        for text in texts:
+            kind = self.infer(text)
+            if kind is not None and not _is_number(kind):
+                self.refuse(
+                    SchemaError(
+                        f"query {query!r}: the gap of a session is a number of seconds",
+                        given=f"{text} is {kind}",
+                        hint="name a column of numbers, or an expression, as in gap_ms / 1000",
+                    )
+                )
+        return list(texts)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return plain or pa.types.is_decimal(kind) or pa.types.is_null(kind)
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

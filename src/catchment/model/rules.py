@@ -122,6 +122,8 @@ def refusals(query: Query, rules: QueryRules) -> Iterator[QueryError]:
     reading = query.window.stream_reading
     if rules.late == "update" and reading is not None:
         yield no_updates(query.name, reading)
+    if rules.late == "update" and not query.window.correctable:
+        yield no_updates_of_chains(query.name)
     if rules.late == "update" and query.output is not None and query.output.whole:
         yield no_updates_of_whole(query.name)
 
@@ -149,6 +151,16 @@ def no_updates(name: str, reading: str) -> QueryError:
         f"query {name!r}: windows cut on each node cannot be corrected by late events",
         given=f"reading={reading!r} with late='update'",
         hint="leave out reading, or drop or collect late events",
+    )
+
+
+def no_updates_of_chains(name: str) -> QueryError:
+    """The error of windows that begin where the one before ends where late events correct some."""
+    return QueryError(
+        f"query {name!r}: windows that begin where the one before ends cannot be corrected by late "
+        "events, which may shift all that follow",
+        given="late='update'",
+        hint="drop or collect late events, or use session(gap) without a limit",
     )
 
 

@@ -1,13 +1,15 @@
 """What a window is: the questions that every window type answers.
 
 A window type is one file under `windows/`. It says how its windows are bounded; whoever plans,
-slices or assembles asks the window, and never looks at its class. A type derives from one of four
+slices or assembles asks the window, and never looks at its class. A type derives from one of five
 shapes, which answer most of the questions:
 
 * `Periodic`: the edges are known ahead of the data (tumbling, sliding, fixed).
 * `Gap`: a window ends where the data pauses (session).
 * `Marked`: events open and close the window (cut, between).
 * `Counted`: the edges are known ahead, in ranks of events (count_tumbling, count_sliding).
+* `Chained`: a window begins where the one before has ended, and ends where it may take in no more
+  (sessions with a limit or with gaps of their own, numbers of events within a time).
 
 Only the planner and `engine/shapes/states.py` tell shapes apart.
 """
@@ -91,6 +93,21 @@ class Window:
     def conditions(self) -> tuple[str, ...]:
         """The conditions that an event meets which opens or closes a window."""
         return ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The expressions whose values, numbers of seconds, say how long a window lasts."""
+        return ()
+
+    @property
+    def requires(self) -> str | None:
+        """A condition that all events meet which are in a window; None: any event may be."""
+        return None
+
+    @property
+    def correctable(self) -> bool:
+        """Whether late events can correct windows that were given."""
+        return True
 
     @property
     def bounded_by_events(self) -> bool:
@@ -234,6 +251,56 @@ class Counted(Window):
     def numbered(self) -> Numbered | None:
         """More events may share an instant than a window holds."""
         return "key"
+
+
+LONGEST_GAP = 1_000_000_000_000
+"""Seconds that a gap of a column may be at most, some 32,000 years: what is longer is no gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chained(Window):
+    """Windows of a key one after the other, each from the first event that is in none before.
+
+    A window takes in the next event as long as that comes at most a gap after one of its events,
+    less than `max_length` after its first, and as long as it has not `max_events`. The gap is the
+    same for all events, or each event has its own, of so many seconds as `gap_from` says. A window
+    that has `max_events` ends with the last of them; any other ends when its last gap has passed,
+    or its length. Windows of fewer events than `min_events` are no results.
+    """
+
+    gap: int | None = None
+    gap_from: str | None = None
+    max_length: int | None = None
+    max_events: int | None = None
+    min_events: int = 1
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return () if self.gap_from is None else (self.gap_from,)
+
+    @property
+    def requires(self) -> str | None:
+        if self.gap_from is None:
+            return None
+        return f"({self.gap_from}) > 0 AND ({self.gap_from}) <= {LONGEST_GAP}"
+
+    @property
+    def correctable(self) -> bool:
+        """A late event may shift all windows that follow."""
+        return False
+
+    @property
+    def bounded_by_events(self) -> bool:
+        return True
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """More events may share an instant than a window holds."""
+        return None if self.max_events is None else "bounds"
+
+    @property
+    def reach(self) -> int:
+        return self.max_length or self.gap or 0
 
 
 _KINDS: dict[str, type[Window]] = {}

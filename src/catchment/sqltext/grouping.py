@@ -310,7 +310,13 @@ def window_of(call: exp.Anonymous) -> Window:
         raise _misused(call)
     if known.takes_time:
         time_of(call)
-    told = {name: value_of(node, call) for name, node in named.items()}
+    parameters = inspect.signature(known.build, eval_str=True).parameters
+    told = {
+        name: value_of(node, call)
+        if isinstance(node, _LITERALS) or not _may_be_condition(parameters[name])
+        else text_of(node)
+        for name, node in named.items()
+    }
     return known.build(*(value_of(arg, call) for arg in by_place), **told)
 
 

@@ -19,7 +19,7 @@ from catchment.errors import QueryError
 from catchment.model.calendar import time_zone
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
-from catchment.model.window import Counted, Gap, Marked, OnePeriod, Window
+from catchment.model.window import Chained, Counted, Gap, Marked, OnePeriod, Window
 from catchment.testing.oracle_expression import holds, order_key, value_of
 from catchment.testing.oracle_functions import aggregate
 from catchment.windows.calendar import CalendarWindow
@@ -210,6 +210,52 @@ def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Orac
             yield OracleWindow(members[0].time, last, members)
 
 
+def _chained(window: Chained, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
+    """One event after the other: each joins the window that is open, or closes it and opens one."""
+    members: list[Event] = []
+    seen: Counter[tuple[int, int]] = Counter()
+
+    def ended(end: int) -> Iterator[OracleWindow]:
+        index = None
+        if window.max_events is not None:
+            index = seen[members[0].time, end]
+            seen[members[0].time, end] += 1
+        if len(members) >= window.min_events:
+            yield OracleWindow(members[0].time, end, members, index)
+
+    def last_chance() -> tuple[float, float]:
+        """The last time at which an event may join, by the gaps, and the first too late."""
+        gaps = [_gap(window, e) for e in members]
+        by_gap = max((e.time + g for e, g in zip(members, gaps, strict=True)), default=math.inf)
+        limit = math.inf if window.max_length is None else members[0].time + window.max_length
+        return by_gap, limit
+
+    for event in events:
+        if event.time >= frontier:
+            break
+        if members:
+            by_gap, limit = last_chance()
+            if event.time > by_gap or event.time >= limit:
+                yield from ended(int(min(by_gap, limit)))
+                members = []
+        members = [*members, event]
+        if window.max_events is not None and len(members) == window.max_events:
+            yield from ended(event.time)
+            members = []
+    if members:
+        by_gap, limit = last_chance()
+        if by_gap < frontier or limit <= frontier:
+            yield from ended(int(min(by_gap, limit)))
+
+
+def _gap(window: Chained, event: Event) -> float:
+    if window.gap is not None:
+        return window.gap
+    if window.gap_from is None:
+        return math.inf
+    return round(float(value_of(window.gap_from, event.row)) * 1_000_000)
+
+
 def _cut(window: Marked, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     settled = [e for e in events if e.time < frontier]
     members = settled[:1]
@@ -248,6 +294,8 @@ _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[OracleWindow]]]
     "cumulate": _cumulate,
     "calendar": _calendar,
     "session": _session,
+    "limited_session": _chained,
+    "count_within": _chained,
     "cut": _cut,
     "between": _between,
     "count": _count,
