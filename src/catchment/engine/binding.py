@@ -38,7 +38,7 @@ def columns_of(group: Group) -> set[str]:
     texts += [condition for condition in group.selections if condition]
     texts += group.computed
     for window in group.windows:
-        texts += [*window.conditions, *window.values]
+        texts += [*window.conditions, *window.durations]
     read = {name for text in texts for name in expression.columns(text)}
     return read | (set(group.by) - set(group.computed)) | set(group.distinct_on)
 
@@ -249,7 +249,7 @@ class _Typing:
 
     def check_lengths(self, group: Group, query: str) -> list[str | None]:
         """What says how long windows last; refuses what is no number."""
-        texts = dict.fromkeys(text for window in group.windows for text in window.values)
+        texts = dict.fromkeys(text for window in group.windows for text in window.durations)
         for text in texts:
             kind = self.infer(text)
             if kind is not None and not _is_number(kind):

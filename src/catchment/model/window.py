@@ -95,7 +95,7 @@ class Window:
         return ()
 
     @property
-    def values(self) -> tuple[str, ...]:
+    def durations(self) -> tuple[str, ...]:
         """The expressions whose values, numbers of seconds, say how long a window lasts."""
         return ()
 
@@ -275,7 +275,7 @@ class Chained(Window):
     min_events: int = 1
 
     @property
-    def values(self) -> tuple[str, ...]:
+    def durations(self) -> tuple[str, ...]:
         return () if self.gap_from is None else (self.gap_from,)
 
     @property
