@@ -338,7 +338,7 @@ G = "GROUP BY window(ts, '10s')"
         ),
         (
             "SELECT sum(v) FROM e GROUP BY tumbling(ts, '1s', '0s', 'UTC', '2s')",
-            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', 'UTC', '2s')); write tumbl",
+            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', 'UTC', '2s'))",
         ),
         ("SELECT sum(v) FROM e GROUP BY tumbling(ts)", "tumbling has the wrong arguments"),
         (
