@@ -19,7 +19,7 @@ import catchment as ct
 from catchment.errors import CatchmentError
 from catchment.job.window import read_window
 from catchment.model.calendar import Calendar, time_zone, zone_names
-from catchment.model.window import Period, window_from_dict
+from catchment.model.window import Period, Window, window_from_dict
 from catchment.planner.edges import Edges, Series
 from catchment.simulate import World
 from catchment.testing.compare import assert_same, rows_of
@@ -203,7 +203,7 @@ LENGTHS = ["1d", "2 days", "1w", "10 days", "1 month", "2 months", "1 quarter", 
 
 
 @st.composite
-def calendar_windows(draw: st.DrawFn) -> ct.Window:
+def calendar_windows(draw: st.DrawFn) -> Window:
     zone = draw(st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Apia", "America/St_Johns"]))
     months = draw(st.booleans())
     if months:
@@ -232,7 +232,7 @@ def events(times: list[int]) -> pa.Table:
     hours=st.lists(st.integers(0, 24 * 60), min_size=1, max_size=30),
     batch=st.integers(1, 10),
 )
-def test_an_engine(windows: list[ct.Window], base: str, hours: list[int], batch: int) -> None:
+def test_an_engine(windows: list[Window], base: str, hours: list[int], batch: int) -> None:
     """Some calendar windows, a plain one and sessions, in one engine, batch by batch."""
     times = [at(base) + hour * HOUR for hour in hours]
     queries = [
@@ -254,7 +254,7 @@ def test_an_engine(windows: list[ct.Window], base: str, hours: list[int], batch:
 
 @settings(max_examples=30)
 @given(window=calendar_windows(), hours=st.lists(st.integers(0, 24 * 40), min_size=1, max_size=15))
-def test_late_events_correct_and_a_snapshot_goes_on(window: ct.Window, hours: list[int]) -> None:
+def test_late_events_correct_and_a_snapshot_goes_on(window: Window, hours: list[int]) -> None:
     times = [at("2011-12-10") + hour * HOUR for hour in hours]
     query = ct.Query("q", ct.count().alias("n"), window=window)
     engine = ct.Engine([query], late="update", keep="4000 days")
@@ -275,9 +275,7 @@ def test_late_events_correct_and_a_snapshot_goes_on(window: ct.Window, hours: li
     second=calendar_windows(),
     hours=st.lists(st.integers(0, 24 * 90), min_size=4, max_size=30),
 )
-def test_a_query_added_to_a_running_engine(
-    first: ct.Window, second: ct.Window, hours: list[int]
-) -> None:
+def test_a_query_added_to_a_running_engine(first: Window, second: Window, hours: list[int]) -> None:
     """Whatever it gives is right, and it gives every window that begins after the newest event."""
     times = sorted(at("2011-11-20") + hour * HOUR for hour in hours)
     half = len(times) // 2
@@ -404,7 +402,7 @@ def test_months_are_those_of_utc_unless_a_zone_is_named() -> None:
         (ct.sliding("3 months", "1 month"), "2024-03-01", "sliding(1 quarter, 1 month, zone=UTC)"),
     ],
 )
-def test_where_windows_begin(window: ct.Window, start: str, text: str) -> None:
+def test_where_windows_begin(window: Window, start: str, text: str) -> None:
     engine = ct.Engine([ct.Query("q", ct.count().alias("n"), window=window)])
     engine.push(events([at("2024-05-18 12:00")]))
     assert rows_of(engine.close()["q"])[0]["window_start"] == at(start)

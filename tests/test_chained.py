@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import catchment as ct
 from catchment.errors import CatchmentError
 from catchment.job.window import read_window
-from catchment.model.window import window_from_dict
+from catchment.model.window import Window, window_from_dict
 from catchment.simulate import World
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import oracle, oracle_run
@@ -37,11 +37,11 @@ def windows(table: pa.Table) -> list[tuple[int, int, int]]:
     )
 
 
-def query(window: ct.Window, **more: Any) -> ct.Query:
+def query(window: Window, **more: Any) -> ct.Query:
     return ct.Query("q", ct.count().alias("n"), window=window, **more)
 
 
-def given_by(window: ct.Window, table: pa.Table) -> list[tuple[int, int, int]]:
+def given_by(window: Window, table: pa.Table) -> list[tuple[int, int, int]]:
     engine = ct.Engine([query(window)])
     engine.push(table)
     return windows(engine.close()["q"])
@@ -162,7 +162,7 @@ def test_an_engine(scenario: Scenario, restart: bool) -> None:
     times=st.lists(st.integers(0, 40), min_size=2, max_size=25).map(sorted),
 )
 def test_one_that_is_added_counts_from_the_newest_event_on(
-    window: ct.Window, times: list[int]
+    window: Window, times: list[int]
 ) -> None:
     half = len(times) // 2
     table = events(times, g=[float(time % 4) for time in times])

@@ -38,7 +38,7 @@ def columns_of(group: Group) -> set[str]:
     texts += [condition for condition in group.selections if condition]
     texts += group.computed
     for window in group.windows:
-        texts += [*window.conditions, *window.durations]
+        texts += [*window.conditions, *window.durations, *window.reads]
     read = {name for text in texts for name in expression.columns(text)}
     return read | (set(group.by) - set(group.computed)) | set(group.distinct_on)
 
@@ -248,7 +248,7 @@ class _Typing:
                 )
 
     def check_lengths(self, group: Group, query: str) -> list[str | None]:
-        """What says how long windows last; refuses what is no number."""
+        """What windows are given of events; refuses a length that is no number."""
         texts = dict.fromkeys(text for window in group.windows for text in window.durations)
         for text in texts:
             kind = self.infer(text)
@@ -260,7 +260,7 @@ class _Typing:
                         hint="name a column of numbers, or an expression, as in gap_ms / 1000",
                     )
                 )
-        return list(texts)
+        return [*texts, *(text for window in group.windows for text in window.reads)]
 
 
 def _is_number(kind: pa.DataType) -> bool:

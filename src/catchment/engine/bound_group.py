@@ -46,7 +46,7 @@ class BoundGroup:
         self.has_sessions = smallest_gap(group.windows) is not None
         self.conditions = settled.conditions_of(group)
         columns = [operator.ref.column for operator in self.operators.values()]
-        columns += [text for window in group.windows for text in window.durations]
+        columns += [text for window in group.windows for text in (*window.durations, *window.reads)]
         self.columns = list(dict.fromkeys(column for column in columns if column))
         self.values = pa.schema([pa.field(c, types[c] or pa.null()) for c in self.columns])
         """The columns that its operators and windows read."""

@@ -31,9 +31,25 @@ class Scale(ABC):
         """When each of these points is, in microseconds since 1970: the higher the number, the
         later, or as late."""
 
-    @abstractmethod
     def numbers(self, times: Ints) -> Ints:
-        """The highest number of a point at or before each of these times."""
+        """The highest number of a point at or before each of these times.
+
+        Where a scale says nothing else, points are searched for: from where the pace would have
+        them, in steps that double, and then between two.
+        """
+        times = np.asarray(times, np.int64)
+        low: Ints = np.floor(times / self.pace).astype(np.int64)
+        step = 1
+        while (after := self.times(low) > times).any():
+            low, step = np.where(after, low - step, low), step * 2
+        high, step = low + 1, 1
+        while (by := self.times(high) <= times).any():
+            low, high, step = np.where(by, high, low), np.where(by, high + step, high), step * 2
+        while (apart := high - low > 1).any():
+            middle = np.where(apart, (low + high) // 2, low)
+            by = self.times(middle) <= times
+            low, high = np.where(by, middle, low), np.where(by, high, middle)
+        return low
 
     @property
     @abstractmethod

@@ -1,7 +1,7 @@
 """What a window is: the questions that every window type answers.
 
 A window type is one file under `windows/`. It says how its windows are bounded; whoever plans,
-slices or assembles asks the window, and never looks at its class. A type derives from one of five
+slices or assembles asks the window, and never looks at its class. A type derives from one of six
 shapes, which answer most of the questions:
 
 * `Periodic`: the edges are known ahead of the data (tumbling, sliding, fixed).
@@ -10,6 +10,8 @@ shapes, which answer most of the questions:
 * `Counted`: the edges are known ahead, in ranks of events (count_tumbling, count_sliding).
 * `Chained`: a window begins where the one before has ended, and ends where it may take in no more
   (sessions with a limit or with gaps of their own, numbers of events within a time).
+* `Stepped`: a program says of each event what it does to the windows of its key, by what it has
+  seen of those before: windows of one's own.
 
 Only the planner and `engine/shapes/states.py` tell shapes apart.
 """
@@ -97,6 +99,11 @@ class Window:
     @property
     def durations(self) -> tuple[str, ...]:
         """The expressions whose values, numbers of seconds, say how long a window lasts."""
+        return ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The expressions whose values, of whatever type, the window is given of each event."""
         return ()
 
     @property
@@ -279,6 +286,11 @@ class Chained(Window):
         return () if self.gap_from is None else (self.gap_from,)
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The expressions whose values, of whatever type, the window is given of each event."""
+        return ()
+
+    @property
     def requires(self) -> str | None:
         if self.gap_from is None:
             return None
@@ -301,6 +313,54 @@ class Chained(Window):
     @property
     def reach(self) -> int:
         return self.max_length or self.gap or 0
+
+
+Move = Literal["join", "begin", "end", "skip"]
+MOVES: tuple[Move, ...] = get_args(Move)
+"""What an event does to the windows of its key: it is in the open one, or in a new one where none
+is open; it ends the open one and begins the next; it is the last of the open one, or of a new one;
+it is in none, and the open one stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped(Window):
+    """Windows of a key one after the other, by a program that sees its events in order.
+
+    `step` is called for each event, with what it returned as state for the one before: so it says
+    where windows begin and end from all events so far. A window begins with the time of its first
+    event. It ends with the time of the event that ended it, or when `until` says, whatever comes.
+    The program must be a function of its arguments alone. States are plain values, which can be
+    written down: None, numbers, texts, and lists and maps of these.
+    """
+
+    def step(self, state: Any, time: int, values: tuple[Any, ...]) -> tuple[Any, Move]:
+        """What is known after an event, and what it does.
+
+        The state is None before the first event of a key, and after a window that ended by its
+        time. `values` are those of the expressions in `reads`.
+        """
+        raise NotImplementedError
+
+    def until(self, state: Any) -> int | None:
+        """When the open window ends by itself: events at that time or later are not in it.
+
+        None: only events end it.
+        """
+        return None
+
+    @property
+    def bounded_by_events(self) -> bool:
+        return True
+
+    @property
+    def correctable(self) -> bool:
+        """A late event may shift all windows that follow."""
+        return False
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """Events of one instant may begin and end several windows."""
+        return "bounds"
 
 
 _KINDS: dict[str, type[Window]] = {}

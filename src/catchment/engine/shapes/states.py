@@ -13,9 +13,10 @@ from catchment.engine.shapes.counted import CountedState
 from catchment.engine.shapes.marked import MarkedState
 from catchment.engine.shapes.periodic import PeriodicState
 from catchment.engine.shapes.session import SessionState
+from catchment.engine.shapes.stepped import SteppedState
 from catchment.engine.shapes.streams import StreamsState
 from catchment.model.plan import Group
-from catchment.model.window import Chained, Counted, Gap, Marked, Periodic, Window
+from catchment.model.window import Chained, Counted, Gap, Marked, Periodic, Stepped, Window
 
 W = TypeVar("W", bound=Window)
 
@@ -27,6 +28,7 @@ STATES: dict[type[Window], MakeState] = {
     Marked: lambda bound, windows, _: MarkedState(bound, windows),
     Counted: lambda bound, windows, _: CountedState(bound, windows),
     Chained: lambda bound, windows, _: ChainedState(bound, windows),
+    Stepped: lambda bound, windows, _: SteppedState(bound, windows),
     Gap: SessionState,
     Periodic: PeriodicState,
 }
