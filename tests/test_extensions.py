@@ -270,8 +270,8 @@ import catchment as ct
 def rows(table):
     found = []
     for row in table.to_pylist():
-        bounds = (row["window_start"], row["window_end"])
-        found.append((row["k"], *(round(time.timestamp() * 1_000_000) for time in bounds), row["n"]))
+        bounds = (row["window_start"].timestamp(), row["window_end"].timestamp())
+        found.append((row["k"], *(round(time * 1_000_000) for time in bounds), row["n"]))
     return sorted(found)
 """
 

@@ -84,6 +84,7 @@ class SparkWork:
             asks=settings.count if settings.asks else None,
             node=charter.places[self.id].number * PARTITIONS,
             incomplete=settings.incomplete,
+            emit=settings.emit,
             aside_bytes=settings.aside_bytes,
             aside_disk_bytes=settings.aside_disk_bytes,
             state_bytes=settings.state_bytes,

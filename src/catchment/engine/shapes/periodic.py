@@ -269,7 +269,7 @@ class PeriodicState(ShapeState):
         """The windows that end now, and those said already that may have changed."""
         pending = [rows.start for rows in self._pending.rows]
         starts = np.concatenate([self._store.starts, *pending, moment.loose.start])
-        kind, number = due(self._series, moment.before, moment.frontier, starts)
+        kind, number = due(self._series, moment.before, moment.ahead, starts)
         if self._late:
             again = touched(self._series, np.concatenate(self._late), EARLIEST, moment.before)
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
