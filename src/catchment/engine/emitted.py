@@ -15,7 +15,7 @@ from catchment.engine.rows import Operators, identity_fields
 from catchment.model.window import Window
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
-from catchment.planner.edges import LATEST
+from catchment.planner.edges import EARLIEST, LATEST
 
 Identity = tuple[int, int, int, int, int]
 """Window type, key, start, end and index (0 where bounds do not repeat): what tells a result from
@@ -35,6 +35,8 @@ class Emitted:
         """Window types that an event just at their end may still be in, or may end."""
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
+        self._soonest = EARLIEST
+        """No window of those that are remembered ended before it."""
         self.doubtful: set[Identity] = set()
         """Windows that were emitted while some node's events were missing. Once none are missing,
         they are emitted again as complete."""
@@ -65,7 +67,7 @@ class Emitted:
             out += self._said_anew(part, identities, complete_until)
         gone = [
             identity
-            for identity, (_, digest) in self.said.items()
+            for identity, (_, digest) in (self.said.items() if self.retractable else ())
             if identity[0] in self.retractable
             and digest is not None
             and identity not in there
@@ -91,17 +93,20 @@ class Emitted:
         self, windows: Complete, identities: list[Identity], complete_until: int
     ) -> list[Complete]:
         digests = np.asarray(windows.fields["digest(*).digest"]).tolist()
+        running = self.open(windows, complete_until).tolist()
+        ends = windows.end.tolist()
+        self._soonest = min(self._soonest, min(ends, default=LATEST))
+        said, doubtful, nothing = self.said, self.doubtful, (-1, None)
         rows, revisions = [], []
-        for row, (identity, digest) in enumerate(zip(identities, digests, strict=True)):
-            revision, known = self.said.get(identity, (-1, None))
-            end = self.ends[identity] = int(windows.end[row])
-            doubtful = self._is_open(identity[0], end, complete_until)
-            if known == digest and (doubtful or identity not in self.doubtful):
+        for row, identity in enumerate(identities):
+            revision, known = said.get(identity, nothing)
+            self.ends[identity] = ends[row]
+            if known == digests[row] and (running[row] or identity not in doubtful):
                 continue
-            self.said[identity] = (revision + 1, digest)
+            said[identity] = (revision + 1, digests[row])
             rows.append(row)
             revisions.append(revision + 1)
-            (self.doubtful.add if doubtful else self.doubtful.discard)(identity)
+            (doubtful.add if running[row] else doubtful.discard)(identity)
         if not rows:
             return []
         changed = windows.take(np.array(rows, np.int64))
@@ -123,13 +128,18 @@ class Emitted:
 
     def _forget(self, horizon: int) -> None:
         """Windows that ended before the horizon are final."""
+        if horizon <= self._soonest:
+            return
         for identity in [i for i, end in self.ends.items() if end < horizon]:
             del self.ends[identity]
             self.said.pop(identity, None)
             self.doubtful.discard(identity)
+        self._soonest = min(self.ends.values(), default=LATEST)
 
     def confirmed(self, complete_until: int) -> list[Identity]:
         """Doubtful windows of which nothing is missing any more."""
+        if complete_until < self._soonest:
+            return []
         return [
             i
             for i in self.doubtful

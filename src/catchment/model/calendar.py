@@ -107,6 +107,8 @@ class Calendar(Scale):
 
     def numbers(self, times: Ints) -> Ints:
         times = np.clip(np.asarray(times, np.int64), -_FARTHEST, _FARTHEST)
+        if times.size == 1:  # a frontier
+            return np.full(times.shape, _number_at(self, int(times.flat[0])), np.int64)
         guess = _number(self.unit, times)[..., None] + _AROUND
         begun = self.times(guess) <= times[..., None]
         found: Ints = guess[..., 0] + np.count_nonzero(begun, axis=-1) - 1
@@ -131,6 +133,23 @@ def _number(unit: Unit, times: Ints) -> Ints:
     if unit == "day":
         return times // DAY
     return times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+
+
+@lru_cache(maxsize=_BLOCKS)
+def _number_at(calendar: Calendar, time: int) -> int:
+    """The number of the last point by one time, without arrays around it."""
+    about = time // DAY
+    if calendar.unit == "month":
+        about = int(_number("month", np.array([time]))[0])
+    number = about + 3
+    while _point(calendar, number) > time:
+        number -= 1
+    return number
+
+
+def _point(calendar: Calendar, number: int) -> int:
+    block, place = divmod(number, _BLOCK)
+    return int(_block(calendar, block)[place])
 
 
 def _midnight(unit: Unit, numbers: Ints) -> Ints:

@@ -286,13 +286,18 @@ class PeriodicState(ShapeState):
         self, kind: Ints, number: Ints, emitted: Emitted, complete_until: int
     ) -> Windows:
         """Windows, and those that were doubtful and are no more, each once."""
+        bounds = {
+            (place, start, end) for place, _, start, end, _ in emitted.confirmed(complete_until)
+        }
+        if not bounds:
+            return kind, number
         alike: dict[tuple[int, int | None], list[int]] = {}
         types = zip(self._place_of.tolist(), self._series.lengths.tolist(), strict=True)
         for row, (place, length) in enumerate(types):
             known = length if self._series.plain(row) else None
             alike.setdefault((place, known), []).append(row)
         found = set(zip(kind.tolist(), number.tolist(), strict=True))
-        for place, _, start, end, _ in emitted.confirmed(complete_until):
+        for place, start, end in bounds:
             rows = [*alike.get((place, end - start), []), *alike.get((place, None), [])]
             found.update(self._bounded(start, end, rows))
         pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
