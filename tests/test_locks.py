@@ -29,6 +29,8 @@ HOLDER = """
 import sys, time
 from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
+
+pytestmark = pytest.mark.slow
 lock = hold(Folder(sys.argv[1]), float(sys.argv[2]), 0.1)
 print("held", flush=True)
 time.sleep(1000)

@@ -17,7 +17,7 @@ from catchment.job import load_job
 from catchment.job.window import read_window
 from catchment.planner.edges import LATEST
 from catchment.simulate import World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member
@@ -145,7 +145,9 @@ SHARING = [
 def climbing(queries: list[ct.Query]) -> tuple[list[dict[int, pa.Table]], Any]:
     """The partials of every message that a node which reads sends up, and the plan."""
     made = charter(ONE, queries).with_schema(SCHEMA)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    member = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1))
+    )
     member.adopt(made, 5)
     member.heard(GRANTED, 5)
     while member.step(5):
@@ -200,6 +202,7 @@ def test_a_relay_merges_slices_that_are_in_no_window() -> None:
     assert partials == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [0, 2])
 def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
     """Alone, or into a group whose streams are cut at marks already."""
@@ -240,6 +243,7 @@ def trimmed(row: dict[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in row.items() if n not in ("complete", "missing")}
 
 
+@pytest.mark.slow
 def test_a_query_leaves_and_the_others_go_on() -> None:
     given = {id: batches(n, 120, 30, 4) for n, id in enumerate("abc")}
     world = World(charter(DEEP, [*SHARING, READ[3]]), given, until=0)

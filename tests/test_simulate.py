@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +17,7 @@ from catchment.testing import oracle
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from schedules import SCHEDULES, share
 from trees import QUERIES, READ, batches, charter, check, check_marked, final
 
 DEEP: dict[str, str | None] = {
@@ -30,10 +30,9 @@ DEEP: dict[str, str | None] = {
     "d": "root",
 }
 FEW = [QUERIES[0], QUERIES[3], QUERIES[5]]
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
-WRONG = max(80, SCHEDULES // 10)
+WRONG = share(10)
 """Schedules in which folders and processes go wrong, of all of them."""
-MOVING = max(8, SCHEDULES // 400)
+MOVING = share(400, 2)
 NODES = 1000 if SCHEDULES > 5000 else 200
 HOUR = 3600 * 10**6
 
@@ -108,6 +107,7 @@ def test_a_tree_without_faults() -> None:
     check(world.deliveries, events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_faults_of_every_kind(seed: int) -> None:
     dice = random.Random(seed)
@@ -199,6 +199,7 @@ def test_folders_that_once_made_results_wrong(seed: int) -> None:
     gone_wrong(seed)
 
 
+@pytest.mark.slow
 def test_many_nodes_in_three_levels() -> None:
     """A thousand nodes in a soak, some hundred otherwise."""
     parents: dict[str, str | None] = {"root": None}
@@ -213,6 +214,7 @@ def test_many_nodes_in_three_levels() -> None:
     check(world.deliveries, events, query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(MOVING))
 def test_nodes_move_while_it_all_goes_wrong(seed: int) -> None:
     dice = random.Random(seed)

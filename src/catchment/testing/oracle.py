@@ -26,7 +26,7 @@ from catchment.windows.calendar import CalendarWindow
 from catchment.windows.cumulate import Cumulate
 
 Row = dict[str, Any]
-Results = dict[str, list[Row]]
+OracleResults = dict[str, list[Row]]
 Step = tuple[Any, ...]
 """("push", events), ("advance", microseconds), ("close",) or ("add", query)."""
 
@@ -62,7 +62,7 @@ class OracleWindow:
     node: str | None = None
 
 
-def oracle(queries: Iterable[Query], events: Sequence[Row], time: str = "ts") -> Results:
+def oracle(queries: Iterable[Query], events: Sequence[Row], time: str = "ts") -> OracleResults:
     """The rows of every query once the whole input is read and closed; times in microseconds."""
     return oracle_run(queries, [("push", events), ("close",)], time)[0]
 
@@ -74,7 +74,7 @@ def oracle_run(
     lateness: int | str = 0,
     late: str = "drop",
     keep: int | str | None = None,
-) -> list[Results]:
+) -> list[OracleResults]:
     """The rows expected from every advance and close, in order.
 
     An event earlier than the frontier when it arrives is dropped, for all queries alike; with
@@ -91,7 +91,7 @@ def oracle_run(
     frontier = -math.inf
     accepted: list[Event] = []
     streams = {row.get(STREAM, ALONE) for step in steps if step[0] == "push" for row in step[1]}
-    results: list[Results] = []
+    results: list[OracleResults] = []
     for step in steps:
         if step[0] == "push":
             for row in step[1]:

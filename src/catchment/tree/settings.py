@@ -44,7 +44,7 @@ class TreeSettings(Struct, frozen=True):
     """What SQL may call the events in FROM."""
 
     @property
-    def asks(self) -> bool:
+    def distributes_counts(self) -> bool:
         """Whether edges of count windows may be asked for, instead of sending all events."""
         corrected = correcting(self.late, self.emit) is not None
         return self.count != "central" and not corrected and self.idle is None
