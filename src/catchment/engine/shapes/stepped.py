@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows,
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Change, Followed, Get, Moment, Put, ShapeState
 from catchment.errors import QueryError, StateError
+from catchment.model import records
 from catchment.model.window import MOVES, Stepped
 from catchment.operators import grouped
 from catchment.operators.ragged import Ints
@@ -305,7 +305,8 @@ class SteppedState(ShapeState):
         for place, state, since in zip(self.places, self._steps, since_when, strict=True):
             table = get.table(f"{place} states")
             pairs = zip(codec.ints(table, "key").tolist(), table.column("state"), strict=True)
-            states = {key: msgspec.msgpack.decode(one.as_py()) for key, one in pairs}
+            told = f"the states of the window {state.window.kind}"
+            states = {key: records.unpack(Any, one.as_py(), told) for key, one in pairs}
             loaded.append(
                 state._replace(
                     open=get.rows(f"{place}"),
@@ -320,9 +321,9 @@ class SteppedState(ShapeState):
 def _written(window: Stepped, state: Any) -> bytes:
     """The state of a program as bytes, which give an equal one back."""
     try:
-        written = msgspec.msgpack.encode(state)
-        same = msgspec.msgpack.decode(written) == state
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        written = records.pack(state)
+        same = records.unpack(Any, written, "a state") == state
+    except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
         raise StateError(
