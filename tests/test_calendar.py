@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
@@ -25,6 +25,7 @@ from catchment.simulate import World
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import first_shown, oracle
 from catchment.windows.calendar import CalendarWindow
+from small_tables import examples
 from trees import charter, check
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,6 +64,7 @@ def distinct_zones() -> Iterator[str]:
             yield zone
 
 
+@pytest.mark.slow
 def test_every_day_of_every_zone_for_thirty_years() -> None:
     """When a day begins the clock shows midnight, or a later time where it was put forward or the
     day left out. Just before, the clock shows an earlier time."""
@@ -225,7 +227,7 @@ def events(times: list[int]) -> pa.Table:
     )
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(
     windows=st.lists(calendar_windows(), min_size=1, max_size=3),
     base=st.sampled_from(["2011-12-20", "1969-12-20", "2024-03-20", "2010-11-01"]),
@@ -252,7 +254,7 @@ def test_an_engine(windows: list[Window], base: str, hours: list[int], batch: in
         assert_same(truth[query.name], pa.concat_tables(found[query.name]), query.name)
 
 
-@settings(max_examples=30)
+@examples(0.3)
 @given(window=calendar_windows(), hours=st.lists(st.integers(0, 24 * 40), min_size=1, max_size=15))
 def test_late_events_correct_and_a_snapshot_goes_on(window: Window, hours: list[int]) -> None:
     times = [at("2011-12-10") + hour * HOUR for hour in hours]
@@ -269,7 +271,7 @@ def test_late_events_correct_and_a_snapshot_goes_on(window: Window, hours: list[
     assert last == {(row["window_start"], row["window_end"]): row["n"] for row in truth}
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(
     first=calendar_windows(),
     second=calendar_windows(),
@@ -462,6 +464,11 @@ def test_windows_on_a_scale_leave_accumulators_to_others() -> None:
         ),
         (
             lambda: window_from_dict({**ct.tumbling("1 month").to_dict(), "zone": "Nowhere"}),
+            "cannot be read",
+            "",
+        ),
+        (
+            lambda: window_from_dict({**ct.tumbling("1 month").to_dict(), "slide": 0}),
             "cannot be read",
             "",
         ),

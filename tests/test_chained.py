@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
@@ -19,6 +19,7 @@ from catchment.testing.oracle import oracle, oracle_run
 from catchment.testing.strategies import CHAINED, KINDS, Scenario, scenarios, to_table
 from catchment.windows.count import CountWithin
 from catchment.windows.session import LimitedSession, Session
+from small_tables import examples
 from trees import batches, charter, check
 
 SECOND = 1_000_000
@@ -135,7 +136,7 @@ def run(scenario: Scenario, restart: bool) -> list[dict[str, pa.Table]]:
     return out
 
 
-@settings(max_examples=120)
+@examples(1.2)
 @given(
     scenario=st.sampled_from(["none", "drop"]).flatmap(
         lambda late: scenarios(late=late, kinds=MIXED, max_queries=4, special=True)
@@ -150,7 +151,7 @@ def test_an_engine(scenario: Scenario, restart: bool) -> None:
             assert_same(wanted[asked.name], found[asked.name], f"step {number}, {asked.name}")
 
 
-@settings(max_examples=60)
+@examples(0.6)
 @given(
     window=st.sampled_from(
         [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
@@ -21,6 +21,7 @@ from catchment.simulate import World
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.strategies import KINDS, drawn_window
 from catchment.testing.window_laws import check_scale, check_window
+from small_tables import examples
 from trees import batches, charter, final
 
 SECOND = 1_000_000
@@ -104,13 +105,13 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(ROWS, st.integers(1, 3), st.integers(1, 3), st.integers(-2, 2))
 def test_edges_from_time(rows: list[Any], length: int, slide: int, offset: int) -> None:
     check_window(BetweenSquares(length, slide, offset), table(rows), by="k", rounds=3)
 
 
-@settings(max_examples=40)
+@examples(0.4)
 @given(ROWS, st.integers(1, 15), st.none() | st.integers(1, 30))
 def test_edges_from_the_events_so_far(rows: list[Any], budget: int, most: int | None) -> None:
     check_window(Budget(budget, most), table(rows), by="k", rounds=4)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
@@ -19,6 +19,7 @@ from catchment.sinks.rows import latest
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import oracle
 from catchment.testing.strategies import PERIODIC, Scenario, scenarios, to_table
+from small_tables import examples
 from trees import batches, charter
 
 MARKS = ("revision", "retracted", "complete")
@@ -102,7 +103,7 @@ def told(parts: list[pa.Table], asked: ct.Query) -> pa.Table:
     return latest(pa.concat_tables(parts), asked.keys)
 
 
-@settings(max_examples=80)
+@examples(0.8)
 @given(
     scenario=scenarios(late="none", kinds=[*PERIODIC, "session"], max_queries=3, max_events=25),
     emit=st.sampled_from(["changes", "changes", "every(7us)", "every(3s)"]),

@@ -251,8 +251,11 @@ class Series:
 
     def place(self, kind: Ints, time: Ints | int) -> Ints:
         """Where times are on the scales of series: themselves, or the number of the last point."""
-        found: Ints = np.broadcast_to(np.asarray(time, np.int64), kind.shape)
-        return self._convert(kind, found, lambda scale, times: scale.numbers(times))
+        found: Ints = np.asarray(time, np.int64)
+        if not self._scales:
+            return found
+        times: Ints = np.broadcast_to(found, kind.shape)
+        return self._convert(kind, times, lambda scale, some: scale.numbers(some))
 
     def _time(self, kind: Ints, place: Ints) -> Ints:
         """The inverse of `place`, for points."""

@@ -33,6 +33,7 @@ class CalendarWindow(Periodic):
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
+        positive(min(self.length, self.slide), "length and slide of a window", self.length)
         time_zone(self.zone)
 
     @property
