@@ -199,6 +199,7 @@ def _tumble(query: Query) -> Tumble:
     aggregate = query.aggregates[0]
     periods = query.window.periods
     tumbling = len(periods) == 1 and periods[0].length == periods[0].slide and not periods[0].only
+    tumbling = tumbling and periods[0].scale is None
     if not tumbling or query.where or len(query.by) > 1:
         raise QueryError(
             "a baseline takes tumbling windows, at most one key and no condition", given=query.name

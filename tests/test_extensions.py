@@ -6,6 +6,7 @@ that have this folder on their path use it; others are told what they lack.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -41,8 +42,10 @@ from catchment.operators import (
 )
 from catchment.registry import Registry
 from catchment.sinks import Memory, Sink
+from catchment.sinks.parquet import ParquetSink
 from catchment.sources import Source
 from catchment.sqltext import sql
+from catchment.testing.compare import rows_of
 from catchment.testing.laws import check_laws
 from catchment.windows import tumbling
 
@@ -225,6 +228,136 @@ def test_in_a_tree(site: Path, tmp_path: Path) -> None:
     written = {name: rows for name, rows in lines(tmp_path / "out").items() if name != "early"}
     assert written == {query["name"]: expected(copies=2) for query in QUERIES}
     assert asked.exists(), "nobody asked the flush policy"
+
+
+# -- windows of one's own, by time and by events ---------------------------------------------------
+
+OWN: list[dict[str, Any]] = [
+    {"name": "shifts", "select": ["count(*) AS n"], "by": "k", "window": "shifts(2)"},
+    {
+        "name": "climb",
+        "sql": "SELECT k, count(*) AS n FROM events GROUP BY k, climb(ts, v, 700)",
+    },
+]
+Bounded = list[tuple[int, int, int, int]]
+"""Key, start, end and number of events of windows, times in microseconds."""
+
+
+def own_windows() -> dict[str, Bounded]:
+    """Straight from the definitions: events n = 0, 1, ... at n / 10 s, k = n % 3, v = n % 7."""
+    shifts: Bounded = []
+    for key, start in itertools.product(range(3), range(-8, EVENTS // 10, 8)):
+        held = [n for n in range(EVENTS) if n % 3 == key and start * 10 <= n < (start + 11) * 10]
+        if held:
+            shifts.append((key, start * 1_000_000, (start + 11) * 1_000_000, len(held)))
+    climbs: Bounded = []
+    for key in range(3):
+        numbers = list(range(key, EVENTS, 3))
+        first = 0
+        for at in range(1, len(numbers) + 1):
+            ended = at == len(numbers)
+            if ended or numbers[at] % 7 < numbers[at - 1] % 7:
+                end = numbers[at - 1] * 100_000 + 700_000 if ended else numbers[at] * 100_000
+                climbs.append((key, numbers[first] * 100_000, end, at - first))
+                first = at
+    return {"shifts": sorted(shifts), "climb": sorted(climbs)}
+
+
+OWN_ROWS = """
+import json, sys
+import catchment as ct
+
+def rows(table):
+    found = []
+    for row in table.to_pylist():
+        bounds = (row["window_start"].timestamp(), row["window_end"].timestamp())
+        found.append((row["k"], *(round(time * 1_000_000) for time in bounds), row["n"]))
+    return sorted(found)
+"""
+
+OWN_LOCAL = (
+    OWN_ROWS
+    + """
+job = ct.load_job(json.loads(sys.argv[1]))
+queries = job.build()
+assert queries[1].window == ct.climb("v", 700) and queries[0].window == ct.shifts(2)
+results = ct.run(job.source, queries, spark=False)
+from catchment.testing.window_laws import check_window
+split = job.source.splits({"n": 0}, {"n": 90}, 1)[0]
+events = next(iter(job.source.read(split, None, None))).events
+for query in queries:
+    check_window(query.window, events, by="k", rounds=4)
+print(json.dumps({name: rows(results[name]) for name in ("shifts", "climb")}))
+"""
+)
+
+OWN_SPARK = (
+    OWN_ROWS
+    + """
+from catchment.sinks.parquet import ParquetSink
+job = ct.Job.load(json.loads(sys.argv[1]))
+found = ct.run(job.source, job.build(), buckets=2)
+handle = job.start()
+handle.wait()
+sink = ParquetSink(path=sys.argv[2])
+print(json.dumps({
+    name + how: rows(table)
+    for name in ("shifts", "climb")
+    for how, table in (("", found[name]), (" streamed", sink.read(name)))
+}))
+"""
+)
+
+
+def as_lists(found: dict[str, Bounded]) -> dict[str, list[list[int]]]:
+    return {name: [list(row) for row in rows] for name, rows in found.items()}
+
+
+def test_windows_of_a_package_and_their_laws(site: Path) -> None:
+    found = python(OWN_LOCAL, site, json.dumps(job_of(queries=OWN)))
+    assert found == as_lists(own_windows())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_windows_of_a_package_on_spark(site: Path, tmp_path: Path) -> None:
+    """A batch, and a stream whose source ends, so that all windows come."""
+    sinks = [{"type": "parquet", "path": str(tmp_path / "out")}]
+    state = str(tmp_path / "state")
+    job = job_of(queries=OWN, sinks=sinks, checkpoint=state, trigger="available-now")
+    found = python(OWN_SPARK, site, json.dumps(job), str(tmp_path / "out"))
+    for name, rows in as_lists(own_windows()).items():
+        assert found[name] == found[f"{name} streamed"] == rows
+
+
+@pytest.mark.timeout(120)
+def test_windows_of_a_package_in_a_tree(site: Path, tmp_path: Path) -> None:
+    port = free_port()
+    job = {
+        "queries": OWN,
+        "sinks": [{"type": "parquet", "path": str(tmp_path / "out")}],
+        "checkpoint": str(tmp_path / "state"),
+        "nodes": [
+            {"id": "root", "listen": f"127.0.0.1:{port}"},
+            {"id": "a", "parent": "root", "source": {"type": "ramp", "events": EVENTS}},
+        ],
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    done = subprocess.run(
+        [sys.executable, "-m", "catchment.cli.main", "up", str(path), "--engine", "embedded"],
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    sink = ParquetSink(path=str(tmp_path / "out"))
+    for name, wanted in own_windows().items():
+        rows = rows_of(sink.read(name))
+        bounds = ("k", "window_start", "window_end", "n")
+        assert sorted(tuple(row[column] for column in bounds) for row in rows) == wanted
 
 
 # -- without the package --------------------------------------------------------------------------

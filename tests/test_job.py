@@ -151,7 +151,7 @@ def test_a_job_file_that_is_not_well_formed(text: str, message: str) -> None:
     [
         ("tumbling", "not a window in the job file (given: queries[0].window: tumbling); try slid"),
         ("sliding(10s)", "the window sliding has the wrong arguments (given: queries[0].window: l"),
-        ("session(1s, 2s)", "the window session has the wrong arguments"),
+        ("count_within(1, 2s, 3s)", "the window count_within has the wrong arguments"),
         (
             {"sliding": {"lenght": "10s"}},
             (

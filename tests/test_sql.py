@@ -337,8 +337,8 @@ G = "GROUP BY window(ts, '10s')"
             "the SQL has several windows (given: window(ts, '1s'), window(ts, '2s')); make each",
         ),
         (
-            "SELECT sum(v) FROM e GROUP BY tumbling(ts, '1s', '0s', '2s')",
-            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', '2s')); write tumbl",
+            "SELECT sum(v) FROM e GROUP BY tumbling(ts, '1s', '0s', 'UTC', '2s')",
+            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', 'UTC', '2s'))",
         ),
         ("SELECT sum(v) FROM e GROUP BY tumbling(ts)", "tumbling has the wrong arguments"),
         (

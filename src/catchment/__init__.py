@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from catchment.functions import register_function as register_function
     from catchment.functions.built_in import *  # noqa: F403
     from catchment.job import load_job as load_job
+    from catchment.model.early import every as every
     from catchment.model.plan import Plan as Plan
     from catchment.model.query import Aggregate as Aggregate
     from catchment.model.query import Expression as Expression
@@ -61,6 +62,7 @@ _NAMES = {
     ),
     "catchment.functions": "function register_function",
     "catchment.job": "load_job",
+    "catchment.model.early": "every",
     "catchment.model.plan": "Plan",
     "catchment.model.query": "Aggregate Expression Ordering Query",
     "catchment.operators": "register_operator",

@@ -38,6 +38,7 @@ from catchment.engine.results import Limit, Results
 from catchment.engine.slicer import Sliced
 from catchment.engine.waiting import SettledEvents, WaitingSet, continue_sets, waiting_sets
 from catchment.model.capacity import Capacity
+from catchment.model.early import period_of
 from catchment.model.plan import Group, Plan
 from catchment.model.settings import INCOMPLETE, Incomplete, one_of
 from catchment.operators.ragged import Ints
@@ -238,29 +239,34 @@ class Assembler:
         self, frontier: int, wall: int, complete_until: int, emit: bool | None = None
     ) -> Results:
         results = self.bound.no_results(self.limits, emit)
-        self.frontier = frontier
         closing = frontier >= LATEST
+        early = None if closing else self._early(frontier)
+        self.frontier = frontier
 
-        def moment(group: Group) -> tuple[int, int, int]:
+        def moment(group: Group) -> tuple[int, int, int, bool | None]:
             if group.measure == "processing":
-                return wall, wall, wall
+                return wall, wall, wall, None
             if self.bound.late_by_slice and not closing:
                 # A session may end anywhere in a slice that may still come.
                 whole = self._by_slices(group, frontier)
-                return whole, whole, whole
+                return whole, whole, whole, None
             horizon = frontier if closing else max(frontier - self.bound.keep, EARLIEST)
-            return frontier, horizon, complete_until
+            return frontier, horizon, min(complete_until, frontier), early
 
         settled = {
-            id: self._settle(waiting, *moment(self.states[id].group)[:2])
+            id: self._settle(waiting, *moment(self.states[id].group))
             for id, waiting in self.waiting.items()
         }
         for id, state in self.states.items():
             state.live = self.live
+            told = moment(state.group)
             events = () if state.waiting is None else settled[state.waiting.bound.id]
-            for windows in state.advance(*moment(state.group), *events):
+            for windows in state.advance(*told, *events):
                 self.counts["results"] += len(windows)
-                results.add(id, *to_block(windows, state.keys, state.operators))
+                for some, ended in state.judged(windows, told[2]):
+                    block, spans = to_block(some, state.keys, state.operators)
+                    block.complete = ended
+                    results.add(id, block, spans)
         for used in self.keys_used():
             used.collect_keys()
         self._memory.forget_texts(self.keys_used())
@@ -275,14 +281,31 @@ class Assembler:
             return frontier
         return bound.slicer.edges.last_by(frontier)
 
+    def _early(self, frontier: int) -> bool | None:
+        """Whether running values are given now; None: they never are.
+
+        They are where the frontier has passed a multiple of their period: so it does not matter
+        when it is asked, and whoever goes on from a snapshot does the same.
+        """
+        period = period_of(self.bound.rules.emit)
+        if not period:
+            return None if period is None else True
+        return frontier // period > self.frontier // period
+
     def _settle(
-        self, waiting: WaitingSet, frontier: int, horizon: int
+        self,
+        waiting: WaitingSet,
+        frontier: int,
+        horizon: int,
+        complete_until: int,
+        early: bool | None,
     ) -> tuple[SettledEvents | None, SettledEvents | None]:
         """The events of a set that have settled for good, and those that late ones may precede."""
         if waiting.own is not None:
             return waiting.settle(frontier, keep=True), None
         events = waiting.settle(horizon, keep=True)
-        return events, waiting.settle(frontier, keep=False) if horizon < frontier else None
+        ahead = LATEST - 1 if early else frontier
+        return events, waiting.settle(ahead, keep=False) if horizon < ahead else None
 
     # -- plans -----------------------------------------------------------------------------------
 

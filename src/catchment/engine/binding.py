@@ -17,9 +17,19 @@ from catchment import expression
 from catchment.engine.results import ResultColumns
 from catchment.errors import CatchmentError, SchemaError, did_you_mean
 from catchment.functions import function_of
+from catchment.model.early import FINAL
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules, bound, no_updates, no_updates_of_whole, other_time
+from catchment.model.rules import (
+    QueryRules,
+    bound,
+    correcting,
+    no_updates,
+    no_updates_of_chains,
+    no_updates_of_whole,
+    other_time,
+)
+from catchment.model.settings import Late
 from catchment.planner import plan as plan_of
 
 Types = dict[str | None, pa.DataType | None]
@@ -31,7 +41,7 @@ def columns_of(group: Group) -> set[str]:
     texts += [condition for condition in group.selections if condition]
     texts += group.computed
     for window in group.windows:
-        texts += window.conditions
+        texts += [*window.conditions, *window.durations, *window.reads]
     read = {name for text in texts for name in expression.columns(text)}
     return read | (set(group.by) - set(group.computed)) | set(group.distinct_on)
 
@@ -68,13 +78,13 @@ def admitted(query: Query, rules: QueryRules, schema: pa.Schema | None = None) -
 
 
 def bind_types(
-    plan: Plan, schema: pa.Schema, time: str, late: str = "drop"
+    plan: Plan, schema: pa.Schema, time: str, late: Late = "drop"
 ) -> tuple[pa.Schema, dict[int, Types]]:
     """The schema events are worked on in, and by group the types of aggregated expressions.
 
     Refuses what does not fit.
     """
-    check_rules(plan, time, late)
+    check_rules(plan, time, correcting(late, FINAL))
     check_time(schema, time)
     schema = _plain_schema(plan, schema, _raise)
     names = _some_names(plan)
@@ -93,16 +103,24 @@ def misfits(plan: Plan, schema: pa.Schema) -> list[CatchmentError]:
     return found
 
 
-def check_rules(plan: Plan, time: str, late: str) -> None:
-    """Refuses a plan whose queries name another time column, or forbid late events to correct."""
+def check_rules(plan: Plan, time: str, corrects: str | None) -> None:
+    """Refuses a plan whose queries name another time column, or whose results cannot be corrected.
+
+    `corrects` is what lets results be corrected that were given; None: nothing.
+    """
     if plan.time is not None and plan.time != time:
         raise other_time("a query of the plan names", plan.time, time)
+    if corrects is None:
+        return
     for group in plan.groups:
-        if late == "update" and group.slicing == "stream":
+        name = _some_names(plan).get(group.id, "?")
+        if group.slicing == "stream":
             readings = [w.stream_reading for w in group.windows if w.stream_reading]
-            raise no_updates(_some_names(plan).get(group.id, "?"), readings[0])
-        if late == "update" and group.whole:
-            raise no_updates_of_whole(_some_names(plan).get(group.id, "?"))
+            raise no_updates(name, readings[0], corrects)
+        if not all(window.correctable for window in group.windows):
+            raise no_updates_of_chains(name, corrects)
+        if group.whole:
+            raise no_updates_of_whole(name, corrects)
 
 
 def check_time(schema: pa.Schema, time: str) -> None:
@@ -149,6 +167,7 @@ def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) ->
     aggregates = [aggregate for answer in group.answers for aggregate in answer.aggregates]
     # Some operators may outlive the query that brought them.
     columns = [a.column for a in aggregates] + [column for _, column, _ in group.operators]
+    columns += typing.check_lengths(group, query)
     for column in columns:
         if column is not None and column not in types:
             kind = typing.infer(column)
@@ -234,6 +253,26 @@ class _Typing:
                         hint="compare it with something, as in v > 0",
                     )
                 )
+
+    def check_lengths(self, group: Group, query: str) -> list[str | None]:
+        """What windows are given of events; refuses a length that is no number."""
+        texts = dict.fromkeys(text for window in group.windows for text in window.durations)
+        for text in texts:
+            kind = self.infer(text)
+            if kind is not None and not _is_number(kind):
+                self.refuse(
+                    SchemaError(
+                        f"query {query!r}: the gap of a session is a number of seconds",
+                        given=f"{text} is {kind}",
+                        hint="name a column of numbers, or an expression, as in gap_ms / 1000",
+                    )
+                )
+        return [*texts, *(text for window in group.windows for text in window.reads)]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return plain or pa.types.is_decimal(kind) or pa.types.is_null(kind)
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

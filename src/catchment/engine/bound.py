@@ -27,6 +27,7 @@ from catchment.engine.slicing import SharedSlicer
 from catchment.engine.times import now
 from catchment.model.capacity import MemoryLimits
 from catchment.model.duration import micros
+from catchment.model.early import FINAL
 from catchment.model.plan import Group, Plan, longest
 from catchment.model.rules import EventRules
 from catchment.planner.together import sliced_together, waiting_together
@@ -53,7 +54,7 @@ class BoundPlan:
         apart: Collection[int] = (),
         late_by_slice: bool = False,
     ) -> None:
-        check_rules(plan, rules.time, rules.late)
+        check_rules(plan, rules.time, rules.corrects)
         self.plan, self.rules, self.census = plan, rules, census
         self.apart = frozenset(apart)
         """Groups whose events wait by themselves, because somebody else takes them."""
@@ -128,15 +129,16 @@ class BoundPlan:
         return BoundPlan(plan, self.rules, self.schema, census=self.census, limits=self.limits)
 
     def updates(self, group: Group) -> bool:
-        """Whether late events may correct the results of a group."""
-        return self.rules.late == "update" and group.measure == "event"
+        """Whether results of a group may be corrected: by late events, or as they were early."""
+        return self.rules.corrects is not None and group.measure == "event"
 
     def no_results(
         self, limits: Mapping[str, Limit] | None = None, emit: bool | None = None
     ) -> Results:
         """Results of no windows: every query's table is empty."""
         told = self.rules.incomplete == "emit" if emit is None else emit
-        return Results(self.plan, self.shapes, self.names, limits or {}, told)
+        early = self.rules.emit != FINAL
+        return Results(self.plan, self.shapes, self.names, limits or {}, told, early)
 
     @property
     def keep(self) -> int:

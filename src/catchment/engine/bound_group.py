@@ -55,10 +55,11 @@ class BoundGroup:
         self.shape = ResultColumns(group, types, self.key_types, updates)
         self.has_sessions = smallest_gap(group.windows) is not None
         self.conditions = settled.conditions_of(group)
-        columns = (operator.ref.column for operator in self.operators.values())
+        columns = [operator.ref.column for operator in self.operators.values()]
+        columns += [text for window in group.windows for text in (*window.durations, *window.reads)]
         self.columns = list(dict.fromkeys(column for column in columns if column))
         self.values = pa.schema([pa.field(c, types[c] or pa.null()) for c in self.columns])
-        """The columns that its operators read."""
+        """The columns that its operators and windows read."""
 
     @cached_property
     def needs(self) -> list[WindowNeed]:

@@ -14,6 +14,8 @@ from catchment.engine.complete import Complete
 from catchment.engine.rows import Operators, identity_fields
 from catchment.model.window import Window
 from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST, LATEST
 
 Identity = tuple[int, int, int, int, int]
 """Window type, key, start, end and index (0 where bounds do not repeat): what tells a result from
@@ -29,30 +31,47 @@ class Emitted:
         """Window types whose bounds come from the data: late events can make a window vanish, or
         move to other bounds, where it is another window."""
         self.indexed = {n for n in of_data if windows[n].bounds_repeat}
+        self.closed = of_data
+        """Window types that an event just at their end may still be in, or may end."""
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
+        self._soonest = EARLIEST
+        """No window of those that are remembered ended before it."""
         self.doubtful: set[Identity] = set()
         """Windows that were emitted while some node's events were missing. Once none are missing,
         they are emitted again as complete."""
 
     def changes(
-        self, windows: list[Complete], horizon: int, operators: Operators, complete_until: int
+        self,
+        windows: list[Complete],
+        horizon: int,
+        operators: Operators,
+        complete_until: int,
+        silent: bool = False,
     ) -> list[Complete]:
         """Of complete windows those that are new or changed, and of windows said those now gone.
 
         `windows` holds every complete window after the horizon of the types that are retractable,
-        and of the other types at least those that may have changed.
+        and of the other types at least those that may have changed. With `silent`, nothing is said
+        of windows that may lack events: that waits.
         """
         out: list[Complete] = []
         there: set[Identity] = set()
         for part in windows:
             identities = _identities(part)
             there.update(identities)
+            if silent:
+                known = ~self.open(part, complete_until)
+                part = part.take(np.flatnonzero(known))
+                identities = _identities(part)
             out += self._said_anew(part, identities, complete_until)
         gone = [
             identity
-            for identity, (_, digest) in self.said.items()
-            if identity[0] in self.retractable and digest is not None and identity not in there
+            for identity, (_, digest) in (self.said.items() if self.retractable else ())
+            if identity[0] in self.retractable
+            and digest is not None
+            and identity not in there
+            and not (silent and self._is_open(identity[0], identity[3], complete_until))
         ]
         indexed = [identity for identity in gone if identity[0] in self.indexed]
         others = [identity for identity in gone if identity[0] not in self.indexed]
@@ -60,20 +79,34 @@ class Emitted:
         self._forget(horizon)
         return out
 
+    def open(self, windows: Complete, until: int) -> Mask:
+        """Which windows may lack events, of which none is missing before a time."""
+        if until >= LATEST:
+            return np.zeros(len(windows), np.bool_)
+        last: Mask = windows.end == until
+        return (windows.end > until) | (last & np.isin(windows.kind, list(self.closed)))
+
+    def _is_open(self, kind: int, end: int, until: int) -> bool:
+        return until < LATEST and (end > until or (end == until and kind in self.closed))
+
     def _said_anew(
         self, windows: Complete, identities: list[Identity], complete_until: int
     ) -> list[Complete]:
         digests = np.asarray(windows.fields["digest(*).digest"]).tolist()
+        running = self.open(windows, complete_until).tolist()
+        ends = windows.end.tolist()
+        self._soonest = min(self._soonest, min(ends, default=LATEST))
+        said, doubtful, nothing = self.said, self.doubtful, (-1, None)
         rows, revisions = [], []
-        for row, (identity, digest) in enumerate(zip(identities, digests, strict=True)):
-            revision, known = self.said.get(identity, (-1, None))
-            end = self.ends[identity] = int(windows.end[row])
-            if known == digest and not (identity in self.doubtful and end <= complete_until):
+        for row, identity in enumerate(identities):
+            revision, known = said.get(identity, nothing)
+            self.ends[identity] = ends[row]
+            if known == digests[row] and (running[row] or identity not in doubtful):
                 continue
-            self.said[identity] = (revision + 1, digest)
+            said[identity] = (revision + 1, digests[row])
             rows.append(row)
             revisions.append(revision + 1)
-            (self.doubtful.add if end > complete_until else self.doubtful.discard)(identity)
+            (doubtful.add if running[row] else doubtful.discard)(identity)
         if not rows:
             return []
         changed = windows.take(np.array(rows, np.int64))
@@ -95,13 +128,18 @@ class Emitted:
 
     def _forget(self, horizon: int) -> None:
         """Windows that ended before the horizon are final."""
+        if horizon <= self._soonest:
+            return
         for identity in [i for i, end in self.ends.items() if end < horizon]:
             del self.ends[identity]
             self.said.pop(identity, None)
             self.doubtful.discard(identity)
+        self._soonest = min(self.ends.values(), default=LATEST)
 
     def confirmed(self, complete_until: int) -> list[Identity]:
         """Doubtful windows of which nothing is missing any more."""
+        if complete_until < self._soonest:
+            return []
         return [
             i
             for i in self.doubtful

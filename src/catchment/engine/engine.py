@@ -23,6 +23,7 @@ from catchment.errors import QueryError, did_you_mean
 from catchment.model.capacity import ASIDE_BYTES, Capacity, MemoryLimits, machine_memory
 from catchment.model.costs import RECORDED, CostModel, EventRate
 from catchment.model.duration import Duration, Instant, instant
+from catchment.model.early import FINAL
 from catchment.model.plan import Plan
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, bound
@@ -69,11 +70,12 @@ class Engine:
         clock: Callable[[], int] = now,
         key_bytes: int | None = None,
         incomplete: Incomplete = "count",
+        emit: str = FINAL,
         aside_bytes: int = ASIDE_BYTES,
         spill: Spill | None = None,
         state_bytes: int | None = None,
     ) -> None:
-        rules = EventRules.of(time, lateness, late, keep, bad, incomplete)
+        rules = EventRules.of(time, lateness, late, keep, bad, incomplete, emit)
         limits = MemoryLimits.of(state_bytes, key_bytes, aside_bytes)
         self.observed = RateWatch()
         """The rate at which events have come."""

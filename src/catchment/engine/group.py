@@ -28,7 +28,7 @@ from catchment.engine.streams import Owned
 from catchment.engine.waiting import SettledEvents, WaitingSet
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
-from catchment.planner.edges import EARLIEST
+from catchment.planner.edges import EARLIEST, LATEST
 
 
 class GroupState:
@@ -121,10 +121,13 @@ class GroupState:
         frontier: int,
         horizon: int,
         complete_until: int,
+        early: bool | None,
         events: SettledEvents | None = None,
         passing: SettledEvents | None = None,
     ) -> list[Complete]:
         """The windows complete at the frontier; those complete at the horizon are final.
+
+        `early` says whether running values of open windows are given too; None: they never are.
 
         What ended after `complete_until` may lack events that somebody has not sent yet. Of a group
         whose events wait, `events` have settled for good, and `passing` are those before the
@@ -141,14 +144,16 @@ class GroupState:
             if self.emitted is not None:
                 ended, loose = self._cut(passing, keep=False)
                 done += ended
-        moment = Moment(self.frontier, frontier, horizon, complete_until, loose, self.live)
+        ahead = max(frontier, LATEST - 1) if early else frontier
+        moment = Moment(self.frontier, frontier, horizon, complete_until, loose, self.live, ahead)
         for shape in self.shapes:
             done += shape.complete(moment)
         self.frontier = max(self.frontier, frontier)
         if self.repeats is not None:
             self.repeats.forget(horizon)
         if self.emitted is not None:
-            done = self.emitted.changes(done, horizon, self.operators, complete_until)
+            silent = early is False
+            done = self.emitted.changes(done, horizon, self.operators, complete_until, silent)
         return [windows for windows in done if len(windows)]
 
     def _cut_streams(self, settled_events: SettledEvents | None) -> Owned | None:
@@ -176,6 +181,18 @@ class GroupState:
             self.calls += len(events) * len(self.operators)
             self.absorb(rows)
         return out, rows
+
+    def judged(self, windows: Complete, until: int) -> Iterator[tuple[Complete, bool]]:
+        """Windows that have ended by a time, and those that may still change, apart."""
+        if self.emitted is None:
+            yield windows, True
+            return
+        running = self.emitted.open(windows, until)
+        for some, ended in ((~running, True), (running, False)):
+            if some.all():
+                yield windows, ended
+            elif some.any():
+                yield windows.take(np.flatnonzero(some)), ended
 
     def unended(self) -> Iterator[tuple[Complete, int]]:
         """By window type: the windows that are open, and how many events are in one of them.

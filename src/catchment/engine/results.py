@@ -331,8 +331,11 @@ class Results(Mapping[str, pa.Table]):
         names: NamesOf,
         limits: Mapping[str, Limit] | None = None,
         with_complete: bool = False,
+        early: bool = False,
     ) -> None:
         self.limits = dict(limits or {})
+        self._early = early
+        """Whether results say of all windows whether they have ended: some are running values."""
         self._with_complete = with_complete
         """Whether results say of windows that may never end whether they have."""
         self._plan = plan
@@ -381,10 +384,8 @@ class Results(Mapping[str, pa.Table]):
     def _judged(self, group: int, number: int, table: pa.Table, complete: bool) -> pa.Table:
         """The table, and whether its windows have ended where that is to be said."""
         made = self._plan.groups[group]
-        if (
-            not self._with_complete
-            or not made.windows[made.answers[number].window].bounded_by_events
-        ):
+        may_be_open = made.windows[made.answers[number].window].bounded_by_events
+        if not self._early and not (self._with_complete and may_be_open):
             return table
         column = pa.repeat(pa.scalar(complete), table.num_rows)
         return table.append_column(COMPLETE, column)

@@ -21,6 +21,7 @@ from catchment.errors import CatchmentError, JobError, did_you_mean
 from catchment.flush import read as read_flush
 from catchment.job.model import TRIGGERS, JobModel, located, period
 from catchment.job.reading import FieldError, JobPath, path_text, read, tell_all
+from catchment.model.early import emit_of
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, refusals
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
@@ -280,6 +281,7 @@ def _settings(job: JobModel) -> Iterator[tuple[str, CatchmentError]]:
     checks: list[tuple[str, Callable[[], object]]] = [
         ("time", lambda: column_name(job.time, "time column")),
         ("late", lambda: one_of(job.late, LATE, "late")),
+        ("emit", lambda: emit_of(job.emit)),
         ("count", job.check_count),
     ]
     for key in _DURATIONS:

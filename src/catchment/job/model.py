@@ -29,6 +29,7 @@ from catchment.job.window import read_window, window_schema
 from catchment.model import duration
 from catchment.model.capacity import ASIDE_BYTES
 from catchment.model.duration import micros
+from catchment.model.early import FINAL, emit_of
 from catchment.model.query import MEASURES, Aggregate, Expression, Ordering, Query
 from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
@@ -194,6 +195,7 @@ class EngineOptions(TypedDict):
     lateness: duration.Duration
     late: Late
     incomplete: Incomplete
+    emit: str
     aside_bytes: int
     state_bytes: int | None
     key_bytes: int | None
@@ -211,6 +213,7 @@ class StreamOptions(TypedDict):
     ahead: int | None
     rate: float | None
     incomplete: Incomplete
+    emit: str
     aside_bytes: int
     aside_disk_bytes: int
     state_bytes: int | None
@@ -258,6 +261,11 @@ class JobModel(Section):
         description="count and user-defined windows that are open when a finite source ends: "
         "counted, or also emitted, with complete = false",
     )
+    emit: str = Field(
+        FINAL,
+        description="results: final ones only, running values of open windows whenever they change "
+        "(changes), or every so much event time, as in every(10s); a batch gives final ones",
+    )
     aside_bytes: int = Field(
         ASIDE_BYTES, ge=0, description="memory for late and bad rows; beyond it they go to files"
     )
@@ -294,7 +302,7 @@ class JobModel(Section):
     @property
     def rules(self) -> QueryRules:
         """What the job demands of its queries."""
-        return QueryRules(self.time, self.late, self.tables, bool(self.nodes))
+        return QueryRules(self.time, self.late, self.tables, bool(self.nodes), self.emit)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -318,8 +326,9 @@ class JobModel(Section):
 
     @property
     def counted(self) -> str:
-        """How count windows are found: what is not full can only be emitted where events meet."""
-        return "central" if self.incomplete == "emit" else self.count
+        """How count windows are found: what is not full, or early, can only be emitted where events
+        meet."""
+        return "central" if self.incomplete == "emit" or self.emit != FINAL else self.count
 
     def stream_options(self) -> StreamOptions:
         """What a streaming job and the nodes of a tree are told of events."""
@@ -332,6 +341,7 @@ class JobModel(Section):
             ahead=_micros(self.max_ahead),
             rate=self.rate,
             incomplete=self.incomplete,
+            emit=emit_of(self.emit),
             aside_bytes=self.aside_bytes,
             aside_disk_bytes=self.aside_disk_bytes,
             state_bytes=self.state_bytes,
@@ -345,6 +355,7 @@ class JobModel(Section):
             lateness=self.lateness,
             late=self.late,
             incomplete=self.incomplete,
+            emit=emit_of(self.emit),
             aside_bytes=self.aside_bytes,
             state_bytes=self.state_bytes,
             key_bytes=self.key_bytes,

@@ -188,6 +188,9 @@ class Query:
         put(self, "aggregates", aggregates)
         put(self, "output", output)
         put(self, "where", None if where is None else canonical(where, "where condition"))
+        if isinstance(window, Window) and window.requires is not None:
+            needed = [text for text in (self.where, window.requires) if text is not None]
+            put(self, "where", canonical(" AND ".join(f"({text})" for text in needed), "window"))
         put(self, "window", window)
         put(self, "distinct_on", _columns(distinct_on, "distinct_on"))
         within = micros(distinct_within, "distinct_within") if self.distinct_on else 0

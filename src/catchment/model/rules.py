@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from catchment.errors import QueryError, did_you_mean
 from catchment.model.duration import Duration
+from catchment.model.early import FINAL, emit_of
 from catchment.model.query import Query
 from catchment.model.settings import (
     BAD,
@@ -50,6 +51,8 @@ class EventRules:
     """What becomes of rows without a usable time."""
     incomplete: Incomplete = "count"
     """What becomes of windows that are open at the end of the input."""
+    emit: str = FINAL
+    """When running values of open windows are given, as `emit_of` has it."""
 
     @classmethod
     def of(
@@ -60,6 +63,7 @@ class EventRules:
         keep: Duration | None = None,
         bad: Bad = "collect",
         incomplete: Incomplete = "count",
+        emit: str = FINAL,
     ) -> EventRules:
         """The rules as a user gives them; raises the first mistake.
 
@@ -73,12 +77,25 @@ class EventRules:
             None if keep is None else not_negative(keep, "keep"),
             one_of(bad, BAD, "bad"),
             one_of(incomplete, INCOMPLETE, "incomplete"),
+            emit_of(emit),
         )
 
     @property
     def for_queries(self) -> QueryRules:
         """What queries must fit, where nothing else is known of the job."""
-        return QueryRules(self.time, self.late)
+        return QueryRules(self.time, self.late, emit=self.emit)
+
+    @property
+    def corrects(self) -> str | None:
+        """What lets results be corrected that were given, as it was said; None: nothing."""
+        return correcting(self.late, self.emit)
+
+
+def correcting(late: Late, emit: str) -> str | None:
+    """What lets results be corrected that were given, as it was said; None: nothing."""
+    if late == "update":
+        return "late='update'"
+    return None if emit == FINAL else f"emit='{emit}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +108,8 @@ class QueryRules:
     """Names in FROM that stand for all events of the job, besides `events`."""
     tree: bool = False
     """Whether the events are read by the nodes of a tree."""
+    emit: str = FINAL
+    """When running values of open windows are given."""
 
 
 def bound(query: Query, rules: QueryRules) -> Query:
@@ -120,10 +139,15 @@ def refusals(query: Query, rules: QueryRules) -> Iterator[QueryError]:
             hint="use event time",
         )
     reading = query.window.stream_reading
-    if rules.late == "update" and reading is not None:
-        yield no_updates(query.name, reading)
-    if rules.late == "update" and query.output is not None and query.output.whole:
-        yield no_updates_of_whole(query.name)
+    said = correcting(rules.late, rules.emit)
+    if said is None:
+        return
+    if reading is not None:
+        yield no_updates(query.name, reading, said)
+    if not query.window.correctable:
+        yield no_updates_of_chains(query.name, said)
+    if query.output is not None and query.output.whole:
+        yield no_updates_of_whole(query.name, said)
 
 
 def _known(table: str, rules: QueryRules) -> bool:
@@ -140,26 +164,40 @@ def other_time(who: str, named: str, time: str) -> QueryError:
     )
 
 
-def no_updates(name: str, reading: str) -> QueryError:
+def no_updates(name: str, reading: str, said: str) -> QueryError:
     """The error of windows cut on each node where late events correct results.
 
     A late mark would split slices that were cut on its node and have climbed already.
     """
     return QueryError(
         f"query {name!r}: windows cut on each node cannot be corrected by late events",
-        given=f"reading={reading!r} with late='update'",
-        hint="leave out reading, or drop or collect late events",
+        given=f"reading={reading!r} with {said}",
+        hint=f"leave out reading, or {_instead(said)}",
     )
 
 
-def no_updates_of_whole(name: str) -> QueryError:
+def no_updates_of_chains(name: str, said: str) -> QueryError:
+    """The error of windows that begin where the one before ends where late events correct some."""
+    return QueryError(
+        f"query {name!r}: windows that begin where the one before ends cannot be corrected by late "
+        "events, which may shift all that follow",
+        given=said,
+        hint=f"{_instead(said)}, or use a window of a fixed length or session(gap)",
+    )
+
+
+def no_updates_of_whole(name: str, said: str) -> QueryError:
     """The error of results that depend on all keys of a window where late events correct some."""
     return QueryError(
         f"query {name!r}: the first rows of a window and subtotals over keys cannot be corrected "
         "by late events, which correct results key by key",
-        given="late='update'",
-        hint="drop or collect late events, or leave out ORDER BY and sets of keys",
+        given=said,
+        hint=f"{_instead(said)}, or leave out ORDER BY and sets of keys",
     )
+
+
+def _instead(said: str) -> str:
+    return "drop or collect late events" if said.startswith("late") else "give final results only"
 
 
 def _no_table(name: str, table: str, known: tuple[str, ...]) -> QueryError:

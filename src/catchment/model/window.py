@@ -1,13 +1,17 @@
 """What a window is: the questions that every window type answers.
 
 A window type is one file under `windows/`. It says how its windows are bounded; whoever plans,
-slices or assembles asks the window, and never looks at its class. A type derives from one of four
+slices or assembles asks the window, and never looks at its class. A type derives from one of six
 shapes, which answer most of the questions:
 
 * `Periodic`: the edges are known ahead of the data (tumbling, sliding, fixed).
 * `Gap`: a window ends where the data pauses (session).
 * `Marked`: events open and close the window (cut, between).
 * `Counted`: the edges are known ahead, in ranks of events (count_tumbling, count_sliding).
+* `Chained`: a window begins where the one before has ended, and ends where it may take in no more
+  (sessions with a limit or with gaps of their own, numbers of events within a time).
+* `Stepped`: a program says of each event what it does to the windows of its key, by what it has
+  seen of those before: windows of one's own.
 
 Only the planner and `engine/shapes/states.py` tell shapes apart.
 """
@@ -20,6 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from catchment.errors import CatchmentError, QueryError
 from catchment.model import records
+from catchment.model.scale import Scale
 from catchment.registry import Registry
 
 Reading = Literal["global", "local", "aligned", "ordered", "gaps"]
@@ -33,13 +38,27 @@ Numbered = Literal["key", "bounds"]
 
 
 class Period(NamedTuple):
-    """Windows `[offset + k * slide, offset + k * slide + length)`, for every whole k."""
+    """Windows `[offset + k * slide, offset + k * slide + length)`, for every whole k.
+
+    They are microseconds, or numbers of points on a scale.
+    """
 
     length: int
     slide: int
     offset: int = 0
     only: bool = False
     """True when there is just the window k = 0."""
+    scale: Scale | None = None
+
+    @property
+    def reach(self) -> int:
+        """Microseconds that a window takes at most."""
+        return self.length if self.scale is None else self.scale.reach(self.length)
+
+    @property
+    def pace(self) -> float:
+        """Microseconds from one window to the next, typically."""
+        return self.slide if self.scale is None else self.slide * self.scale.pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +79,8 @@ class Window:
 
     @property
     def periods(self) -> tuple[Period, ...]:
-        """The windows whose edges are known ahead of the data, as evenly spaced series.
+        """The windows whose edges are known ahead of the data, as series that are evenly spaced, in
+        time or on a scale.
 
         Empty where bounds come from the data.
         """
@@ -75,6 +95,26 @@ class Window:
     def conditions(self) -> tuple[str, ...]:
         """The conditions that an event meets which opens or closes a window."""
         return ()
+
+    @property
+    def durations(self) -> tuple[str, ...]:
+        """The expressions whose values, numbers of seconds, say how long a window lasts."""
+        return ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The expressions whose values, of whatever type, the window is given of each event."""
+        return ()
+
+    @property
+    def requires(self) -> str | None:
+        """A condition that all events meet which are in a window; None: any event may be."""
+        return None
+
+    @property
+    def correctable(self) -> bool:
+        """Whether late events can correct windows that were given."""
+        return True
 
     @property
     def bounded_by_events(self) -> bool:
@@ -127,7 +167,7 @@ class Periodic(Window):
 
     @property
     def reach(self) -> int:
-        return max(period.length for period in self.periods)
+        return max(period.reach for period in self.periods)
 
     def last_touched(self, time: int) -> int | None:
         return time
@@ -218,6 +258,109 @@ class Counted(Window):
     def numbered(self) -> Numbered | None:
         """More events may share an instant than a window holds."""
         return "key"
+
+
+LONGEST_GAP = 1_000_000_000_000
+"""Seconds that a gap of a column may be at most, some 32,000 years: what is longer is no gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chained(Window):
+    """Windows of a key one after the other, each from the first event that is in none before.
+
+    A window takes in the next event as long as that comes at most a gap after one of its events,
+    less than `max_length` after its first, and as long as it has not `max_events`. The gap is the
+    same for all events, or each event has its own, of so many seconds as `gap_from` says. A window
+    that has `max_events` ends with the last of them; any other ends when its last gap has passed,
+    or its length. Windows of fewer events than `min_events` are no results.
+    """
+
+    gap: int | None = None
+    gap_from: str | None = None
+    max_length: int | None = None
+    max_events: int | None = None
+    min_events: int = 1
+
+    @property
+    def durations(self) -> tuple[str, ...]:
+        return () if self.gap_from is None else (self.gap_from,)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The expressions whose values, of whatever type, the window is given of each event."""
+        return ()
+
+    @property
+    def requires(self) -> str | None:
+        if self.gap_from is None:
+            return None
+        return f"({self.gap_from}) > 0 AND ({self.gap_from}) <= {LONGEST_GAP}"
+
+    @property
+    def correctable(self) -> bool:
+        """A late event may shift all windows that follow."""
+        return False
+
+    @property
+    def bounded_by_events(self) -> bool:
+        return True
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """More events may share an instant than a window holds."""
+        return None if self.max_events is None else "bounds"
+
+    @property
+    def reach(self) -> int:
+        return self.max_length or self.gap or 0
+
+
+Move = Literal["join", "begin", "end", "skip"]
+MOVES: tuple[Move, ...] = get_args(Move)
+"""What an event does to the windows of its key: it is in the open one, or in a new one where none
+is open; it ends the open one and begins the next; it is the last of the open one, or of a new one;
+it is in none, and the open one stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped(Window):
+    """Windows of a key one after the other, by a program that sees its events in order.
+
+    `step` is called for each event, with what it returned as state for the one before: so it says
+    where windows begin and end from all events so far. A window begins with the time of its first
+    event. It ends with the time of the event that ended it, or when `until` says, whatever comes.
+    The program must be a function of its arguments alone. States are plain values, which can be
+    written down: None, numbers, texts, and lists and maps of these.
+    """
+
+    def step(self, state: Any, time: int, values: tuple[Any, ...]) -> tuple[Any, Move]:
+        """What is known after an event, and what it does.
+
+        The state is None before the first event of a key, and after a window that ended by its
+        time. `values` are those of the expressions in `reads`.
+        """
+        raise NotImplementedError
+
+    def until(self, state: Any) -> int | None:
+        """When the open window ends by itself: events at that time or later are not in it.
+
+        None: only events end it.
+        """
+        return None
+
+    @property
+    def bounded_by_events(self) -> bool:
+        return True
+
+    @property
+    def correctable(self) -> bool:
+        """A late event may shift all windows that follow."""
+        return False
+
+    @property
+    def numbered(self) -> Numbered | None:
+        """Events of one instant may begin and end several windows."""
+        return "bounds"
 
 
 _KINDS: dict[str, type[Window]] = {}

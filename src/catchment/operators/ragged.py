@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from catchment.model.arrays import Ints as Ints
+
 _TEXTS = {bytes, str, type(None)}
 
 Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _LONG = 256

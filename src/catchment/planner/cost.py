@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from catchment.model.costs import RECORDED, CostModel, shown
 from catchment.model.plan import StoreKind
+from catchment.model.scale import Scale
 from catchment.model.window import Counted, Period, Window
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.edges import Edges
@@ -37,8 +38,13 @@ def session_grid(windows: Sequence[Window]) -> int | None:
     smallest = smallest_gap(windows)
     if smallest is None:
         return None
-    slides = [period.slide for period in periods_of(windows) if not period.only]
+    slides = [period.slide for period in periods_of(windows) if _even(period)]
     return None if slides and min(slides) <= smallest else smallest
+
+
+def _even(period: Period) -> bool:
+    """Whether windows come again and again, after the same time."""
+    return not period.only and period.scale is None
 
 
 def edges_of(windows: Sequence[Window]) -> Edges:
@@ -69,33 +75,47 @@ def cut_alike(windows: Iterable[Window], window: Window, most: float = RECORDED.
     own = [_series(one) for one in every]
     if not all(own):
         return False  # of windows bounded by marks nobody knows how often they are cut
-    series = frozenset[tuple[int, int]]().union(*own)
+    series = frozenset[_Series]().union(*own)
     needed = [one for one in series if not any(_covers(other, one) for other in series - {one})]
     return _cuts(needed) <= most * min(map(_cuts, own))
 
 
+_Series = tuple[int, int, Scale | None]
+"""A slide and an offset, and the scale on which they are."""
+
+
 @lru_cache(maxsize=4096)
-def _series(window: Window) -> frozenset[tuple[int, int]]:
-    """Where a window is cut: evenly, in time or in ranks, from an offset on."""
+def _series(window: Window) -> frozenset[_Series]:
+    """Where a window is cut: evenly, in time, on a scale or in ranks, from an offset on."""
     if isinstance(window, Counted):
-        return frozenset({(window.step, 0), (window.step, window.size % window.step)})
+        return frozenset({(window.step, 0, None), (window.step, window.size % window.step, None)})
     # A single window is cut as rarely as if it came again and again.
     edges = Edges(period._replace(only=False) for period in window.periods)
-    return frozenset(zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True))
+    return frozenset(
+        (slide, offset, spaced.scale)
+        for spaced in edges.spaced
+        for slide, offset in zip(spaced.slides.tolist(), spaced.offsets.tolist(), strict=True)
+    )
 
 
-def _covers(finer: tuple[int, int], coarser: tuple[int, int]) -> bool:
+def _covers(finer: _Series, coarser: _Series) -> bool:
     """Whether one series has all edges of another."""
-    return coarser[0] % finer[0] == 0 and (coarser[1] - finer[1]) % finer[0] == 0
+    alike = finer[2] == coarser[2]
+    return alike and coarser[0] % finer[0] == 0 and (coarser[1] - finer[1]) % finer[0] == 0
 
 
-def _cuts(series: Iterable[tuple[int, int]]) -> float:
-    return sum(1 / slide for slide, _ in series)
+def _cuts(series: Iterable[_Series]) -> float:
+    return sum(1 / (slide if scale is None else slide * scale.pace) for slide, _, scale in series)
 
 
 def overlap(period: Period) -> int:
     """How many of a series' windows hold one event, at most."""
     return 1 if period.only else -(-period.length // period.slide)
+
+
+def on_scale(window: Window) -> bool:
+    """Whether a window is bounded by the points of a scale, and not by plain time."""
+    return any(period.scale is not None for period in window.periods)
 
 
 class EventCosts(NamedTuple):
@@ -130,10 +150,10 @@ def ways_of(
 ) -> EventCosts | None:
     """What both ways cost; None where windows cannot have accumulators, or need none.
 
-    An accumulator is known by its start: no two windows of a type may start together. Windows that
-    do not overlap are slices already.
+    An accumulator is known by its start: no two windows of a type may start together, as those of
+    a calendar do where a day is left out. Windows that do not overlap are slices already.
     """
-    if not all(len(window.periods) == 1 for window in windows):
+    if not all(len(window.periods) == 1 for window in windows) or any(map(on_scale, windows)):
         return None
     updates = sum(overlap(period) for period in periods_of(windows))
     edges = edges_of(windows).rate if updates >= 2 else 0.0
@@ -147,11 +167,11 @@ def ways_of(
 def slices_per_window(windows: Sequence[Window]) -> float:
     """The largest number of slices that one window is assembled from."""
     periods = periods_of(windows)
-    longest = max((period.length for period in periods), default=0)
+    longest = max((period.reach for period in periods), default=0)
     if longest == 0:
         most = 1.0
     elif len(windows) == 1 == len(periods):  # most groups of many queries have but one window
-        length, slide, _, only = periods[0]
+        length, slide, _, only, _ = periods[0]
         most = 1.0 if only else max(1.0, length / slide * (1 if length % slide == 0 else 2))
     else:
         most = max(1.0, edges_of(windows).rate * longest / 1e6)

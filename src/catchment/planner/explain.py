@@ -155,7 +155,7 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
         ]
     if group.slicing == "settled":
         why = (
-            "marks and counts"
+            "marks, counts and limits"
             if any(window.bounded_by_events for window in group.windows)
             else "functions whose order matters"
         )

@@ -19,7 +19,7 @@ from catchment.model.rules import time_named
 from catchment.model.settings import each_its_name
 from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
-from catchment.planner.cost import choose_store, ways_of
+from catchment.planner.cost import choose_store, on_scale, ways_of
 from catchment.planner.drafts import Draft, Need, SimilarDrafts
 from catchment.planner.selections import Selections
 
@@ -261,10 +261,13 @@ def _ways(draft: Draft, rate: float, costs: CostModel) -> list[tuple[list[int], 
     together = list(range(len(windows)))
     if draft.before is not None:  # a running group goes on as it is
         return [(together, draft.before.why if draft.before.way == "accumulators" else None)]
-    ways = ways_of(windows, rate, costs)
+    sliced = [number for number, window in enumerate(windows) if on_scale(window)]
+    apart = [number for number in together if number not in sliced]
+    ways = ways_of([windows[number] for number in apart], rate, costs) if apart else None
     if ways is None or not ways.direct_wins or _ordered(operators_of(draft.answers)):
         return [(together, None)]
-    return [([window], ways.describe(rate)) for window in together]
+    direct = [([number], ways.describe(rate)) for number in apart]
+    return [*direct, (sliced, None)] if sliced else [*direct]
 
 
 def _refuse_order(query: Query) -> None:

@@ -130,7 +130,7 @@ def _shares(group: Group) -> bool:
 def _cells(group: Group) -> tuple[int, float, int]:
     """How many cells a group adds to those of others, roughly: by conditions, then by edges."""
     conditions = sum(selection is not None for selection in group.selections)
-    edges = sum(1 / period.slide for period in periods_of(group.windows) if not period.only)
+    edges = sum(1 / period.pace for period in periods_of(group.windows) if not period.only)
     return conditions, edges, group.id
 
 

@@ -109,7 +109,7 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
 
 def _shortest(groups: Iterable[Group]) -> int:
     windows = [window for group in groups for window in group.windows]
-    known = [period.slide for period in periods_of(windows)]
+    known = [int(period.pace) for period in periods_of(windows)]
     if not known:
         raise DataError(
             "no query has windows in time whose slices could be held back",

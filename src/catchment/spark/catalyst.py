@@ -30,7 +30,7 @@ from catchment.operators import Operator
 from catchment.operators.base import is_exact, is_float
 from catchment.operators.limbs import carried, limbs_for, split, units_of
 from catchment.operators.ragged import Array, Ints
-from catchment.planner.cost import overlap, periods_of, smallest_gap
+from catchment.planner.cost import on_scale, overlap, periods_of, smallest_gap
 from catchment.spark.catalyst_columns import (
     SparkField,
     SparkFields,
@@ -115,6 +115,8 @@ def _cuts(group: Group) -> Cuts:
     gap = smallest_gap(group.windows)
     if gap is not None and gap * ASSUMED.per_second < _EVENTS_A_CELL * 1e6:
         raise UnlikeError("slices as short as the sessions' gap would be too many")
+    if any(map(on_scale, group.windows)):
+        raise UnlikeError("its windows begin as the clocks of a time zone say")
     cuts = cuts_of(group.windows)
     if not cuts.few:
         series, points = len(cuts.series), len(cuts.points)
@@ -127,7 +129,7 @@ def _selection(group: Group, fields: SparkFields) -> str:
         raise UnlikeError(f"{len(group.selections)} conditions are too many for Spark to compile")
     whens = [f"WHEN t IS NULL THEN {BAD}"]
     if group.way == "accumulators":
-        ((length, slide, offset, only),) = periods_of(group.windows)
+        ((length, slide, offset, only, _),) = periods_of(group.windows)
         outside = f"pmod(t - {offset % slide}L, {slide}L) >= {length}L"
         if only:
             outside = f"t < {offset}L OR t >= {offset + length}L"

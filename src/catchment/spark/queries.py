@@ -47,7 +47,7 @@ def rules_of(home: Folder) -> QueryRules:
     held = read_identity(home)
     if held is None:
         return QueryRules("ts")
-    return QueryRules(held.time, held.late, held.tables)
+    return QueryRules(held.time, held.late, held.tables, emit=held.emit)
 
 
 def read_identity(home: Folder) -> JobIdentity | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from msgspec import Struct, convert
 
 from catchment.model.capacity import Capacity
+from catchment.model.early import FINAL
 from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
 from catchment.sources.aside_files import AsideFile
@@ -232,3 +233,5 @@ class JobIdentity(FolderFormat, frozen=True):
     buckets: int
     tables: tuple[str, ...]
     """What SQL may call the events."""
+    emit: str = FINAL
+    """When running values of open windows are given."""

@@ -16,6 +16,7 @@ from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
 from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
+from catchment.model.early import FINAL
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, Late
 from catchment.operators.user import Monoid
@@ -58,6 +59,8 @@ class Spec:
     functions: dict[str, Monoid] = field(default_factory=defined)
     incomplete: Incomplete = "count"
     """What becomes of windows that are open at the end: counted, or emitted too."""
+    emit: str = FINAL
+    """When running values of open windows are given."""
     aside_bytes: int = ASIDE_BYTES
     aside_disk_bytes: int = ASIDE_DISK_BYTES
     state_bytes: int | None = None
@@ -88,7 +91,13 @@ class Spec:
     @property
     def event_rules(self) -> EventRules:
         """How events are treated."""
-        return EventRules(self.time, late=self.late, keep=self.keep, incomplete=self.incomplete)
+        return EventRules(
+            self.time,
+            late=self.late,
+            keep=self.keep,
+            incomplete=self.incomplete,
+            emit=self.emit,
+        )
 
     def bound(self, version: int) -> BoundPlan:
         """A version of the plan, bound to the columns of the events."""

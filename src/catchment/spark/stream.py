@@ -17,6 +17,7 @@ from catchment.job.model import TRIGGERS, period
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
 from catchment.model.definition import file_changes, removal_text
+from catchment.model.early import emit_of
 from catchment.model.query import Query, QueryRecord
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
@@ -129,7 +130,15 @@ def job_identity(home: Folder, job: JobModel, spark: SparkSession) -> JobIdentit
     if found is None:
         buckets = job.buckets or cores_of(spark)
         made = JobIdentity(
-            FORMAT, job.new_identity(), job.name, source, job.time, job.late, buckets, job.tables
+            FORMAT,
+            job.new_identity(),
+            job.name,
+            source,
+            job.time,
+            job.late,
+            buckets,
+            job.tables,
+            emit_of(job.emit),
         )
         home.write(IDENTITY, records.encode(made))
         return made
@@ -138,6 +147,7 @@ def job_identity(home: Folder, job: JobModel, spark: SparkSession) -> JobIdentit
         ("source", found.source, source),
         ("time", found.time, job.time),
         ("late", found.late, job.late),
+        ("emit", found.emit, emit_of(job.emit)),
     ):
         if there != here:
             raise StateError(

@@ -92,6 +92,7 @@ class SparkWork:
             count_scheme=settings.count if settings.distributes_counts else None,
             node=charter.places[self.id].number * PARTITIONS,
             incomplete=settings.incomplete,
+            emit=settings.emit,
             aside_bytes=settings.aside_bytes,
             aside_disk_bytes=settings.aside_disk_bytes,
             state_bytes=settings.state_bytes,

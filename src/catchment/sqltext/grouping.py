@@ -305,13 +305,24 @@ def window_of(call: exp.Anonymous) -> Window:
         return _registered(call)
     known = SQL_CALLS[name]
     args = call.expressions[1 if known.takes_time else 0 :]
+    by_place = [arg for arg in args if not isinstance(arg, exp.Kwarg)]
+    named = {arg.this.name.lower(): arg.expression for arg in args if isinstance(arg, exp.Kwarg)}
     try:
-        inspect.signature(known.build).bind(*args)
+        inspect.signature(known.build).bind(*by_place, **named)
     except TypeError as error:
         raise _misused(call) from error
+    if len(by_place) + len(named) < len(args):  # a name is there twice
+        raise _misused(call)
     if known.takes_time:
         time_of(call)
-    return known.build(*(value_of(arg, call) for arg in args))
+    parameters = inspect.signature(known.build, eval_str=True).parameters
+    told = {
+        name: value_of(node, call)
+        if isinstance(node, _LITERALS) or not _may_be_condition(parameters[name])
+        else text_of(node)
+        for name, node in named.items()
+    }
+    return known.build(*(value_of(arg, call) for arg in by_place), **told)
 
 
 def _misused(call: exp.Anonymous) -> SqlError:

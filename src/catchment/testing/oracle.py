@@ -11,15 +11,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, cast
 
 from catchment.errors import QueryError
+from catchment.model.calendar import time_zone
 from catchment.model.duration import instant, micros
 from catchment.model.query import Query
-from catchment.model.window import Counted, Gap, Marked, OnePeriod, Window
+from catchment.model.window import Chained, Counted, Gap, Marked, OnePeriod, Window
 from catchment.testing.oracle_expression import holds, order_key, value_of
 from catchment.testing.oracle_functions import aggregate
+from catchment.windows.calendar import CalendarWindow
 from catchment.windows.cumulate import Cumulate
 
 Row = dict[str, Any]
@@ -141,6 +144,58 @@ def _cumulate(window: Cumulate, events: list[Event], frontier: float) -> Iterato
                 yield OracleWindow(start, end, members)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400_000_000
+_HALF_HOUR = 1_800_000_000
+
+
+def _calendar(
+    window: CalendarWindow, events: list[Event], frontier: float
+) -> Iterator[OracleWindow]:
+    numbers: set[int] = set()
+    for event in events:
+        day = _EPOCH + timedelta(microseconds=event.time)
+        about = (day.year - 1970) * 12 + day.month - 1 if window.unit == "month" else None
+        about = event.time // _DAY if about is None else about
+        numbers.update(range(about - window.length - 3, about + 4))
+    for number in sorted(numbers):
+        if (number - window.offset) % window.slide:
+            continue
+        start, end = (_begins(window, n) for n in (number, number + window.length))
+        members = [e for e in events if start <= e.time < end]
+        if members and end <= frontier:
+            yield OracleWindow(start, end, members)
+
+
+def _begins(window: CalendarWindow, number: int) -> int:
+    """When a day or month begins, counted from that of 1970-01-01."""
+    if window.unit == "day":
+        first = datetime(1970, 1, 1) + timedelta(days=number)
+    else:
+        first = datetime(1970 + number // 12, number % 12 + 1, 1)
+    return first_shown(window.zone, first + timedelta(microseconds=window.shift))
+
+
+@lru_cache(maxsize=1 << 16)
+def first_shown(zone: str, clock: datetime) -> int:
+    """The first instant at which the clocks of a zone show a time or a later one: looked for from
+    two days before, by half hours, and then within one."""
+    rules = time_zone(zone)
+
+    def reached(time: int) -> bool:
+        shown = (_EPOCH + timedelta(microseconds=time)).astimezone(rules)
+        return shown.replace(tzinfo=None) >= clock
+
+    time = (clock.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) - 2 * _DAY
+    while not reached(time):
+        time += _HALF_HOUR
+    low, high = time - _HALF_HOUR, time
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
 def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
     sessions: list[list[Event]] = []
     for event in events:
@@ -153,6 +208,52 @@ def _session(window: Gap, events: list[Event], frontier: float) -> Iterator[Orac
         # An event exactly `gap` later would still join; nothing comes after a close.
         if last < frontier:
             yield OracleWindow(members[0].time, last, members)
+
+
+def _chained(window: Chained, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
+    """One event after the other: each joins the window that is open, or closes it and opens one."""
+    members: list[Event] = []
+    seen: Counter[tuple[int, int]] = Counter()
+
+    def ended(end: int) -> Iterator[OracleWindow]:
+        index = None
+        if window.max_events is not None:
+            index = seen[members[0].time, end]
+            seen[members[0].time, end] += 1
+        if len(members) >= window.min_events:
+            yield OracleWindow(members[0].time, end, members, index)
+
+    def last_chance() -> tuple[float, float]:
+        """The last time at which an event may join, by the gaps, and the first too late."""
+        gaps = [_gap(window, e) for e in members]
+        by_gap = max((e.time + g for e, g in zip(members, gaps, strict=True)), default=math.inf)
+        limit = math.inf if window.max_length is None else members[0].time + window.max_length
+        return by_gap, limit
+
+    for event in events:
+        if event.time >= frontier:
+            break
+        if members:
+            by_gap, limit = last_chance()
+            if event.time > by_gap or event.time >= limit:
+                yield from ended(int(min(by_gap, limit)))
+                members = []
+        members = [*members, event]
+        if window.max_events is not None and len(members) == window.max_events:
+            yield from ended(event.time)
+            members = []
+    if members:
+        by_gap, limit = last_chance()
+        if by_gap < frontier or limit <= frontier:
+            yield from ended(int(min(by_gap, limit)))
+
+
+def _gap(window: Chained, event: Event) -> float:
+    if window.gap is not None:
+        return window.gap
+    if window.gap_from is None:
+        return math.inf
+    return round(float(value_of(window.gap_from, event.row)) * 1_000_000)
 
 
 def _cut(window: Marked, events: list[Event], frontier: float) -> Iterator[OracleWindow]:
@@ -191,7 +292,10 @@ _WINDOWS: dict[str, Callable[[Any, list[Event], float], Iterator[OracleWindow]]]
     "sliding": _periodic,
     "fixed": _fixed,
     "cumulate": _cumulate,
+    "calendar": _calendar,
     "session": _session,
+    "limited_session": _chained,
+    "count_within": _chained,
     "cut": _cut,
     "between": _between,
     "count": _count,
@@ -492,6 +596,11 @@ _LENGTHS = {
 
 
 def _reach(window: Window) -> int:
+    if window.kind == "calendar":  # months have 31 days at most; clocks are put back by two at most
+        calendar = cast(CalendarWindow, window)
+        plain = calendar.unit == "day" and calendar.zone == "UTC"
+        days = calendar.length * (31 if calendar.unit == "month" else 1)
+        return (days if plain else days + 2) * _DAY
     length = _LENGTHS.get(window.kind)
     return 0 if length is None else int(getattr(window, length))
 

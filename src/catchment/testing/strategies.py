@@ -12,12 +12,14 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from catchment.model.calendar import time_zone
 from catchment.model.query import Aggregate, Query
 from catchment.model.window import READINGS, Window
 from catchment.testing.oracle import Row, Step
@@ -25,6 +27,7 @@ from catchment.windows import (
     between,
     count_sliding,
     count_tumbling,
+    count_within,
     cumulate,
     cut,
     fixed,
@@ -65,7 +68,11 @@ KINDS = (
     "count_sliding",
     "fixed",
     "cumulate",
+    "calendar",
 )
+CHAINED = ("limited_session", "gaps_of_events", "count_within")
+"""Kinds of windows that late events cannot correct: each begins where the one before ends."""
+ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia")
 NUMERIC = (
     "sum",
     "avg",
@@ -236,6 +243,20 @@ class Dice(Protocol):
     def randint(self, a: int, b: int, /) -> int: ...
 
 
+def _drawn_chained(dice: Dice, kind: str, length: int, other: int, unit: int) -> Window:
+    """A window that begins where the one before ends."""
+    if kind == "limited_session":
+        longest = dice.choice([None, f"{length * unit}us"])
+        fewest = dice.choice([1, 2, 3]) if longest is not None else dice.choice([2, 3])
+        return session(f"{min(other, 5) * unit}us", max_length=longest, min_events=fewest)
+    if kind == "gaps_of_events":
+        longest = dice.choice([None, None, f"{length * unit}us"])
+        seconds = dice.choice(["v", "n", "abs(v)"])
+        gap = seconds if unit == 1_000_000 else f"{seconds} / {1_000_000 // unit}"
+        return session(gap_from=gap, max_length=longest, min_events=dice.choice([1, 1, 2]))
+    return count_within(min(length, 6), f"{other * unit}us")
+
+
 def drawn_window(
     dice: Dice,
     kinds: Sequence[str],
@@ -266,6 +287,15 @@ def drawn_window(
         step = min(length, 4)
         size = step * min(other, 6)
         return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
+    if kind in CHAINED:
+        return _drawn_chained(dice, kind, length, other, unit)
+    if kind == "calendar":  # a day begins while events come
+        zone, edge = dice.choice(ZONES), (base + dice.randint(0, SPAN)) * unit
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=edge)
+        ahead = at.astimezone(time_zone(zone)).utcoffset() or timedelta()
+        clock = (edge + ahead // timedelta(microseconds=1)) % 86_400_000_000
+        length, slide = dice.choice([(1, 1), (1, 1), (2, 1), (1, 2)])
+        return sliding(f"{length}d", f"{slide}d", offset=f"{clock}us", zone=zone)
     start = (base + dice.randint(-5, SPAN)) * unit
     assert kind == "fixed", f"say here how {kind} is drawn"
     return fixed(start, start + length * unit)

@@ -72,7 +72,7 @@ def _marked(
     late = pa.array(table.column("window_end").cast(pa.int64()).to_numpy() > complete_until)
     if short is None:
         nobody = pa.scalar(None, pa.string())
-        names = pc.if_else(late, pa.scalar(", ".join(missing)), nobody)
+        names = pc.if_else(late, pa.scalar(", ".join(missing) or None, pa.string()), nobody)
     else:
         open_ones = [missing if open_one else [] for open_one in late.to_pylist()]
         who = [sorted({*some, *others}) for some, others in zip(short, open_ones, strict=True)]

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from catchment.flush.settings import Flush
 from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
-from catchment.model.rules import EventRules, QueryRules
+from catchment.model.early import FINAL
+from catchment.model.rules import EventRules, QueryRules, correcting
 from catchment.model.settings import Incomplete, Late
 from catchment.sources.aside_files import ASIDE_DISK_BYTES
 
@@ -33,6 +34,8 @@ class TreeSettings(Struct, frozen=True):
     count: str = "central"
     """How the edges of count windows are found."""
     incomplete: Incomplete = "count"
+    emit: str = FINAL
+    """When running values of open windows are given: of what has climbed to the root."""
     aside_bytes: int = ASIDE_BYTES
     aside_disk_bytes: int = ASIDE_DISK_BYTES
     state_bytes: int | None = None
@@ -43,17 +46,24 @@ class TreeSettings(Struct, frozen=True):
     @property
     def distributes_counts(self) -> bool:
         """Whether edges of count windows may be asked for, instead of sending all events."""
-        return self.count != "central" and self.late != "update" and self.idle is None
+        corrected = correcting(self.late, self.emit) is not None
+        return self.count != "central" and not corrected and self.idle is None
 
     @property
     def query_rules(self) -> QueryRules:
         """What the tree demands of its queries."""
-        return QueryRules(self.time, self.late, self.tables, tree=True)
+        return QueryRules(self.time, self.late, self.tables, tree=True, emit=self.emit)
 
     @property
     def event_rules(self) -> EventRules:
         """How nodes treat events."""
-        return EventRules(self.time, late=self.late, keep=self.keep, incomplete=self.incomplete)
+        return EventRules(
+            self.time,
+            late=self.late,
+            keep=self.keep,
+            incomplete=self.incomplete,
+            emit=self.emit,
+        )
 
     @property
     def memory_limits(self) -> MemoryLimits:

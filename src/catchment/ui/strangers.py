@@ -17,7 +17,7 @@ STRANGERS = 48
 SECONDS = 10.0
 """How long a connection may be one of them."""
 
-Peer = tuple[str, int]
+PeerAddress = tuple[str, int]
 
 
 class Strangers:
@@ -25,12 +25,12 @@ class Strangers:
 
     def __init__(self, most: int = STRANGERS, seconds: float = SECONDS) -> None:
         self._most, self._seconds = most, seconds
-        self._held: dict[Peer, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
+        self._held: dict[PeerAddress, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def enter(self, peer: Peer, transport: asyncio.Transport) -> None:
+    def enter(self, peer: PeerAddress, transport: asyncio.Transport) -> None:
         """Somebody has connected: for whom there is no room, the oldest is cut off."""
         while len(self._held) >= self._most:
             self._cut_off(next(iter(self._held)))
@@ -42,7 +42,7 @@ class Strangers:
         if peer in self._held:
             self._held.pop(peer)[1].cancel()
 
-    def _cut_off(self, peer: Peer) -> None:
+    def _cut_off(self, peer: PeerAddress) -> None:
         transport = self._held[peer][0]
         self.leave(peer)
         transport.abort()

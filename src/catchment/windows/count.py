@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catchment.model.window import Counted, register, window_builder
-from catchment.windows.checks import count
+from catchment.errors import QueryError
+from catchment.model.duration import Duration, micros, show
+from catchment.model.window import Chained, Counted, register, window_builder
+from catchment.windows.checks import count, positive
 from catchment.windows.in_sql import in_sql
 
 
@@ -38,6 +40,43 @@ def count_sliding(size: int, step: int) -> CountWindow:
     return CountWindow(count(size, "count window"), count(step, "count window's step"))
 
 
-@in_sql("count_window(size[, slide])", takes_time=False)
-def _count_window(size: int, slide: int | None = None) -> CountWindow:
-    return count_sliding(size, size if slide is None else slide)
+@register
+@dataclass(frozen=True, slots=True)
+class CountWithin(Chained):
+    """A number of events, or as many as come within a time."""
+
+    kind = "count_within"
+
+    def describe(self) -> str:
+        return f"count_within({self.max_events:,}, {show(self.max_length or 0)})"
+
+
+@window_builder
+def count_within(size: int, limit: Duration) -> CountWithin:
+    """A key's next `size` events, or fewer where `limit` has passed since the first of them.
+
+    Windows follow each other: each begins with the first event that is in none before. One that is
+    full is `[first, last]`, the times of its first and last event; another ends `limit` after its
+    first. Full windows of one instant are numbered from 0 by `window_index`.
+
+    >>> count_within(1000, "10s").describe()
+    'count_within(1,000, 10s)'
+    """
+    most = count(size, "count window")
+    longest = positive(micros(limit, "time limit of a count window"), "time limit", limit)
+    return CountWithin(max_length=longest, max_events=most)
+
+
+@in_sql("count_window(size[, slide] | size, within => duration)", takes_time=False)
+def _count_window(
+    size: int, slide: int | None = None, within: Duration | None = None
+) -> CountWindow | CountWithin:
+    if within is None:
+        return count_sliding(size, size if slide is None else slide)
+    if slide is not None:
+        raise QueryError(
+            "count windows with a time limit follow each other, and do not slide",
+            given=f"slide {slide}, within {within}",
+            hint="leave out one of the two",
+        )
+    return count_within(size, within)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros, show
-from catchment.model.window import OnePeriod, register, window_builder
+from catchment.model.window import OnePeriod, Periodic, register, window_builder
+from catchment.windows.calendar import calendar_window, in_calendar
 from catchment.windows.checks import positive
 from catchment.windows.in_sql import in_sql
 from catchment.windows.tumbling import Tumbling
@@ -22,21 +23,31 @@ class Sliding(OnePeriod):
 
 
 @window_builder
-def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> OnePeriod:
+def sliding(
+    length: Duration, slide: Duration, *, offset: Duration = "0s", zone: str | None = None
+) -> Periodic:
     """Windows `[k * slide + offset, k * slide + offset + length)`.
 
     A slide longer than the length leaves gaps whose events are in no window; a slide equal to the
-    length is a tumbling window, and is the same window to the planner.
+    length is a tumbling window, and is the same window to the planner. A `zone` means what it does
+    for tumbling windows; length and slide are then both in days and weeks, or both in longer units.
 
     >>> sliding("10s", "5s")
     Sliding(length=10000000, slide=5000000, offset=0)
     """
+    if in_calendar(zone, length, slide, offset):
+        return calendar_window(length, slide, offset, zone)
     size = positive(micros(length, "window length"), "window length", length)
     step = positive(micros(slide, "window slide"), "window slide", slide)
     shift = micros(offset, "window offset") % step
     return Tumbling(size, step, shift) if size == step else Sliding(size, step, shift)
 
 
-@in_sql("window(ts, size[, slide[, start]])")
-def _window(size: Duration, slide: Duration | None = None, start: Duration = "0s") -> OnePeriod:
-    return sliding(size, size if slide is None else slide, offset=start)
+@in_sql("window(ts, size[, slide[, start]][, zone => name])")
+def _window(
+    size: Duration,
+    slide: Duration | None = None,
+    start: Duration = "0s",
+    zone: str | None = None,
+) -> Periodic:
+    return sliding(size, size if slide is None else slide, offset=start, zone=zone)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catchment.model.duration import Duration, micros, show
-from catchment.model.window import OnePeriod, register, window_builder
+from catchment.model.window import OnePeriod, Periodic, register, window_builder
+from catchment.windows.calendar import calendar_window, in_calendar
 from catchment.windows.checks import positive
 from catchment.windows.wording import with_offset
 
@@ -20,11 +21,19 @@ class Tumbling(OnePeriod):
 
 
 @window_builder
-def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
+def tumbling(length: Duration, *, offset: Duration = "0s", zone: str | None = None) -> Periodic:
     """Windows `[k * length + offset, (k + 1) * length + offset)`.
+
+    With a `zone`, a window is whole days, weeks (from Monday), months, quarters or years by the
+    clocks there; months and longer are those of UTC where no zone is named. The offset is then by
+    the clock too, and may count months.
 
     >>> tumbling("10s", offset="2s")
     Tumbling(length=10000000, slide=10000000, offset=2000000)
+    >>> tumbling("1 quarter", zone="Europe/Berlin").describe()
+    'tumbling(1 quarter, zone=Europe/Berlin)'
     """
+    if in_calendar(zone, length, offset):
+        return calendar_window(length, length, offset, zone)
     size = positive(micros(length, "window length"), "window length", length)
     return Tumbling(size, size, micros(offset, "window offset") % size)

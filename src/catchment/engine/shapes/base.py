@@ -48,6 +48,9 @@ class Moment(NamedTuple):
     """What events between horizon and frontier were cut to, which may still change."""
     live: Collection[str] | None
     """The streams that may still bring events; None: all that did."""
+    ahead: int
+    """Windows that end by it are given, those that end after the frontier as running values. It is
+    the frontier, or later than any window ends."""
 
 
 class Change(NamedTuple):

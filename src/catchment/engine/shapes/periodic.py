@@ -74,9 +74,7 @@ def _holding(series: Series, starts: Ints, low: Ints, high: Ints) -> Windows:
     """Only the windows that hold some slice: for slices far apart against the windows."""
     kinds, numbers = [], []
     for kind in range(len(series)):
-        last = np.floor_divide(starts - series.offsets[kind], series.slides[kind])
-        reach = starts - series.offsets[kind] - series.lengths[kind]
-        first = np.floor_divide(reach, series.slides[kind]) + 1
+        first, last = series.holding(kind, starts)
         first, last = np.maximum(first, low[kind]), np.minimum(last, high[kind])
         _bounded(int(np.maximum(last - first + 1, 0).sum()))
         found = np.unique(runs(first, last + 1)[0])
@@ -126,7 +124,7 @@ def assemble_periodic(
     """
     kind, number = windows
     start = series.start_of(kind, number)
-    end = start + series.lengths[kind]
+    end = series.end_of(kind, number)
     last = start + 1 if exact else end
     # Windows that hold the same slices are merged once, as those that reach over a long pause.
     bound, place = _distinct(*(_before(time, store, loose) for time in (start, last)))
@@ -307,7 +305,7 @@ class PeriodicState(ShapeState):
         """The windows that end now, and those said already that may have changed."""
         pending = [rows.start for rows in self._pending.rows]
         starts = np.concatenate([self._store.starts, *pending, moment.loose.start])
-        kind, number = due(self._series, moment.before, moment.frontier, starts)
+        kind, number = due(self._series, moment.before, moment.ahead, starts)
         if self._late:
             again = touched(self._series, np.concatenate(self._late), EARLIEST, moment.before)
             kind, number = np.concatenate([kind, again[0]]), np.concatenate([number, again[1]])
@@ -324,26 +322,36 @@ class PeriodicState(ShapeState):
         self, kind: Ints, number: Ints, emitted: Emitted, complete_until: int
     ) -> Windows:
         """Windows, and those that were doubtful and are no more, each once."""
-        alike: dict[tuple[int, int], list[int]] = {}
+        bounds = {
+            (place, start, end) for place, _, start, end, _ in emitted.confirmed(complete_until)
+        }
+        if not bounds:
+            return kind, number
+        alike: dict[tuple[int, int | None], list[int]] = {}
         types = zip(self._place_of.tolist(), self._series.lengths.tolist(), strict=True)
-        for row, place_and_length in enumerate(types):
-            alike.setdefault(place_and_length, []).append(row)
+        for row, (place, length) in enumerate(types):
+            known = length if self._series.plain(row) else None
+            alike.setdefault((place, known), []).append(row)
         found = set(zip(kind.tolist(), number.tolist(), strict=True))
-        for place, _, start, end, _ in emitted.confirmed(complete_until):
-            found.update(self._beginning(start, alike.get((place, end - start), [])))
+        for place, start, end in bounds:
+            rows = [*alike.get((place, end - start), []), *alike.get((place, None), [])]
+            found.update(self._bounded(start, end, rows))
         pairs = np.array(sorted(found), np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
-    def _beginning(self, start: int, rows: list[int]) -> Iterator[tuple[int, int]]:
-        """Of these series, those that have a window which begins then, and its number.
+    def _bounded(self, start: int, end: int, rows: list[int]) -> Iterator[tuple[int, int]]:
+        """Of these series, those that have windows of these bounds, and their numbers.
 
         A type may have several series of one length, which begin at different times.
         """
-        series = self._series
-        for row in rows:
-            number, rest = divmod(start - int(series.offsets[row]), int(series.slides[row]))
-            if not rest and series.first[row] <= number <= series.last[row]:
-                yield row, number
+        series, kinds = self._series, np.array(rows, np.int64)
+        last = series.place(kinds, start) - series.offsets[kinds]
+        before = series.place(kinds, start - 1) - series.offsets[kinds]
+        low, high = before // series.slides[kinds] + 1, last // series.slides[kinds]
+        low, high = np.maximum(low, series.first[kinds]), np.minimum(high, series.last[kinds])
+        kind, number = expand(kinds, low, high)
+        fits = series.end_of(kind, number) == end
+        yield from zip(kind[fits].tolist(), number[fits].tolist(), strict=True)
 
     def _forget(self, horizon: int) -> None:
         """Drops the slices that no window can need."""
@@ -354,7 +362,7 @@ class PeriodicState(ShapeState):
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         return all(
-            until + period.length <= frontier - 1 or (period.only and period.offset > until)
+            until + period.reach <= frontier - 1 or (period.only and period.offset > until)
             for period in self._windows[self.places.index(place)].periods
         )
 
@@ -364,8 +372,9 @@ class PeriodicState(ShapeState):
         self._kept_from = frontier
         if newest > EARLIEST:
             self._kept_from = newest + 1
-            first = -((self._series.offsets - (newest + 1)) // self._series.slides)
-            self._series.first = np.maximum(self._series.first, first)
+            self._series.first = np.maximum(
+                self._series.first, self._series.starting_by(newest) + 1
+            )
 
     def continue_from(self, old: PeriodicState | None, change: Change) -> None:
         started = change.newest > EARLIEST
@@ -446,8 +455,9 @@ def first_answerable(period: Period, kept_from: int, frontier: int, eras: list[E
     across its start or its end: each of the two is an edge of every plan by which events at or
     after it were cut.
     """
-    number = -((period.offset - kept_from) // period.slide)
-    first = max(number, int(Series([period]).ending_after(max(frontier, EARLIEST))[0]))
+    series = Series([period])
+    number = int(series.starting_by(kept_from - 1)[0]) + 1
+    first = max(number, int(series.ending_after(max(frontier, EARLIEST))[0]))
     for era in eras:
         edges = Edges(periods_of(era.windows))
         for edge in (period.offset, period.offset + period.length):
@@ -458,17 +468,20 @@ def first_answerable(period: Period, kept_from: int, frontier: int, eras: list[E
 def _after_last_uncut(edge: int, period: Period, edges: Edges, first: int, until: int) -> int:
     """The number after that of the last window whose edge by a time is not among these edges.
 
-    `edge` is the one of the window with number 0. Edges are looked at from the last backwards:
-    where the slide is a multiple of an older one, all of them may be cut.
+    `edge` is the one of the window with number 0, on the scale of the period. Edges are looked at
+    from the last backwards: where the slide is a multiple of an older one, all of them may be cut.
     """
-    last = 0 if period.only else (until - edge) // period.slide
+    at = until if period.scale is None else int(period.scale.numbers(np.array([until]))[0])
+    last = 0 if period.only else (at - edge) // period.slide
     if last < first or (period.only and edge > until):
         return first
-    for slide, offset in zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True):
-        if not period.only and period.slide % slide == 0 and (edge - offset) % slide == 0:
-            return first
+    if not period.only and edges.holds(period, edge):
+        return first
     low = last if period.only else max(first, last - _LOOKED_AT)
-    uncut = np.flatnonzero(~edges.covers(edge + np.arange(low, last + 1) * period.slide))
+    times = edge + np.arange(low, last + 1) * period.slide
+    if period.scale is not None:
+        times = period.scale.times(times)
+    uncut = np.flatnonzero(~edges.covers(times))
     if len(uncut):
         return low + int(uncut[-1]) + 1
     return low

@@ -100,7 +100,7 @@ class SessionState(ShapeState):
     def complete(self, moment: Moment) -> list[Complete]:
         parts = [self._step(moment.horizon)]
         if self._updates:  # those that may still change are found again each time
-            passing = (step(s, moment.loose, moment.frontier, self.operators) for s in self._open)
+            passing = (step(s, moment.loose, moment.ahead, self.operators) for s in self._open)
             parts.append([rows for _, rows in passing])
         return [
             of_type(place, rows, rows.first, rows.last + window.gap)

@@ -8,13 +8,15 @@ from typing import Any, TypeVar
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.emitted import Emitted
 from catchment.engine.shapes.base import ShapeState
+from catchment.engine.shapes.chained import ChainedState
 from catchment.engine.shapes.counted import CountedState
 from catchment.engine.shapes.marked import MarkedState
 from catchment.engine.shapes.periodic import PeriodicState
 from catchment.engine.shapes.session import SessionState
+from catchment.engine.shapes.stepped import SteppedState
 from catchment.engine.shapes.streams import StreamsState
 from catchment.model.plan import Group
-from catchment.model.window import Counted, Gap, Marked, Periodic, Window
+from catchment.model.window import Chained, Counted, Gap, Marked, Periodic, Stepped, Window
 
 W = TypeVar("W", bound=Window)
 
@@ -25,6 +27,8 @@ events may change it; gives the state of these windows, in which there is nothin
 STATES: dict[type[Window], MakeState] = {
     Marked: lambda bound, windows, _: MarkedState(bound, windows),
     Counted: lambda bound, windows, _: CountedState(bound, windows),
+    Chained: lambda bound, windows, _: ChainedState(bound, windows),
+    Stepped: lambda bound, windows, _: SteppedState(bound, windows),
     Gap: SessionState,
     Periodic: PeriodicState,
 }

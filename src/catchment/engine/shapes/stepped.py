@@ -1,0 +1,334 @@
+"""Windows of one's own: a program says of each settled event what it does to those of its key.
+
+The state is one row for each open window, and for each key what the program returned for its last
+event. The program is called once for each event, in order of key, time and arrival; so such windows
+cost a call of Python for each event, where those of other shapes cost none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from catchment.engine import codec
+from catchment.engine.bound_group import BoundGroup
+from catchment.engine.complete import Complete, number_alike, of_type
+from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows, no_rows
+from catchment.engine.settled import Ordered
+from catchment.engine.shapes.base import Change, Followed, Get, Moment, Put, ShapeState
+from catchment.errors import QueryError, StateError
+from catchment.model import records
+from catchment.model.window import MOVES, Stepped
+from catchment.operators import grouped
+from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
+from catchment.planner.edges import EARLIEST, LATEST
+
+_STATE_BYTES = 200
+"""What the state of a key takes in memory, roughly."""
+
+
+class OpenStepped(NamedTuple):
+    """The windows of one type that are open, and what its program knows of each key."""
+
+    window: Stepped
+    open: Rows
+    events: Ints
+    """How many events each open window holds."""
+    states: dict[int, Any]
+    """By key; one that is None is not here."""
+    since: int | None = None
+    """Events up to then were not seen, and are in no window."""
+
+
+@dataclass
+class _Walk:
+    """Goes through the events, and notes the windows that it meets."""
+
+    window: Stepped
+    key: list[int] = field(default_factory=list)
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    closed: list[bool] = field(default_factory=list)
+    events: list[int] = field(default_factory=list)
+    open: int = -1
+    """The number of the window that is open, of the key at hand."""
+
+    def begin(self, key: int, time: int, events: int = 0) -> None:
+        self.open = len(self.key)
+        self.key.append(key)
+        self.start.append(time)
+        self.end.append(0)
+        self.closed.append(False)
+        self.events.append(events)
+
+    def close(self, time: int) -> None:
+        self.closed[self.open], self.end[self.open] = True, time
+        self.open = -1
+
+    def take(self, key: int, time: int, state: Any, values: tuple[Any, ...]) -> tuple[Any, int]:
+        """The state after an event, and the number of the window that it is in; -1: none."""
+        if self.open >= 0:
+            until = until_of(self.window, state)
+            if until <= time:
+                self.close(until)
+                state = None
+        state, move = self._asked(state, time, values)
+        if move == "skip":
+            return state, -1
+        if move == "begin" and self.open >= 0:
+            self.close(time)
+        if self.open < 0:
+            self.begin(key, time)
+        inside = self.open
+        self.events[inside] += 1
+        if move == "end":
+            self.close(time)
+        return state, inside
+
+    def _asked(self, state: Any, time: int, values: tuple[Any, ...]) -> tuple[Any, str]:
+        told = self.window.step(state, time, values)
+        if not isinstance(told, tuple) or len(told) != 2 or told[1] not in MOVES:
+            raise QueryError(
+                f"step of the window {self.window.kind} must give a state and a move",
+                given=repr(told),
+                hint=f"moves are {', '.join(MOVES)}",
+            )
+        return told
+
+
+def until_of(window: Stepped, state: Any) -> int:
+    """When an open window ends by itself; later than anything where only events end it."""
+    until = window.until(state)
+    if until is None:
+        return LATEST
+    if isinstance(until, bool) or not isinstance(until, int):
+        raise QueryError(
+            f"until of the window {window.kind} must be a time or None",
+            given=repr(until),
+            hint="give whole microseconds since 1970",
+        )
+    return max(EARLIEST, min(until, LATEST))
+
+
+class StepTrack(NamedTuple):
+    """Which window each event is in (-1: none), and what is known of windows and keys then."""
+
+    member: Ints
+    key: Ints
+    start: Ints
+    end: Ints
+    closed: Mask
+    events: Ints
+    carried: Ints
+    """For each open window of before whose key has events, its number here."""
+    states: dict[int, Any]
+
+
+def track(state: OpenStepped, events: Ordered) -> StepTrack:
+    """Follows the windows of every key through its events."""
+    window, walk = state.window, _Walk(state.window)
+    states = dict(state.states)
+    open_at = {key: row for row, key in enumerate(state.open.key.tolist())}
+    starts, held = state.open.start.tolist(), state.events.tolist()
+    member = [-1] * len(events)
+    numbers: dict[int, int] = {}
+    times, keys = events.time.tolist(), events.key.tolist()
+    columns = [events.column(text).to_pylist() for text in window.reads]
+    bounds = [*events.heads.tolist(), len(events)]
+    for low, high in pairwise(bounds):
+        key = keys[low]
+        walk.open = -1
+        if key in open_at:
+            row = open_at[key]
+            walk.begin(key, starts[row], held[row])
+            numbers[row] = walk.open
+        known = states.pop(key, None)
+        for event in range(low, high):
+            if state.since is not None and times[event] <= state.since:
+                continue
+            values = tuple(column[event] for column in columns)
+            known, member[event] = walk.take(key, times[event], known, values)
+        if known is not None:
+            states[key] = known
+    carried = [numbers[row] for row in sorted(numbers)]
+    columns_of = (walk.key, walk.start, walk.end, walk.events, carried, member)
+    made = [np.array(values, np.int64) for values in columns_of]
+    closed = np.array(walk.closed, np.bool_)
+    return StepTrack(made[5], made[0], made[1], made[2], closed, made[3], made[4], states)
+
+
+def step(
+    state: OpenStepped,
+    events: Ordered,
+    followed: StepTrack,
+    rows: Rows,
+    heads: Ints,
+    operators: Operators,
+) -> tuple[OpenStepped, Rows]:
+    """Takes in the rows that the events were cut to; gives the windows that ended."""
+    member = followed.member[heads]
+    inside = np.flatnonzero(member >= 0)
+    touched = np.isin(state.open.key, events.key[events.heads])
+    pieces = concat_rows([state.open.where(touched), rows.take(inside)], operators)
+    owner = np.concatenate([followed.carried, member[inside]])
+    groups, present = grouped(owner, len(followed.key))
+    merged = merge_rows(pieces, groups, operators)
+    merged.start, merged.key = followed.start[present], followed.key[present]
+    closed = followed.closed[present]
+    merged.end = np.where(closed, followed.end[present], merged.end)
+    still = concat_rows([state.open.where(~touched), merged.where(~closed)], operators)
+    held = np.concatenate([state.events[~touched], followed.events[present][~closed]])
+    after = state._replace(open=still, events=held, states=followed.states)
+    return after, merged.where(closed)
+
+
+class SteppedState(ShapeState):
+    """The open windows of each type, and what its program knows of each key."""
+
+    name = "steps"
+
+    def __init__(self, bound: BoundGroup, windows: Mapping[int, Stepped]) -> None:
+        super().__init__(bound, windows)
+        none = np.empty(0, np.int64)
+        self._steps = [
+            OpenStepped(window, no_rows(self.operators), none, {}) for window in windows.values()
+        ]
+
+    def follow(self, events: Ordered) -> Iterable[Followed]:
+        return [self._followed(n, events) for n in range(len(self._steps))]
+
+    def _followed(self, n: int, events: Ordered) -> Followed:
+        found = track(self._steps[n], events)
+
+        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
+            after, done = step(self._steps[n], events, found, rows, heads, self.operators)
+            if keep:
+                self._steps[n] = after
+            return [self._ended(n, done)]
+
+        new = np.zeros(len(events), np.bool_)
+        new[1:] = found.member[1:] != found.member[:-1]
+        return Followed(new, settle)
+
+    def _ended(self, n: int, done: Rows) -> Complete:
+        ended = of_type(self.places[n], done, done.start, done.end)
+        # All events of one instant settle together, so that equals are numbered together.
+        ended.index = number_alike(done.key, done.start, done.end)
+        return ended
+
+    def complete(self, moment: Moment) -> list[Complete]:
+        """The windows whose time is over."""
+        out = []
+        for n, state in enumerate(self._steps):
+            keys = state.open.key.tolist()
+            until = np.array(
+                [until_of(state.window, state.states.get(key)) for key in keys], np.int64
+            )
+            over = (until <= moment.frontier) & (until < LATEST)
+            if not over.any():
+                continue
+            done = state.open.where(over)
+            done.end = until[over]
+            out.append(self._ended(n, done))
+            gone = set(done.key.tolist())
+            self._steps[n] = state._replace(
+                open=state.open.where(~over),
+                events=state.events[~over],
+                states={key: known for key, known in state.states.items() if key not in gone},
+            )
+        return out
+
+    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
+        state = self._steps[self.places.index(place)]
+        return not waiting and not (state.open.start <= until).any()
+
+    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
+        for place, state in zip(self.places, self._steps, strict=True):
+            windows = of_type(place, state.open, state.open.start, state.open.last + 1)
+            windows.index = np.zeros(len(state.open), np.int64)
+            yield windows, int(state.events.sum())
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def begin(self, frontier: int, newest: int) -> None:
+        if newest > EARLIEST:
+            self._steps = [state._replace(since=newest) for state in self._steps]
+
+    def continue_from(self, old: SteppedState | None, change: Change) -> None:
+        was = {} if old is None else {state.window: state for state in old._steps}
+        for n, state in enumerate(self._steps):
+            known = was.get(state.window)
+            self._steps[n] = (
+                state._replace(since=change.since)
+                if known is None
+                else known._replace(open=fit(known.open, self.operators))
+            )
+
+    # -- keys and tables -------------------------------------------------------------------------
+
+    def tables(self) -> list[Rows]:
+        return [state.open for state in self._steps]
+
+    def needed_keys(self) -> list[Ints]:
+        return [np.array(list(state.states), np.int64) for state in self._steps]
+
+    def recode(self, place: Ints) -> None:
+        self._steps = [
+            state._replace(states={int(place[key]): known for key, known in state.states.items()})
+            for state in self._steps
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(_STATE_BYTES * len(state.states) for state in self._steps)
+
+    def save(self, put: Put) -> None:
+        for place, state in zip(self.places, self._steps, strict=True):
+            put.rows(f"{place}", state.open)
+            put.ints(f"{place} open", events=state.events)
+            known = [_written(state.window, one) for one in state.states.values()]
+            keys = pa.array(list(state.states), pa.int64())
+            put.table(
+                f"{place} states", pa.table({"key": keys, "state": pa.array(known, pa.binary())})
+            )
+        put.record([state.since for state in self._steps])
+
+    def load(self, get: Get) -> None:
+        since_when = get.record(list[int | None])
+        loaded = []
+        for place, state, since in zip(self.places, self._steps, since_when, strict=True):
+            table = get.table(f"{place} states")
+            pairs = zip(codec.ints(table, "key").tolist(), table.column("state"), strict=True)
+            told = f"the states of the window {state.window.kind}"
+            states = {key: records.unpack(Any, one.as_py(), told) for key, one in pairs}
+            loaded.append(
+                state._replace(
+                    open=get.rows(f"{place}"),
+                    events=get.ints(f"{place} open", "events"),
+                    states=states,
+                    since=since,
+                )
+            )
+        self._steps = loaded
+
+
+def _written(window: Stepped, state: Any) -> bytes:
+    """The state of a program as bytes, which give an equal one back."""
+    try:
+        written = records.pack(state)
+        same = records.unpack(Any, written, "a state") == state
+    except (TypeError, ValueError, OverflowError):
+        same = False
+    if not same:
+        raise StateError(
+            f"a state of the window {window.kind} cannot be written down",
+            given=repr(state),
+            hint="use None, numbers, texts, and lists and maps of these; a list, not a tuple",
+        )
+    return written
