@@ -446,6 +446,7 @@ def test_the_schema_names_every_key() -> None:
         "count",
         "security",
         "incomplete",
+        "emit",
         "aside_bytes",
         "aside_disk_bytes",
         "state_bytes",
