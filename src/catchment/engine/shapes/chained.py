@@ -240,11 +240,11 @@ class ChainedState(ShapeState):
     def _followed(self, n: int, events: Ordered) -> Followed:
         found = track(self._chains[n], events)
 
-        def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
+        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
             after, done = step(self._chains[n], events, found, rows, heads, self.operators)
             if keep:
                 self._chains[n] = after
-            return self._ended(n, done)
+            return [self._ended(n, done)]
 
         new = np.zeros(len(events), np.bool_)
         new[1:] = found.member[1:] != found.member[:-1]

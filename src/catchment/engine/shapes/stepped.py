@@ -206,11 +206,11 @@ class SteppedState(ShapeState):
     def _followed(self, n: int, events: Ordered) -> Followed:
         found = track(self._steps[n], events)
 
-        def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
+        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
             after, done = step(self._steps[n], events, found, rows, heads, self.operators)
             if keep:
                 self._steps[n] = after
-            return self._ended(n, done)
+            return [self._ended(n, done)]
 
         new = np.zeros(len(events), np.bool_)
         new[1:] = found.member[1:] != found.member[:-1]
