@@ -280,7 +280,9 @@ OWN_LOCAL = (
     + """
 job = ct.load_job(json.loads(sys.argv[1]))
 queries = job.build()
-assert queries[1].window == ct.climb("v", 700) and queries[0].window == ct.shifts(2)
+from catchment_example.climb import climb
+from catchment_example.shifts import shifts
+assert queries[1].window == climb("v", 700) and queries[0].window == shifts(2)
 results = ct.run(job.source, queries, spark=False)
 from catchment.testing.window_laws import check_window
 split = job.source.splits({"n": 0}, {"n": 90}, 1)[0]

@@ -75,6 +75,7 @@ def test_a_job_from_text_file_and_mapping(tmp_path: Path) -> None:
 def test_what_the_engine_is_told() -> None:
     told = {"time": "at", "lateness": "2s", "late": "update", "keep": "1m"}
     more = {"incomplete": "count", "aside_bytes": 64 << 20, "state_bytes": None, "key_bytes": None}
+    more["emit"] = "final"
     assert load_job(TEXT).engine_options() == told | more
     assert job().engine_options() == {"time": "ts", "lateness": "0s", "late": "drop"} | more
 
@@ -464,6 +465,7 @@ def test_the_schema_names_every_key() -> None:
         "count",
         "security",
         "incomplete",
+        "emit",
         "aside_bytes",
         "aside_disk_bytes",
         "state_bytes",
