@@ -110,7 +110,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return self._things
 
     def needed(self, name: str) -> Thing:
-        """What whoever sent a name has, and this process must have, too."""
+        """The thing of a name that another process sent; an error where this process lacks it."""
         found = self.get(name)
         if found is None:
             what = f"a {self.what} of this name is not installed here"
@@ -129,17 +129,17 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return sum(1 for _ in self)
 
     def hint(self, name: str, besides: Iterable[str] = ()) -> str:
-        """What to say to whoever wrote a name that is not known; some have other meanings."""
+        """The hint for a name that is not known; `besides` are names with another meaning."""
         known = [*self, *besides]
         hint = did_you_mean(name, known)
         return hint if _misspelt(name, known) else f"{hint}; or {self.elsewhere(name)}"
 
     def elsewhere(self, name: str) -> str:
-        """What to say of a name that may be known in other processes."""
+        """The hint for a name that may be known in other processes."""
         return f"install here the package that has the entry point {name!r} of {self.group}"
 
     def missing(self, name: str) -> str:
-        """What to say where a name was known to whoever sent it, and is not known here."""
+        """The hint for a name that was known where it was sent from, and is not known here."""
         meant = did_you_mean(name, self) if _misspelt(name, self) else ""
         return self.elsewhere(name) + (f"; {meant}" if meant else "")
 

@@ -27,7 +27,7 @@ class OrdersReceived(Struct, frozen=True, tag="heard"):
 
 
 class EventsReceived(Struct, frozen=True, tag="fed"):
-    """Events by the name of their group, and how far the node has come with them."""
+    """Events by the name of their group, and the frontier of the node after them."""
 
     events: dict[str, bytes]
     frontier: int

@@ -241,7 +241,7 @@ class LocalCounter:
         self.answered_zone, self.speak = zone.number, True
 
     def _ahead(self, forecast: Forecast, blind: bool) -> None:
-        """Cuts where the next edges are expected, without waiting to be told."""
+        """Cuts where the next edges are expected, without waiting for orders."""
         edge, rank = forecast.edge, forecast.rank
         last = max(self.known)
         while blind or edge < last + AHEAD:

@@ -36,7 +36,7 @@ class SlicePiece(Struct, frozen=True, array_like=True):
 
     @property
     def positions(self) -> Ints:
-        """Of the events whose times are told."""
+        """The positions of the events whose times the message has."""
         if self.raw:
             return np.arange(self.low, self.high, dtype=np.int64)
         return np.array([self.low, self.high - 1], np.int64)

@@ -59,7 +59,7 @@ class Order(Struct, frozen=True, array_like=True):
 
 
 class OrdersAfter(Struct, frozen=True, array_like=True):
-    """The orders that somebody lacks who knows all up to a number."""
+    """The orders that a node lacks which knows all orders up to a number."""
 
     known: int
     number: int

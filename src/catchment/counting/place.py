@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
 
 def at(time: int) -> Place:
-    """Before all events of a time, whoever has them."""
+    """The place before all events of a time, on whichever node they are."""
     return Place(time, -1, 0)
 
 

@@ -175,7 +175,7 @@ class RootCounter:
             self.give_up(node)
 
     def give_up(self, node: int) -> None:
-        """A node that is not waited for any more, until it is heard of."""
+        """Stops waiting for a node, until a message of it comes."""
         if node in self.views and not self.views[node].gone:
             self._give_up(self.views[node])
 

@@ -90,7 +90,7 @@ def hold(folder: Folder, lease: float = LEASE, settle: float = SETTLE) -> Lock:
 
 
 def holder(folder: Folder) -> LockHolder | None:
-    """Who holds a folder, as far as can be told without trying to hold it; None: nobody.
+    """The process that holds a folder, as its lock file says; None where no process does.
 
     On a local disk the last holder counts while its process lives. Of a process on another host,
     which shares the disk, nothing can be told, and it is taken to live.

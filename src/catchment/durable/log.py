@@ -89,7 +89,7 @@ class LostEntries:
     where: str
 
     def error(self) -> StateError:
-        """The sentence for whoever cannot go on without them."""
+        """The error for a caller that cannot go on without these entries."""
         first = self.after + 1
         which = f"entry {first}" if self.upto == first else f"entries {first} to {self.upto}"
         return StateError(
@@ -517,7 +517,7 @@ class FileLog:
         return seal(self._mark_name, _MARK.pack(number, self._last, self._trimmed))
 
     def _write_mark(self) -> None:
-        """Says how far the log has come. It is a help, so that it cannot be written is no error."""
+        """Writes down how long the log is. A failure is no error: the mark is only a help."""
         if self._mark_counts:
             return
         try:

@@ -300,7 +300,7 @@ class EarlySender:
         return chosen
 
     def _everything(self, rows: HeldRows, step: FlushStep) -> Ints:
-        """All rows of a slice leave; the slice hears of it if it is followed."""
+        """Sends all rows of a slice early; a slice that is followed notes that they have gone."""
         followed = self._groups.get(rows.group)
         part = None if followed is None else followed.slices.get(rows.begin)
         if part is not None:
@@ -381,7 +381,7 @@ class EarlySender:
         return given
 
     def _leaving(self, want: _Wanted, amount: float, now: float) -> Ints:
-        """The rows that an eviction lets go first, until they come to so many bytes."""
+        """The rows that the eviction order sends first, up to a number of bytes."""
         part = want.part
         places = part.places(want.rows.keys, now)
         memory = self._groups[want.rows.group].memory

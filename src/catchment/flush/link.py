@@ -53,7 +53,7 @@ class LinkEstimate:
     # -- what happens -----------------------------------------------------------------------------
 
     def open(self, now: float) -> bool:
-        """Whether anything may go: what is over a meter's limit waits, and what is too much."""
+        """Whether the link takes rows: its meter allows some, and not too much is on its way."""
         if self._flying and self.flying >= _AHEAD * self.largest:
             return False
         return self.meter is None or self.meter.allowance(now) > 0

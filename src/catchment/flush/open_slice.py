@@ -23,7 +23,7 @@ from catchment.operators.values import Mask
 
 
 class OpenSlice:
-    """What has come for a slice; times are in seconds of event time."""
+    """What has come for a slice, by key; times are in seconds of event time."""
 
     def __init__(
         self, begin: float, end: float, past: SliceHistory | None, expected: Ints | None = None

@@ -96,7 +96,7 @@ class SizeInputs:
 
 
 def waiting(done: float, often: Floats) -> Floats:
-    """The chance that a key which comes so often has come by now and will come again."""
+    """The chance that a key of this frequency has come by now and will come again."""
     chance: Floats = 1.0 - done**often - (1.0 - done) ** often
     return np.maximum(chance, 0.0)
 

@@ -30,12 +30,12 @@ class NodeSection(Section):
 
     @property
     def reads_and_merges(self) -> bool:
-        """Whether it reads events of its own and has a place for children, or for none yet."""
+        """Whether a node reads events and also takes children, or may take some later."""
         return self.source is not None and (self.parent is None or self.listen is not None)
 
     @property
     def reader(self) -> str:
-        """The id of its reader: the node that stands for its own source, where it also merges."""
+        """The id of the child that reads the source of a node which also merges."""
         return f"{self.id}.reader"
 
 
@@ -89,7 +89,7 @@ def node_mistakes(nodes: Sequence[NodeSection]) -> Iterator[JobError]:
 
 
 def _circles(nodes: Sequence[NodeSection], known: dict[str, NodeSection]) -> Iterator[JobError]:
-    """Nodes that never come to a root; each circle is told once."""
+    """Nodes whose parents lead to no root; each circle is listed once."""
     told: set[str] = set()
     for node in nodes:
         path = [node.id]

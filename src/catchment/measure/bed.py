@@ -62,7 +62,7 @@ class Traffic:
 
 
 class Bed:
-    """The processes of a tree, each child behind a proxy of its own; all is gone afterwards."""
+    """The processes of a tree, each child behind its own proxy; all of them end with the block."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout

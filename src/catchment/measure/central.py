@@ -98,7 +98,7 @@ def encoded(events: pa.RecordBatch) -> bytes:
 
 @dataclass(frozen=True)
 class Central:
-    """What an event costs that is sent as it is."""
+    """The bytes that an event takes where events are sent instead of partials."""
 
     per_event: float
     events: int

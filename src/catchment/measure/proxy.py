@@ -14,7 +14,7 @@ CHUNK = 1 << 16
 
 
 class Proxy:
-    """Passes bytes between whoever connects and a target, until it is told to misbehave.
+    """Passes bytes between its clients and a target, with the faults that a test asks for.
 
     `up` counts bytes towards the target, `down` those coming back: payload of TCP only. The
     faults last until `mend()`. Bytes are never reordered or changed: below TCP nothing is. Of what
@@ -146,7 +146,7 @@ class Proxy:
         self._forget(pair)
 
     def _pass(self, pair: _Pair, drain: socket.socket, data: bytes, upward: bool) -> bool:
-        """Forwards some bytes as the faults have it; False when the connection is over."""
+        """Forwards some bytes as the faults say; False when the connection has ended."""
         at = 0
         with self._changed:
             self._changed.wait_for(lambda: pair.broken, self._delay)
@@ -217,6 +217,6 @@ def _listen(port: int) -> socket.socket:
 
 
 def _reset(end: socket.socket) -> None:
-    """Closes with a reset: whoever connected learns that nobody is there."""
+    """Closes a connection with a reset, so that the client sees that there is no server."""
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     end.close()

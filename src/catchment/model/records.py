@@ -36,7 +36,7 @@ def unreadable(what: str, why: str) -> CatchmentError:
 
 
 def refused(what: str, why: str) -> CatchmentError:
-    """The error for what somebody else said."""
+    """The error for a record of another process that cannot be read."""
     return RefusedError(f"{what} cannot be understood", given=why[:300])
 
 

@@ -126,5 +126,5 @@ def registry_of_types(what: str, group: str, base: str) -> Registry[Any]:
 
 
 def type_of(section: type[SectionByType]) -> str:
-    """What stands for a class at the key `type`."""
+    """The value of the key `type` that names a class."""
     return str(section.model_fields["type"].default)

@@ -28,7 +28,7 @@ from catchment.tree.settings import TreeSettings
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What a node must be told to start: the rest comes down from the root."""
+    """The settings that a node needs to start; all others come down from the root."""
 
     id: str
     home: Path
@@ -118,7 +118,7 @@ def _places(nodes: Sequence[NodeSection]) -> Iterator[NodePlace]:
 
 
 def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spark") -> NodeConfig:
-    """What a node of a job file is told; `parent` is an address, instead of the file's."""
+    """The settings of a node of a job file; `parent` replaces the address that the file has."""
     known = {node.id: node for node in job.nodes}
     if id not in known:
         raise JobError("no such node", given=id, hint=did_you_mean(id, known))

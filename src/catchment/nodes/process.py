@@ -49,7 +49,7 @@ _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class NodeProcess:
-    """Runs one embedded node until its work is done, or it is told to stop."""
+    """Runs one embedded node until its work is done or it is asked to stop."""
 
     def __init__(self, given: NodeConfig, beat: float = BEAT) -> None:
         self.given = given

@@ -37,11 +37,11 @@ class InnerLink:
         return self._host.hello(self._node, self._hello())
 
     def send(self, body: bytes) -> None:
-        """Hands a message over; its answer is heard before this returns."""
+        """Hands a message to the parent, and takes its answer before this returns."""
         self._heard(self._host.message(self._node, body))
 
     def beat(self, note: bytes) -> None:
-        """Hands a heartbeat over; its answer is heard before this returns."""
+        """Hands a heartbeat to the parent, and takes its answer before this returns."""
         self._heard(self._host.beat(self._node, note))
 
     def close(self) -> None:

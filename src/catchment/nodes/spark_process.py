@@ -91,7 +91,7 @@ class SparkProcess(NodeProcess):
         return self.execution.go_on() or self.member.send_early(now())
 
     def _start_apart(self) -> None:
-        """Starts the query on a thread of its own: it takes long, and the node must be heard."""
+        """Starts the query on another thread: it takes long, and heartbeats must go on."""
         if self._starter is None:
             self._starter = threading.Thread(target=self._begin, name="start", daemon=True)
             self._starter.start()

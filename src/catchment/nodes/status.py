@@ -128,7 +128,7 @@ def status(
 
 
 def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
-    """With how far the node has come."""
+    """Adds to the status what the role of the node says of its progress."""
     if member.machine is None:
         return found
     progress, flow = member.machine.progress(), member.flow

@@ -134,7 +134,7 @@ class MemoryDisk:
 
 
 class VolatileDisk(FileDisk):
-    """The folder of a node as it is, on files that lose what was not synced when power fails."""
+    """The folder of a node, on files that lose what was not synced when power fails."""
 
     def __init__(self, files: VolatileFiles | None = None) -> None:
         self.volatile = VolatileFiles() if files is None else files

@@ -315,7 +315,7 @@ class World(Agenda):
 
     @property
     def _sound(self) -> bool:
-        """Whether every node is up and linked, so that somebody will miss what a root forgets.
+        """Whether every node is up and linked, so that a child notices what a root forgets.
 
         What only nodes know that are down, or have old folders themselves, a root can learn only
         when they are back; by then it may have gone on without them.

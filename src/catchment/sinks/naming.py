@@ -119,7 +119,7 @@ def _identifier(name: str) -> str:
 
 
 def _unchanged(name: str, longest: int, fits: Callable[[str], bool]) -> str | None:
-    """The name as it is; None if it must become another."""
+    """The name, unchanged; None where it must be replaced by another."""
     short = len(_encoded(name)) <= longest
     return name if name and short and fits(name) and not _MADE.search(name) else None
 

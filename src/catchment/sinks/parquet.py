@@ -219,7 +219,7 @@ def _number(array: ArrowArray) -> tuple[ArrowArray, ArrowArray]:
 
 
 def _labels(labels: Sequence[str], rows: int) -> ArrowArray:
-    """Each label once per row, told once."""
+    """Each label, repeated for a number of rows, as a column that holds every label once."""
     places = np.repeat(np.arange(len(labels), dtype=np.int32), rows)
     return pa.DictionaryArray.from_arrays(places, pa.array(labels, pa.string()))
 

@@ -93,7 +93,7 @@ _PASSING = {
 
 
 def settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
-    """What the library is told; the caller's options win, except over what reading rests on."""
+    """The settings of the library; the options of the caller win where reading allows it."""
     return {"bootstrap.servers": servers, **_DEFAULTS, **options, **_FIXED}
 
 
@@ -328,7 +328,7 @@ def lost(topic: str, partition: int, at: int, count: int) -> SourceError:
 
 
 class _KafkaReader:
-    """A consumer, and the last error it told of."""
+    """A consumer, and the last error that it reported."""
 
     def __init__(self, settings: Settings) -> None:
         self.servers = settings["bootstrap.servers"]

@@ -115,7 +115,7 @@ def check(link: BrokerConnection) -> None:
 
 
 class Receiver(threading.Thread):
-    """Receives until it is told to stop. What it cannot go on after is in `failed`."""
+    """Receives messages until it is asked to stop. An error that ends it is in `failed`."""
 
     def __init__(self, link: BrokerConnection, name: str, spool: Spool, most: int) -> None:
         super().__init__(name="catchment-mqtt", daemon=True)

@@ -40,7 +40,7 @@ CHUNK = 64 << 10
 
 
 class Connection:
-    """A connection to a node, made and secured; whoever made it says first who it is."""
+    """A connection to a node, made and secured; the side that made it first says who it is."""
 
     def __init__(self, address: str, security: Security, timeout: float) -> None:
         self.address = address
@@ -112,7 +112,7 @@ class Connection:
         return found
 
     def shut(self) -> None:
-        """Ends it at once; whoever reads or writes is woken. The socket is closed by `close`."""
+        """Ends the connection and wakes threads that use it; `close` closes the socket."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -45,7 +45,7 @@ class Limits:
 
 
 class ByteBudget:
-    """A number of bytes that is shared by whoever takes some and gives them back, in order."""
+    """A number of bytes that several users share: they take some in turn and give them back."""
 
     def __init__(self, total: int) -> None:
         self.total = total

@@ -138,7 +138,7 @@ class Security(Section):
         return self.token if self.token is not None else self.tokens.get(name)
 
     def admit(self, name: str, shown: str | None) -> None:
-        """Refuses whoever does not show the token of the name that it goes by."""
+        """Refuses a peer that does not show the token of the name that it gives."""
         why = self._objection(name, shown) if self.tokens else None
         if why is not None:
             raise why

@@ -375,7 +375,7 @@ class _Running:
             raise RefusedError("a link begins with a hello", given=frame[0])
 
     def _admit(self, peer: Peer, body: bytes) -> str:
-        """The name of whoever says who it is, if it may have it."""
+        """The name that a peer gives, if the peer may have that name."""
         who = records.decode(Who, note_of(body), "who a peer is", records.refused)
         peer.protocol, name = agree(who), who.name
         if name is None or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():

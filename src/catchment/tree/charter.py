@@ -235,7 +235,7 @@ class Charter:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """A charter as it is written down and handed down."""
+    """A charter as it is stored, and sent to children."""
 
     job: str
     version: NonNegative

@@ -100,7 +100,7 @@ class EarlyFlush:
         return {id: np.concatenate(rows) for id, rows in chosen.items()}
 
     def _follow(self, id: int, index: object, touches: list[Touch], newest: float) -> None:
-        """Tells what has come for the slices of a group since the last step."""
+        """Notes the rows that have come for the slices of a group since the last step."""
         if self._indexes.get(id) is not index:
             self._indexes[id] = index
             self.sender.forget(id)

@@ -81,7 +81,7 @@ class OutdatedError(RefusedError):
 
 
 def for_good(error: Exception) -> bool:
-    """Whether a refusal holds for as long as the folder is what it is.
+    """Whether a refusal holds until the folder of the node is replaced.
 
     >>> for_good(RefusedError(OLD_COPY)), for_good(RefusedError("try again in a moment"))
     (True, False)
@@ -117,7 +117,7 @@ class Granted(Struct, frozen=True, omit_defaults=True):
 
 
 class OwnLife(Struct, frozen=True, omit_defaults=True):
-    """What a node keeps of its own life."""
+    """What a node stores of its own life and of the life of the root."""
 
     life: NonNegative = 0
     added: NonNegative = 0

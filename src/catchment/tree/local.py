@@ -84,7 +84,7 @@ class Local:
 
     @property
     def place(self) -> LocalPlace | None:
-        """How far it has come, as of its last step; None: it has taken none."""
+        """The position of the node after its last step; None before the first step."""
         place = None if self.flow.note is None else self.flow.note.place
         assert place is None or isinstance(place, LocalPlace)
         return place
@@ -230,7 +230,7 @@ class Local:
         return arrival + piece.events.num_rows
 
     def _spill(self, kind: str, rows: pa.Table) -> None:
-        """Keeps rows set aside before the step is over: they are too many to hold."""
+        """Writes rows set aside to a file before the step ends: they are too many for memory."""
         assert self._keep is not None
         self._parts += 1
         self._keep.write(1 + self.flow.outbox.number, self._parts, kind, rows)

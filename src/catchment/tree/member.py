@@ -381,7 +381,7 @@ class Member:
         self._settle(reply.ack, reply.settled)
 
     def _live(self, reply: Reply) -> None:
-        """Takes the life that is granted, and keeps which life of the root it has heard from."""
+        """Takes the life that the parent grants, and stores the life of the root."""
         held = self.own_life
         if reply.life is not None and not self.living:
             if reply.life <= held.life:
@@ -537,7 +537,7 @@ class Member:
             )
 
     def _check_root(self, hello: Hello) -> None:
-        """Whether a child has heard from a later life of this root than its folder knows."""
+        """Raises where a child knows of more than the folder of this root does."""
         own, told, charter = self.root_life, hello.root, self.charter
         if own is None or charter is None:
             return
@@ -590,7 +590,7 @@ class Member:
         return msgspec.structs.replace(self._reply(id, None), again=again, full=full)
 
     def _speaks(self, id: str, life: int) -> None:
-        """Takes words of a child in the one life that may speak for it; raises otherwise."""
+        """Checks that a child may speak in this life; raises otherwise."""
         charter = self.charter
         here = () if charter is None else (*charter.children(self.id), *charter.leaving(self.id))
         if charter is None or id not in here:

@@ -254,7 +254,7 @@ def _sections(data: bytes) -> Iterator[tuple[MessageSection, bytes]]:
 
 
 def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
-    """The head, the lengths of index and rest, and the rest as it is packed."""
+    """The head of a message, the lengths of index and rest, and the rest, still packed."""
     if len(data) < _HEAD.size + _SIZES.size or not data.startswith(_MAGIC):
         raise _no_message(data)
     _, checksum = _HEAD.unpack_from(data)

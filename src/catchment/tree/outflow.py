@@ -124,7 +124,7 @@ class Outflow:
         self.behind = joined([self.behind, behind])
 
     def step(self, view: View, place: LocalPlace | RelayPlace, now: int) -> None:
-        """Ends a step: passes up what is whole now, and notes how far the node has come."""
+        """Ends a step: passes up slices that have ended, and writes down how far the node is."""
         before = self._word()
         low = self.frontier
         self._reach(view)
@@ -296,7 +296,7 @@ class Outflow:
         return False
 
     def progress(self) -> RoleProgress:
-        """How far the node has come, and which nodes lack below it."""
+        """How far the node has come, and which nodes below it are missing."""
         missing = () if self.last_sent is None else self.last_sent.missing
         return RoleProgress(self.frontier, self.complete_until, missing, self.plan)
 

@@ -37,7 +37,7 @@ class Relay:
 
     @property
     def place(self) -> RelayPlace | None:
-        """How far it has come, as of its last step; None: it has taken none."""
+        """The position of the node after its last step; None before the first step."""
         place = None if self.flow.note is None else self.flow.note.place
         assert place is None or isinstance(place, RelayPlace)
         return place
@@ -63,7 +63,7 @@ class Relay:
             self.inbox.expect(charter, id, now, self.flow.frontier)
 
     def step(self, now: int) -> bool:
-        """Takes what has come; whether anything happened."""
+        """Takes messages that have come, as one step; False where there was nothing to do."""
         step = self.decide(now)
         if step is None:
             return False

@@ -176,7 +176,7 @@ class Root:
     # -- a step -----------------------------------------------------------------------------------
 
     def step(self, now: int) -> bool:
-        """Takes what has come; whether anything happened."""
+        """Takes messages that have come, as one step; False where there was nothing to do."""
         step = self.decide(now)
         if step is None:
             return False
@@ -248,7 +248,7 @@ class Root:
         return tuple(sorted(live))
 
     def _readers(self, missing: tuple[str, ...]) -> Readers:
-        """Who reads events, and who of them is missing, or below somebody who is."""
+        """The nodes that read events, and those of them that are missing or below such a node."""
         places = [place for place in self.charter.places.values() if place.source]
         away = [place.number for place in places if self.charter.below(place.id, missing)]
         return Readers(tuple(sorted(place.number for place in places)), tuple(away))
@@ -421,7 +421,7 @@ class Root:
         return found
 
     def snapshot(self) -> None:
-        """Writes the whole state down, and lets go of what led to it."""
+        """Writes the whole state down, and removes the steps that led to it."""
         counting = None if self.counting is None else self.counting.to_bytes()
         assembler = None if self.assembler is None else self.assembler.save()
         children = dict(self.inbox.children)

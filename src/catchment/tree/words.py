@@ -31,7 +31,7 @@ LinkFigures = dict[Name, float | int | None]
 
 
 class RootLife(Struct, frozen=True, omit_defaults=True):
-    """Which life of the root somebody has heard from, and how far it was."""
+    """The life of the root that a node was told of last, and the step that the root was at."""
 
     life: NonNegative
     began: Annotated[int, Meta(ge=-MOST, le=MOST)]

@@ -71,7 +71,7 @@ class Guard:
         await (answer or self._app)(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Why a request may not pass, whoever sends it."""
+        """The refusal of a request that may not pass, whatever its token is."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host.lower() not in self._hosts:

@@ -149,7 +149,7 @@ class _Routes:
         return StreamingResponse(stream(), media_type="text/event-stream")
 
     def _in_thread(self, answer: PageHandler) -> Callable[[Request], Response]:
-        """A question, answered in a thread of its own: jobs may take their time."""
+        """The handler of a question that is answered in a thread, because a job may take long."""
         return lambda request: answer(self._page(request), request)
 
     def _posted(
