@@ -112,7 +112,7 @@ def alternatives(text: str) -> Alternatives:
     compared = comparisons(text)
     if compared is None:
         return alternatives_of(parse(text))
-    only = _columns_known(compared)
+    only = _each_compared_once(compared) or _columns_known(compared)
     return () if only is None else (only,)
 
 
@@ -150,6 +150,40 @@ def _columns_known(compared: list[Comparison]) -> Alternative | None:
         if not ranges.parts:
             return None
     return found
+
+
+def _each_compared_once(compared: list[Comparison]) -> Alternative | None:
+    """As `_columns_known`, of plain comparisons of as many columns; None of others."""
+    found: dict[str, Ranges] = {}
+    for column, op, constants in compared:
+        ranges = None if column in found else _ranges_of(op, constants)
+        if ranges is None:
+            return None
+        found[column] = ranges
+    return found
+
+
+def _ranges_of(op: str, constants: list[Any]) -> Ranges | None:
+    """The ranges of a column of which nothing else is known; None where it is no plain case."""
+    value = constants[0]
+    if isinstance(value, str):
+        kind = "string"
+        if len(constants) > 1 and not all(isinstance(one, str) for one in constants):
+            return None
+    elif len(constants) == 1 and -_EXACT < value < _EXACT:
+        kind = "number"
+    else:
+        return None
+    if op == "=":
+        if len(constants) == 1:
+            return Ranges(kind, (((1, value, 0), (1, value, 1)),))
+        each = sorted(set(constants))
+        return Ranges(kind, tuple(((1, one, 0), (1, one, 1)) for one in each))
+    if op == "<>":
+        return Ranges(kind, ((_FIRST, (1, value, 0)), ((1, value, 1), _LAST)))
+    if op in (">", ">="):
+        return Ranges(kind, (((1, value, int(op == ">")), _LAST),))
+    return Ranges(kind, ((_FIRST, (1, value, int(op == "<="))),))
 
 
 def constraints(found: Alternatives) -> Alternative:

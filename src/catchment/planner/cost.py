@@ -50,37 +50,54 @@ def _edges_of(windows: tuple[Window, ...]) -> Edges:
     return Edges(periods_of(windows), session_grid(windows))
 
 
-def cut_alike(windows: Iterable[Window], window: Window, most: float = RECORDED.alike) -> bool:
-    """Whether large partials may be cut at the edges of some windows and of one more.
+class Cuts(NamedTuple):
+    """Where large partials of some windows are cut together.
 
     To merge sorted values, sets or sketches costs as much as to make them. So together they may
-    be cut at most `most` times as often as any of the windows asks for.
+    be cut only some times as often as any of the windows asks for (`alike`).
 
     >>> from catchment.windows import tumbling
-    >>> cut_alike([tumbling("10s")], tumbling("20s")), cut_alike([tumbling("1s")], tumbling("60s"))
+    >>> one, ten, twenty = (cuts_of(tumbling(length)) for length in ("1s", "10s", "20s"))
+    >>> ten.joined(twenty).alike(4), one.joined(twenty).alike(4)
     (True, False)
     """
-    every = dict.fromkeys([*windows, window])
-    if len(every) == 1:
-        return True
-    own = [_series(one) for one in every]
-    if not all(own):
-        return False  # of windows bounded by marks nobody knows how often they are cut
-    series = frozenset[tuple[int, int]]().union(*own)
-    needed = [one for one in series if not any(_covers(other, one) for other in series - {one})]
-    return _cuts(needed) <= most * min(map(_cuts, own))
+
+    series: frozenset[tuple[int, int]]
+    """Evenly, in time or in ranks, from an offset on; no series has all edges of another. Empty for
+    windows bounded by marks, of which nobody knows how often they are cut."""
+    rate: float
+    """Cuts in a microsecond, or for each event."""
+    least: float
+    """Cuts that the window asks for which is cut least often."""
+
+    def joined(self, other: Cuts) -> Cuts:
+        """The cuts of all windows of both."""
+        if not (self.series and other.series):
+            return Cuts(frozenset(), math.inf, 0.0)
+        if self.series == other.series:
+            return self if self.least <= other.least else other
+        every = self.series | other.series
+        needed = frozenset(
+            one for one in every if not any(_covers(finer, one) for finer in every if finer != one)
+        )
+        return Cuts(needed, _rate(needed), min(self.least, other.least))
+
+    def alike(self, most: float) -> bool:
+        """Whether together they are cut at most so many times as often as each asks for."""
+        return self.rate <= most * self.least
 
 
 @lru_cache(maxsize=4096)
-def _series(window: Window) -> frozenset[tuple[int, int]]:
-    """Where a window is cut: evenly, in time or in ranks, from an offset on."""
+def cuts_of(window: Window) -> Cuts:
+    """Where a window is cut."""
     if isinstance(window, Counted):
-        return frozenset({(window.step, 0), (window.step, window.size % window.step)})
-    if window.session_gap is not None:
-        return frozenset({(window.session_gap, 0)})
-    # A single window is cut as rarely as if it came again and again.
-    edges = Edges(period._replace(only=False) for period in window.periods)
-    return frozenset(zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True))
+        series = frozenset({(window.step, 0), (window.step, window.size % window.step)})
+    elif window.session_gap is not None:
+        series = frozenset({(window.session_gap, 0)})
+    else:
+        # A single window is cut as rarely as if it came again and again.
+        series = frozenset(Edges(each._replace(only=False) for each in window.periods).series)
+    return Cuts(series, _rate(series), _rate(series))
 
 
 def _covers(finer: tuple[int, int], coarser: tuple[int, int]) -> bool:
@@ -88,7 +105,7 @@ def _covers(finer: tuple[int, int], coarser: tuple[int, int]) -> bool:
     return coarser[0] % finer[0] == 0 and (coarser[1] - finer[1]) % finer[0] == 0
 
 
-def _cuts(series: Iterable[tuple[int, int]]) -> float:
+def _rate(series: Iterable[tuple[int, int]]) -> float:
     return sum(1 / slide for slide, _ in series)
 
 
@@ -130,9 +147,12 @@ def ways_of(windows: Sequence[Window], rate: float, costs: CostModel = RECORDED)
     An accumulator is known by its start: no two windows of a type may start together. Windows that
     do not overlap are slices already.
     """
-    if not all(len(window.periods) == 1 for window in windows):
-        return None
-    updates = sum(overlap(period) for period in periods_of(windows))
+    updates = 0
+    for window in windows:
+        periods = window.periods
+        if len(periods) != 1:
+            return None
+        updates += overlap(periods[0])
     edges = edges_of(windows).rate if updates >= 2 else 0.0
     if edges == 0:
         return None

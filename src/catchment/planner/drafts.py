@@ -8,14 +8,17 @@ time to place a query does not grow with the number of drafts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from catchment.expression import Alternatives, alternatives
 from catchment.model.plan import Answer, Group, Slicing
 from catchment.model.query import Query
 from catchment.model.window import Window
-from catchment.planner.cost import cut_alike
+from catchment.planner.cost import Cuts, cuts_of
 from catchment.planner.selections import Selections
 
 
@@ -52,6 +55,8 @@ class Draft:
     answers: dict[Answer, int] = field(default_factory=dict)
     before: Group | None = None
     """The running group that this one continues."""
+    cuts: Cuts | None = None
+    """Where large partials are cut, of all windows so far; None before it was asked."""
 
     @property
     def shared(self) -> tuple[Any, ...]:
@@ -67,23 +72,28 @@ class Draft:
         before = self.before
         if before is not None and before.way == "accumulators":
             return window in before.windows
-        return not self.need.large or cut_alike([*self.windows, *self._running()], window, alike)
-
-    def _running(self) -> tuple[Window, ...]:
-        return () if self.before is None else self.before.windows
+        running = () if before is None else before.windows
+        if not self.need.large or window in self.windows or window in running:
+            return True
+        if self.cuts is None:
+            self.cuts = reduce(Cuts.joined, map(cuts_of, {*self.windows, *running}))
+        return self.cuts.joined(cuts_of(window)).alike(alike)
 
     def keep(self, answer: Answer) -> int:
         """The number of an answer of the group that is continued, in its old numbers."""
         assert self.before is not None
         window = self.before.windows[answer.window]
         place = self.windows.setdefault(window, len(self.windows))
-        kept = replace(answer, window=place)
+        kept = structs.replace(answer, window=place)
         return self.answers.setdefault(kept, len(self.answers))
 
     def add(self, query: Query, asked: Alternatives | None = None) -> int:
         """The number of the query's answer, which is added if it is not there."""
         selection = self.selections.add(query.where, asked)
-        window = self.windows.setdefault(query.window, len(self.windows))
+        count = len(self.windows)
+        window = self.windows.setdefault(query.window, count)
+        if window == count and self.cuts is not None:
+            self.cuts = self.cuts.joined(cuts_of(query.window))
         keys = query.by if query.computed else ()
         answer = Answer(selection, window, query.aggregates, keys, query.output)
         return self.answers.setdefault(answer, len(self.answers))
@@ -119,18 +129,17 @@ class Alike:
         """The first draft that a query fits, or a new one, and the query's answer in it."""
         where = query.where
         having = self._having.get(where)
-        for draft in having[-OPEN:] if having else ():
-            if draft.takes(query.window, self._alike):
-                return draft, draft.add(query)
-        asked = None if where is None else alternatives(where)
-        draft = Draft(*shared)
+        for known in having[-OPEN:] if having else ():
+            if known.takes(query.window, self._alike):
+                return known, known.add(query)
+        need: Need = shared[4]
         # Large partials of one condition would be made for all the others too.
-        found = None if asked is None or draft.need.large else self._fitting(asked)
-        if found is None:
+        asked = None if where is None or need.large else alternatives(where)
+        draft = None if asked is None else self._fitting(asked)
+        if draft is None:
+            draft = Draft(*shared)
             drafts.append(draft)
-        else:
-            draft = found
-        if asked is not None and draft.selections.free and not draft.need.large:
+        if asked is not None and draft.selections.free:
             self._first = self._first or draft
             self._open_for(draft, len(drafts), asked)
         if having is None:

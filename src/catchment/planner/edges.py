@@ -38,7 +38,8 @@ class Edges:
             series.add((slide, (offset + length) % slide))
         if grid is not None:
             series.add((grid, 0))
-        self._series = sorted(_joined(series))
+        self.series = sorted(_joined(series))
+        """Slides and offsets of evenly spaced edges."""
         self._points = sorted(points)
         self._known: Ints | None = None
 
@@ -46,11 +47,11 @@ class Edges:
 
     @cached_property
     def slides(self) -> Ints:
-        return np.array([slide for slide, _ in self._series], np.int64)
+        return np.array([slide for slide, _ in self.series], np.int64)
 
     @cached_property
     def offsets(self) -> Ints:
-        return np.array([offset for _, offset in self._series], np.int64)
+        return np.array([offset for _, offset in self.series], np.int64)
 
     @cached_property
     def points(self) -> Ints:
@@ -59,7 +60,7 @@ class Edges:
     @cached_property
     def unit(self) -> int:
         """Every edge is a multiple of this."""
-        numbers = (number for series in self._series for number in series)
+        numbers = (number for series in self.series for number in series)
         return math.gcd(*numbers, *self._points) or 1
 
     def between(self, low: int, high: int) -> Ints:
@@ -120,9 +121,9 @@ class Edges:
     @cached_property
     def rate(self) -> float:
         """Distinct edges per second, counted over a while long enough to be typical."""
-        if not self._series:
+        if not self.series:
             return 0.0
-        slides = [slide for slide, _ in self._series]
+        slides = [slide for slide, _ in self.series]
         if not self._points and len(set(slides)) == 1:
             return len(slides) * 1e6 / slides[0]
         per_second = sum(1e6 / slide for slide in slides)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from msgspec import structs
+
 from catchment.errors import QueryError
 from catchment.expression import columns, quote
 from catchment.functions import Function, function_of
@@ -97,22 +99,27 @@ def _replan(
     names: dict[str, tuple[Draft, int]] = {}
     for name, (_, (id, number)) in former.items():
         names[name] = drafts[id], drafts[id].keep(before.groups[id].answers[number])
-    placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
+    """What is computed, whatever its name, to its place in `placed`."""
+    placed: list[tuple[Draft, int]] = []
     time = time_named(given)
     for query in given:
-        identity = query.identity
         old = before.names.get(query.name)
+        running = None
         if old and old[0] not in handed:
-            place = drafts[old[0]], drafts[old[0]].add(query)
-            names[query.name] = placed.setdefault(identity, place) if not handed else place
-            continue
-        known = placed.get(identity)
-        if known is None:
-            _refuse_order(query)
-            shared = _shared(query)
-            among = sharing.get(shared) or sharing.setdefault(shared, Alike(alike))
-            known = placed[identity] = among.place(query, shared, drafts)
-        names[query.name] = known
+            running = drafts[old[0]], drafts[old[0]].add(query)
+            if handed:
+                names[query.name] = running
+                continue
+        number = numbers.setdefault(query.identity, len(placed))
+        if number == len(placed):
+            if running is None:
+                _refuse_order(query)
+                shared = _shared(query)
+                among = sharing.get(shared) or sharing.setdefault(shared, Alike(alike))
+                running = among.place(query, shared, drafts)
+            placed.append(running)
+        names[query.name] = placed[number]
     kept = [draft for draft in drafts if draft.answers]
     groups, places, lineage = _finish(kept, names, rate.per_second, before.costs)
     owed = {name: query for name, (query, _) in former.items()}
@@ -303,7 +310,9 @@ def _group(
     if len(windows) < len(kept):
         kept = tuple(kept[number] for number in windows)
         places = {number: place for place, number in enumerate(windows)}
-        renumbered = tuple(replace(answer, window=places[answer.window]) for answer in answers)
+        renumbered = tuple(
+            structs.replace(answer, window=places[answer.window]) for answer in answers
+        )
     running = () if draft.before is None else draft.before.operators
     operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
     store, because = choose_store(kept, operators, eager_from)
