@@ -112,7 +112,7 @@ def alternatives(text: str) -> Alternatives:
     compared = comparisons(text)
     if compared is None:
         return alternatives_of(parse(text))
-    only = _each_compared_once(compared) or _columns_known(compared)
+    only = _plainly_known(compared) or _columns_known(compared)
     return () if only is None else (only,)
 
 
@@ -152,15 +152,27 @@ def _columns_known(compared: list[Comparison]) -> Alternative | None:
     return found
 
 
-def _each_compared_once(compared: list[Comparison]) -> Alternative | None:
-    """As `_columns_known`, of plain comparisons of as many columns; None of others."""
+def _plainly_known(compared: list[Comparison]) -> Alternative | None:
+    """As `_columns_known`, where each comparison leaves one range; None of other cases."""
     found: dict[str, Ranges] = {}
     for column, op, constants in compared:
-        ranges = None if column in found else _ranges_of(op, constants)
+        ranges = _ranges_of(op, constants)
+        known = found.get(column)
+        if ranges is not None and known is not None:
+            ranges = _one_in_both(known, ranges)
         if ranges is None:
             return None
         found[column] = ranges
     return found
+
+
+def _one_in_both(one: Ranges, other: Ranges) -> Ranges | None:
+    """The range that is in both; None where they have more than one each, or nothing in common."""
+    if one.kind != other.kind or len(one.parts) > 1 or len(other.parts) > 1:
+        return None
+    (low, high), (begin, end) = one.parts[0], other.parts[0]
+    low, high = max(low, begin), min(high, end)
+    return Ranges(one.kind, ((low, high),)) if low < high else None
 
 
 def _ranges_of(op: str, constants: list[Any]) -> Ranges | None:

@@ -23,7 +23,7 @@ StoreKind = Literal["lazy", "eager"]
 Way = Literal["slices", "accumulators"]
 
 
-class Answer(Struct, frozen=True, cache_hash=True):
+class Answer(Struct, frozen=True, cache_hash=True, gc=False):
     """One distinct computation of a group: aggregates over a window, of one selection."""
 
     selection: int

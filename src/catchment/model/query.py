@@ -33,7 +33,7 @@ ARGUMENTS = "arguments("
 """What begins the column of a function of several columns: an expression that holds all of them."""
 
 
-class Aggregate(Struct, frozen=True, cache_hash=True):
+class Aggregate(Struct, frozen=True, cache_hash=True, gc=False):
     """A function of a column (an SQL expression, or None for whole rows), and its result's name."""
 
     function: str

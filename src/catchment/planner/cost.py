@@ -163,20 +163,29 @@ def ways_of(windows: Sequence[Window], rate: float, costs: CostModel = RECORDED)
 
 def slices_per_window(windows: Sequence[Window]) -> float:
     """The largest number of slices that one window is assembled from."""
+    if len(windows) == 1:  # most groups of many queries have but one window
+        return _slices_of(windows[0])
     periods = periods_of(windows)
     longest = max((period.length for period in periods), default=0)
-    if longest == 0:
-        most = 1.0
-    elif len(windows) == 1 == len(periods):  # most groups of many queries have but one window
-        length, slide, _, only = periods[0]
-        most = 1.0 if only else max(1.0, length / slide * (1 if length % slide == 0 else 2))
-    else:
-        most = max(1.0, edges_of(windows).rate * longest / 1e6)
+    most = 1.0 if longest == 0 else max(1.0, edges_of(windows).rate * longest / 1e6)
     counted = [window for window in windows if isinstance(window, Counted)]
     if counted:
         cut = math.gcd(*(w.size for w in counted), *(w.step for w in counted))
         most = max(most, max(window.size for window in counted) / cut)
     return most
+
+
+def _slices_of(window: Window) -> float:
+    """The number of slices that a window of a group by itself is assembled from."""
+    if isinstance(window, Counted):
+        return window.size / math.gcd(window.size, window.step)
+    periods = window.periods
+    if len(periods) > 1:
+        return max(1.0, edges_of((window,)).rate * max(each.length for each in periods) / 1e6)
+    if not periods or periods[0].only:
+        return 1.0
+    length, slide, _, _ = periods[0]
+    return max(1.0, length / slide * (1 if length % slide == 0 else 2))
 
 
 def choose_store(

@@ -8,6 +8,7 @@ time to place a query does not grow with the number of drafts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
@@ -152,12 +153,19 @@ class Alike:
         """The first open draft whose selections are all disjoint from a condition."""
         if self._first is not None and (not asked or self._first.selections.free):
             return self._first
-        terms = {term for alternative in asked for term in alternative}
-        found = {number: draft for term in terms for number, draft in self._open.get(term, ())}
-        for number in sorted(found):
-            if found[number].selections.fits(asked):
-                return found[number]
+        for _, draft in self._speaking(asked):
+            if draft.selections.fits(asked):
+                return draft
         return None
+
+    def _speaking(self, asked: Alternatives) -> Iterable[tuple[int, Draft]]:
+        """The open drafts that speak of a term of a condition, in their order."""
+        terms = {term for alternative in asked for term in alternative}
+        each = [self._open[term] for term in terms if term in self._open]
+        if len(each) < 2:
+            return each[0] if each else ()
+        found = {number: draft for drafts in each for number, draft in drafts}
+        return ((number, found[number]) for number in sorted(found))
 
     def _open_for(self, draft: Draft, number: int, asked: Alternatives) -> None:
         for term in {term for alternative in asked for term in alternative}:
