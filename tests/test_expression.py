@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical, columns, disjoint, evaluate, infer, quote
 from catchment.expression.disjointness import alternatives, alternatives_of
-from catchment.expression.nodes import render
+from catchment.expression.nodes import Column, render, walk
 from catchment.expression.parsing import parse_in_full
 from catchment.expression.simple import comparisons, simple, simple_text
 from expression_rows import Made, Row, choices, conditions, facts, few_rows, numbers, rows
@@ -381,6 +381,8 @@ def test_simple_conditions_are_read_as_the_parser_reads_them(text: str) -> None:
     assert simple_text(text) == (None if found is None else render(found))
     if found is not None:
         assert repr(found) == repr(parse_in_full(text))
+        named = [node.name for node in walk(found) if isinstance(node, Column)]
+        assert columns(text) == tuple(dict.fromkeys(named))
 
 
 @given(simple_texts())

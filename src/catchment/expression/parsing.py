@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from catchment.errors import QueryError
 from catchment.expression.convert import convert
 from catchment.expression.nodes import Call, Column, Node, is_plain, render, walk
-from catchment.expression.simple import simple, simple_text
+from catchment.expression.simple import comparisons, simple, simple_text
 
 _CACHE = 65536
 _EXAMPLE = "write an SQL expression, as in \"v > 0 AND kind = 'goal'\""
@@ -46,6 +46,9 @@ def columns(text: str) -> tuple[str, ...]:
     >>> columns("price * `how many` + price")
     ('price', 'how many')
     """
+    compared = comparisons(text)
+    if compared is not None:
+        return tuple(dict.fromkeys(column for column, _, _ in compared))
     names = (node.name for node in walk(parse(text)) if isinstance(node, Column))
     return tuple(dict.fromkeys(names))
 
