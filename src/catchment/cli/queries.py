@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from catchment.cli.options import AsJson
 from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
 
@@ -23,11 +24,11 @@ app = typer.Typer(
 Checkpoint = Annotated[
     Path | None, typer.Option(help="The job's checkpoint.", metavar="DIR", show_default=False)
 ]
-JobOf = Annotated[
+JobOrTree = Annotated[
     Path | None,
     typer.Option("--job", help="A job file, for its checkpoint or its tree.", metavar="JOB.YAML"),
 ]
-RootAt = Annotated[
+TreeRoot = Annotated[
     str | None, typer.Option("--root", help="The address of a tree's root.", metavar="HOST:PORT")
 ]
 
@@ -35,9 +36,9 @@ RootAt = Annotated[
 @app.command("ls")
 def listed(
     checkpoint: Checkpoint = None,
-    job: JobOf = None,
-    root: RootAt = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    job: JobOrTree = None,
+    root: TreeRoot = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the queries, and the files that were rejected, with the reason."""
     from catchment.cli import show
@@ -56,7 +57,7 @@ def listed(
         ]
         rejected: dict[str, str] = {}
     else:
-        found, rejected = _held(home_of(checkpoint, job))
+        found, rejected = _stored_queries(home_of(checkpoint, job))
     if as_json:
         typer.echo(json.dumps({"queries": records.plain(found), "rejected": rejected}))
     else:
@@ -72,14 +73,14 @@ def add(
     sql: Annotated[str | None, typer.Option(help="A query in SQL, instead of a file.")] = None,
     name: Annotated[str | None, typer.Option(help="The name of the SQL query.")] = None,
     checkpoint: Checkpoint = None,
-    job: JobOf = None,
-    root: RootAt = None,
+    job: JobOrTree = None,
+    root: TreeRoot = None,
 ) -> None:
     """Add queries; the job takes them up with its next batch."""
     from catchment.spark.job_folder import fit
     from catchment.spark.queries import QueryFolder
 
-    asked = _asked(file, sql, name)
+    asked = _given_queries(file, sql, name)
     if _in_tree(job, root):
         from catchment.nodes.questions import AddQueries, TreeChange
 
@@ -101,8 +102,8 @@ def add(
 def remove(
     names: Annotated[list[str], typer.Argument(help="The queries' names.", metavar="NAME...")],
     checkpoint: Checkpoint = None,
-    job: JobOf = None,
-    root: RootAt = None,
+    job: JobOrTree = None,
+    root: TreeRoot = None,
     drain: Annotated[
         bool,
         typer.Option("--drain", help="Let open windows end; no new ones begin. Then remove."),
@@ -170,7 +171,7 @@ def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
     return home
 
 
-def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
+def _given_queries(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
     from catchment.spark.queries import parse
     from catchment.sqltext import sql as query_of
 
@@ -190,7 +191,7 @@ def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
     return parse(data, file.name)
 
 
-def _held(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
+def _stored_queries(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
     """The queries with their files, and the files that cannot be used."""
     from catchment.cli.show import QueryRow
     from catchment.spark.queries import QueryFolder, parse, read_rejected

@@ -18,6 +18,7 @@ import msgspec
 import typer
 from msgspec import UNSET
 
+from catchment.cli.options import AsJson
 from catchment.errors import CatchmentError, JobError, RefusedError
 from catchment.model import records
 from catchment.model.costs import shown
@@ -29,14 +30,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
 JobOf = Annotated[
     Path | None, typer.Option("--job", help="The tree's job file.", metavar="JOB.YAML")
 ]
 RootAt = Annotated[
     str | None, typer.Option("--root", help="The root's address, instead of a job file.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes of a tree.")
 
@@ -82,7 +81,7 @@ class _Reporter:
         links = process.links()
         with process.lock:
             found = status(process.member, links, process.source_note(), process.capacities())
-        found = msgspec.structs.replace(found, trouble=process.trouble)
+        found = msgspec.structs.replace(found, error=process.last_error)
         typer.echo(records.encode(found).decode())
         sys.stdout.flush()
 
@@ -215,7 +214,7 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     plan = None if found.plan is UNSET else found.plan
     flush = None if found.flush is UNSET else found.flush
     typer.echo(f"job {found.job}  plan {plan}  charter {found.charter}")
-    typer.echo(f"frontier {_when(found.frontier)}  sure {_when(found.sure)}")
+    typer.echo(f"frontier {_when(found.frontier)}  complete until {_when(found.complete_until)}")
     typer.echo("  ".join(f"{name} {count:,}" for name, count in (found.counts or {}).items()))
     typer.echo(_rates(found))
     typer.echo(f"flush: {flush}")
@@ -232,8 +231,8 @@ def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
     typer.echo(f"missing: {', '.join(found.missing) or 'nobody'}")
     for damage in found.damage:
         typer.echo(f"damaged: {damage}")
-    if found.trouble is not UNSET:
-        typer.echo(f"trouble: {found.trouble}")
+    if found.error is not UNSET:
+        typer.echo(f"error: {found.error}")
     for id, why in (found.refused or {}).items():
         typer.echo(f"refused: {id}: {why}")
     for id, child in (found.children or {}).items():

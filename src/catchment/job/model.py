@@ -58,11 +58,11 @@ def _form(value: object) -> str:
 
 # Values that pass through as they are, and what the JSON schema says of them.
 _LIST = {"type": "array", "items": {"type": "string"}}
-Duration = Annotated[
+DurationValue = Annotated[
     Any, Shown({"type": ["string", "null"], "examples": ["10s", "5 minutes", "1h 30m"]})
 ]
-Text = Annotated[Any, Shown({"type": ["string", "null"]})]
-Names = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
+TextValue = Annotated[Any, Shown({"type": ["string", "null"]})]
+NamesValue = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
 _KEY = {
     "anyOf": [
         {"type": "string"},
@@ -70,7 +70,7 @@ _KEY = {
     ]
 }
 Keys = Annotated[Any, Shown({"anyOf": [*_KEY["anyOf"], {"type": "array", "items": _KEY}]})]
-WindowForm = Annotated[Any, _ShownBy(window_schema)]
+WindowValue = Annotated[Any, _ShownBy(window_schema)]
 MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
 FlushForm = Annotated[Any, Shown(flush_schema())]
 LateWord = Annotated[Any, Shown({"enum": list(LATE)})]
@@ -80,7 +80,7 @@ class AggregateSection(Section):
     """An aggregate, taken apart: {function: quantile, column: v, params: [0.95], alias: p95}."""
 
     function: str
-    column: Text = None
+    column: TextValue = None
     params: tuple[Any, ...] = ()
     alias: str = ""
 
@@ -97,20 +97,20 @@ Selected = Annotated[
 class QuerySection(Section):
     """A query: as SQL, or as its parts."""
 
-    name: Text
+    name: TextValue
     sql: str | None = Field(None, description="the whole query as SQL, instead of its parts")
     select: list[Selected] | None = Field(
         None, description="aggregates and expressions over them, as in sum(a) / sum(b) AS ratio"
     )
     by: Keys = ()
-    where: Text = None
-    having: Text = None
-    order_by: Names = ()
+    where: TextValue = None
+    having: TextValue = None
+    order_by: NamesValue = ()
     limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = None
     grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = ()
-    window: WindowForm = None
-    distinct_on: Names = ()
-    distinct_within: Duration = "1h"
+    window: WindowValue = None
+    distinct_on: NamesValue = ()
+    distinct_within: DurationValue = "1h"
     measure: MeasureWord = "event"
 
     def build(self, path: str) -> Query:
@@ -221,19 +221,19 @@ class JobModel(Section):
     """A job file: what is computed, from where to where, and what becomes of late events."""
 
     name: str = "catchment"
-    time: Text = "ts"
-    lateness: Duration = "0s"
+    time: TextValue = "ts"
+    lateness: DurationValue = "0s"
     late: LateWord = "drop"
-    keep: Duration = None
+    keep: DurationValue = None
     queries: list[QueryForm]
     source: Source | None = Field(None, description="where events come from")
     sinks: tuple[Sink, ...] = Field((), description="where results go; none: memory")
     checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")
     trigger: Trigger = Field("continuous", description="continuous, available-now, batch, or 5s")
-    idle_timeout: Duration = Field(
+    idle_timeout: DurationValue = Field(
         None, description="after which a silent partition no longer holds the frontier back"
     )
-    max_ahead: Duration = Field(
+    max_ahead: DurationValue = Field(
         None, description="how far in the future an event may be before it is set aside"
     )
     buckets: int | None = Field(None, gt=0, description="shares of keys; by default one a core")
@@ -242,7 +242,7 @@ class JobModel(Section):
     )
     metrics: int | None = Field(None, ge=0, lt=65536, description="a port for Prometheus")
     nodes: tuple[NodeSection, ...] = Field((), description="a tree of nodes, instead of a source")
-    timeout: Duration = Field(
+    timeout: DurationValue = Field(
         "1m", description="after which results no longer wait for a silent node"
     )
     flush: FlushForm = Field(

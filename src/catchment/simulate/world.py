@@ -19,14 +19,12 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import CatchmentError
-from catchment.planner.edges import LATEST
 from catchment.simulate.agenda import Agenda
-from catchment.simulate.memory import Events, MemoryDisk, VolatileDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk, VolatileDisk
 from catchment.sinks.base import Delivery
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
-from catchment.tree.root import Root
 from catchment.tree.words import Beat, Hello, Reply, read, said
 
 SECOND = 1_000_000
@@ -111,7 +109,7 @@ class World(Agenda):
         seed: int = 0,
         faults: Faults = NONE,
         until: float = 60.0,
-        source: Callable[[list[pa.Table]], Source] = Events.of,
+        source: Callable[[list[pa.Table]], Source] = EventsInMemory.of,
     ) -> None:
         self.random = random.Random(seed)
         self.source = source
@@ -162,9 +160,7 @@ class World(Agenda):
     @property
     def done(self) -> bool:
         root = self.sites[self.charter.root].member
-        if root is None or root.machine is None:
-            return False
-        return isinstance(root.machine, Root) and root.machine.complete_until >= LATEST
+        return root is not None and root.done
 
     # -- nodes ------------------------------------------------------------------------------------
 
@@ -447,7 +443,7 @@ class World(Agenda):
         try:
             if kind == "hello":
                 reply = parent.member.on_hello(read(Hello, what), now)
-                self._take_seat(site)
+                self._replace_link(site)
             elif kind == "message":
                 reply = parent.member.on_message(site.id, what, now)
             else:
@@ -460,7 +456,7 @@ class World(Agenda):
             answer = partial(self._answer, site, sender, parent, kind, attempt, said(reply))
             self.after(self._delay(), answer)
 
-    def _take_seat(self, site: Site) -> None:
+    def _replace_link(self, site: Site) -> None:
         """A node has one link: a new one ends the one that another process of it had."""
         for other in (self.sites[site.id], self.twins.get(site.id)):
             if other is not None and other is not site and other.linked:

@@ -17,7 +17,7 @@ from msgspec import Struct, convert
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
-from catchment.sources.aside_files import Kept
+from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import Position
 from catchment.sources.reading import UnreadRow
 from catchment.spark.profile import BucketSeconds, SplitSeconds
@@ -32,7 +32,7 @@ class Control(Struct, frozen=True):
     now: int
     ended: bool
     frontier: Frontier
-    sure: int | None = None
+    complete_until: int | None = None
     """At the root of a tree: nothing is missing before it. None: this is no tree."""
     missing: tuple[str, ...] = ()
     live: tuple[str, ...] | None = None
@@ -84,7 +84,7 @@ class SplitNote(Struct, frozen=True, omit_defaults=True):
     """The newest event time; None: there was none."""
     counts: dict[str, int] | None = None
     """What was counted; only the first bucket hears of it."""
-    spilled: list[Kept] = []
+    spilled: list[AsideFile] = []
     """Files of rows set aside; only the first bucket hears of them."""
     ends: list[tuple[str, int, int]] = []
     """Of messages from below: node, number, and where its partials end."""
@@ -109,7 +109,7 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
     """Of the split; its partials are taken in this order."""
     counts: dict[str, int] = {}
     unread: list[UnreadRow] = []
-    spilled: list[Kept] = []
+    spilled: list[AsideFile] = []
     seconds: SplitSeconds | None = None
     """What it took, where that is told: at its end."""
 
@@ -120,7 +120,7 @@ class BucketMade(Struct, frozen=True, omit_defaults=True):
     counts: dict[str, int] = {}
     """What its splits counted, and the assembler."""
     unread: list[UnreadRow] = []
-    spilled: list[Kept] = []
+    spilled: list[AsideFile] = []
     rows: int = 0
     """Result rows of all queries."""
     pieces: int = 0
@@ -138,7 +138,7 @@ class StepNote(Struct, frozen=True):
     newest: int
     now: int
     ended: bool
-    sure: int | None = None
+    complete_until: int | None = None
     live: tuple[str, ...] | None = None
 
 
@@ -174,7 +174,7 @@ class BucketReport(Struct, frozen=True):
     """Queries that leave and whose windows have all ended here."""
     counts: list[dict[str, int]]
     """What the splits counted."""
-    spilled: list[Kept]
+    spilled: list[AsideFile]
     open_windows: int
     open_events: int
     limits: list[Capacity]

@@ -14,7 +14,7 @@ from pyarrow import compute as pc
 from catchment.engine.results import Results
 from catchment.engine.stats import COUNTS
 from catchment.errors import JobError, QueryError, did_you_mean
-from catchment.sources.aside_files import Kept
+from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import NeverRead
 from catchment.sources.reading import UnreadRow
 from catchment.spark.profile import Profile
@@ -50,7 +50,7 @@ class HeldResults(Protocol):
     def release(self) -> None: ...
 
 
-class HeldHere:
+class ResultsInProcess:
     """Results that are in this process."""
 
     def __init__(self, parts: list[Results], spark: SparkSession | None) -> None:
@@ -95,7 +95,7 @@ class RunResults(Mapping[str, pa.Table]):
         and the events in them; bad rows that were not kept."""
         self.unread = unread
         """Rows that could not be read, the first of each split: origin, place, reason."""
-        self.aside: list[Kept] = []
+        self.aside: list[AsideFile] = []
         """Files of rows set aside, where the job has a folder for them."""
         self.never_read: list[NeverRead] = []
         """Rows that are in the source now and were not read, such as lines that came meanwhile."""

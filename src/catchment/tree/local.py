@@ -6,6 +6,7 @@ events, slices them, merges the slices, and releases those that have ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,13 +23,14 @@ from catchment.sources.base import Piece, Position, Source
 from catchment.tree.charter import Charter
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import LocalPlace, View
+from catchment.tree.role_progress import RoleProgress
 
 PARTITIONS = 256
 """Partitions that one node may read: events rank by node, then partition, then arrival."""
 _COUNTED = ("events", "late", "bad", "updates")
 
 
-class Keep(Protocol):
+class AsideWriter(Protocol):
     """Keeps rows that were set aside, by the step that did."""
 
     def write(self, number: int, part: int, kind: str, rows: pa.Table) -> None:
@@ -60,8 +62,11 @@ class SlicedElsewhere:
 class Local:
     """Turns a source into messages, step by step."""
 
+    inbox = None
+    orders = None
+
     def __init__(
-        self, id: str, disk: Disk, charter: Charter, source: Source, keep: Keep | None = None
+        self, id: str, disk: Disk, charter: Charter, source: Source, keep: AsideWriter | None = None
     ) -> None:
         self.flow = Outflow(id, disk, charter)
         self.flow.count_windows(charter.places[id].number)
@@ -85,19 +90,32 @@ class Local:
         return place
 
     @property
-    def number(self) -> int:
+    def _first_rank(self) -> int:
+        """The rank of its first partition among the partitions of all nodes."""
         return self.flow.charter.places[self.flow.id].number * PARTITIONS
+
+    @property
+    def plan(self) -> int:
+        return self.flow.plan
+
+    @property
+    def number(self) -> int:
+        return self.flow.outbox.number
+
+    @property
+    def done(self) -> bool:
+        return self.ended and self.flow.frontier >= LATEST
 
     def step(self, now: int) -> bool:
         """Reads what there is, at most a batch; whether anything happened."""
         flow = self.flow
-        asked = flow.counting is not None and flow.counting.kept.pending
+        asked = flow.counting is not None and flow.counting.leaf.pending
         if self.ended and flow.plan == flow.charter.plan and not asked:
             return False
         if self.at is None:
             self.at = self.source.start()
             self.frontier = self.frontier.knowing(self.source.partitions(self.at), now)
-        end = self.at if self.crowded else self.source.latest(self.at)
+        end = self.at if flow.crowded else self.source.latest(self.at)
         ended = end == self.at and self.source.ended(end)
         settings = flow.charter.settings
         after = self.frontier.after({}, now, settings.lateness, settings.idle)
@@ -111,11 +129,6 @@ class Local:
         self.at, self.ended = end, ended
         self.finish(now)
         return True
-
-    @property
-    def crowded(self) -> bool:
-        """Whether no more is read until the root has found edges of count windows."""
-        return self.flow.counting is not None and self.flow.counting.kept.crowded
 
     def take(self, batch: SlicedElsewhere, now: int) -> None:
         """Takes a batch that was read and sliced elsewhere; each counts once."""
@@ -131,7 +144,7 @@ class Local:
     def refresh(self, now: int) -> None:
         """Between batches: ends a step if partitions have fallen silent or come back, or if the
         root has asked about count windows."""
-        asked = self.flow.counting is not None and self.flow.counting.kept.pending
+        asked = self.flow.counting is not None and self.flow.counting.leaf.pending
         idles = not self.ended and self._idle(now) != self._was_idle
         place = self.place
         if place is not None and (idles or asked):
@@ -155,7 +168,7 @@ class Local:
         counting = self.flow.counting
         if counting is not None:
             counting.feed(value, self.ended)
-            if self.ended and not counting.kept.done:
+            if self.ended and not counting.leaf.done:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = LocalPlace(self.at, self.frontier, self.ended, idle, batch)
@@ -197,7 +210,7 @@ class Local:
             slicer.newest = EARLIEST
             arrival = split.arrival
             for piece in self.source.read(split, columns, None):
-                arrival = self._slice(piece, self.number + number, arrival)
+                arrival = self._slice(piece, self._first_rank + number, arrival)
             if slicer.newest > EARLIEST:
                 heard[split.partition] = max(heard.get(split.partition, EARLIEST), slicer.newest)
         return heard
@@ -222,5 +235,22 @@ class Local:
         self._parts += 1
         self._keep.write(1 + self.flow.outbox.number, self._parts, kind, rows)
 
-    def follow(self, charter: Charter) -> None:
+    def commit(self) -> None:
+        if self.at is not None:
+            self.source.commit(self.at)
+
+    def follow(self, charter: Charter, now: int) -> None:
         self.flow.follow(charter)
+
+    def acknowledged(self, received: int, settled: int) -> None:
+        self.flow.acknowledged(settled)
+
+    def amendments(self) -> Iterator[Charter]:
+        return iter(())
+
+    def progress(self) -> RoleProgress:
+        return self.flow.progress()
+
+    def capacities(self) -> list[Capacity]:
+        kept = [] if self._keep is None else [self._keep.capacity()]
+        return [*self.flow.capacities(), self.slicer.aside.capacity(), *kept]

@@ -22,11 +22,12 @@ from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.inbox import Inbox, UntakenError, set_aside
 from catchment.tree.lives import Lives, OutdatedError, OwnLife, for_good, outdated
-from catchment.tree.local import Keep, Local
+from catchment.tree.local import AsideWriter, Local
 from catchment.tree.message import checked, head_of, heard, spoken
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import FORMAT, NOWHERE
 from catchment.tree.relay import Relay
+from catchment.tree.role import Role
 from catchment.tree.root import Deliver, Root
 from catchment.tree.words import (
     Beat,
@@ -39,8 +40,6 @@ from catchment.tree.words import (
     Unread,
 )
 
-Machine = Local | Relay | Root
-
 WINDOW = 64
 """Messages on their way before one must be acknowledged."""
 QUOTA = 1 << 30
@@ -51,7 +50,7 @@ _TOLD = 64
 """Refusals that are passed up."""
 
 
-class _Identity(msgspec.Struct, frozen=True):
+class _FolderIdentity(msgspec.Struct, frozen=True):
     node: NodeId
     format: int
     """Of the node's folder."""
@@ -71,11 +70,12 @@ class Member:
         deliver: Deliver | None = None,
         charter: Charter | None = None,
         quota: int = QUOTA,
-        keep: Keep | None = None,
+        keep: AsideWriter | None = None,
     ) -> None:
         self.id, self.disk, self.parent = node_id(id), disk, parent
         self.source, self.deliver, self.quota, self.keep = source, deliver, quota, keep
-        self.machine: Machine | None = None
+        self.machine: Role | None = None
+        """What it does, once it is known what events look like; the root begins at once."""
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
         self.links: dict[str, LinkFigures] = {}
@@ -112,13 +112,13 @@ class Member:
         """The last orders that each child has."""
         self._identify()
         self.lives = Lives(self.id, disk)
-        self.held = records.get(disk, "life", OwnLife) or OwnLife()
+        self.own_life = records.get(disk, "life", OwnLife) or OwnLife()
         self.living = False
         """Whether this process was granted the life that its folder holds."""
         self._began, self._greeted, self._in_touch = now, set[str](), False
         if parent is None:
-            self._hold(OwnLife(self.held.life + 1))
-        if self.charter is None and self.held.life:  # it came before the first life
+            self._keep_life(OwnLife(self.own_life.life + 1))
+        if self.charter is None and self.own_life.life:  # it came before the first life
             raise StateError(
                 "the charter of the tree is gone from the node's folder",
                 given=self.id,
@@ -134,9 +134,9 @@ class Member:
         if held is not None and held.startswith(b"{"):
             # The first formats are JSON, and do not say their number.
             raise _other_format(self.id, "2 or older")
-        known = records.get(self.disk, "identity", _Identity)
+        known = records.get(self.disk, "identity", _FolderIdentity)
         if known is None:
-            records.put(self.disk, "identity", _Identity(self.id, FORMAT))
+            records.put(self.disk, "identity", _FolderIdentity(self.id, FORMAT))
             return
         if known.format != FORMAT:
             raise _other_format(self.id, str(known.format))
@@ -147,10 +147,10 @@ class Member:
                 hint="give each node a folder of its own",
             )
 
-    def _hold(self, held: OwnLife) -> None:
+    def _keep_life(self, held: OwnLife) -> None:
         """Keeps a life; from now on this process is in it."""
         records.put(self.disk, "life", held)
-        self.held, self.living = held, True
+        self.own_life, self.living = held, True
 
     def _start(self, now: int) -> None:
         """Builds the machine from what is on disk, once it is known what events look like."""
@@ -187,14 +187,13 @@ class Member:
 
     @property
     def inbox(self) -> Inbox | None:
-        return (
-            None if self.machine is None or isinstance(self.machine, Local) else self.machine.inbox
-        )
+        """What children have sent, if it may have children."""
+        return None if self.machine is None else self.machine.inbox
 
     @property
     def flow(self) -> Outflow | None:
         """What it passes up, unless it is the root."""
-        return self.machine.flow if isinstance(self.machine, Local | Relay) else None
+        return None if self.machine is None else self.machine.flow
 
     def adopt(self, charter: Charter, now: int) -> None:
         """Takes a newer charter and keeps it on disk."""
@@ -202,7 +201,7 @@ class Member:
             return
         self.disk.put("charter", charter.data)
         self.charter = charter
-        self._orders.keep(charter.asked(charter.plan).values())
+        self._orders.keep(charter.distributed_groups(charter.plan).values())
         here = {*charter.children(self.id), *charter.leaving(self.id)}
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
@@ -212,8 +211,6 @@ class Member:
         self._claims = {id: why for id, why in self._claims.items() if id in here}
         if self.machine is None:
             self._start(now)
-        elif isinstance(self.machine, Local):
-            self.machine.follow(charter)
         else:
             self.machine.follow(charter, now)
 
@@ -258,25 +255,10 @@ class Member:
         return self.flow is not None and not self.full and self.flow.send_early(now)
 
     def tend(self, now: int) -> None:
-        """At the root: changes the charter where moves have ended, where queries that leave have
-        given their last window, and where events come at quite another rate than it was made
-        for."""
-        root = self.machine
-        if not isinstance(root, Root) or self.charter is None:
-            return
-        landed = root.inbox.landed()
-        if landed:
-            self.adopt(self.charter.landed(landed), now)
-        if root.drained:
-            planned = self.charter.plans[self.charter.plan]
-            over, root.drained = set(root.drained), ()
-            if over & set(planned.leaving):
-                self.adopt(self.charter.without_queries(over & set(planned.leaving)), now)
-            if over & planned.plan.former.keys():
-                self.adopt(self.charter.without_former(over & planned.plan.former.keys()), now)
-        handed = root.losing()
-        if handed and root.observed.rate is not None:
-            self.adopt(self.charter.handed_over(handed, root.observed.rate), now)
+        """Adopts the charters that are due; only a root makes any."""
+        if self.machine is not None:
+            for newer in self.machine.amendments():
+                self.adopt(newer, now)
 
     def over(self, id: str) -> bool:
         """Whether a node below has sent all it ever will, as far as is known here."""
@@ -287,6 +269,13 @@ class Member:
                 return True
             child = charter.places[child].parent
         return False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing can come any more, and the parent has all that there was."""
+        if self.machine is None or (self.flow is not None and self.acked < self.flow.outbox.sent):
+            return False
+        return self.machine.done
 
     @property
     def full(self) -> bool:
@@ -301,30 +290,30 @@ class Member:
         known = self.charter
         return Hello(
             self.id,
-            life=self.held.life,
+            life=self.own_life.life,
             living=self.living,
             sent=0 if outbox is None else outbox.sent,
             settled=0 if outbox is None else outbox.settled,
             job=None if known is None else known.job,
             charter=-1 if known is None else known.version,
-            added=self.held.added,
+            added=self.own_life.added,
             orders=self._heard_orders,
             schema=self._told_schema(),
             moved=self.moved,
-            root=self.held.root,
+            root=self.own_life.root,
         )
 
     @property
-    def asks(self) -> bool:
+    def distributes_counts(self) -> bool:
         """Whether the root asks for edges of count windows."""
-        return self.charter is not None and bool(self.charter.asked(self.charter.plan))
+        return self.charter is not None and bool(self.charter.distributed_groups(self.charter.plan))
 
     def beat(self) -> Beat:
         """What a node says when it has nothing else to say."""
         flow = self.flow
         seen = flow is not None and flow.link.estimate.seen
         return Beat(
-            life=self.held.life,
+            life=self.own_life.life,
             charter=-1 if self.charter is None else self.charter.version,
             orders=self._heard_orders,
             schema=self._told_schema(),
@@ -352,15 +341,14 @@ class Member:
     @property
     def _heard_orders(self) -> int:
         """The last orders of the root that are here."""
-        counting = self.machine.flow.counting if isinstance(self.machine, Local) else None
-        return self.orders.number if counting is None else counting.kept.heard
+        counting = None if self.flow is None else self.flow.counting
+        return self.orders.number if counting is None else counting.leaf.heard
 
     @property
     def orders(self) -> Orders:
         """What the root has to say of count windows."""
-        if isinstance(self.machine, Root):
-            return self._orders if self.machine.tally is None else self.machine.tally.orders
-        return self._orders
+        own = None if self.machine is None else self.machine.orders
+        return self._orders if own is None else own
 
     def _told_schema(self) -> bytes | None:
         """What events look like, until the root knows."""
@@ -394,20 +382,20 @@ class Member:
 
     def _live(self, reply: Reply) -> None:
         """Takes the life that is granted, and keeps which life of the root it has heard from."""
-        held = self.held
+        held = self.own_life
         if reply.life is not None and not self.living:
             if reply.life <= held.life:
                 raise RefusedError(
                     "a parent grants a life that was had before",
                     given=f"{self.id}: {reply.life} after {held.life}",
                 )
-            self._hold(OwnLife(reply.life, reply.added, reply.root or held.root))
+            self._keep_life(OwnLife(reply.life, reply.added, reply.root or held.root))
         elif reply.root is not None and self.living:
             known = held.root
             if known is None or (known.life, known.began) != (reply.root.life, reply.root.began):
-                self._hold(msgspec.structs.replace(held, root=reply.root))
+                self._keep_life(msgspec.structs.replace(held, root=reply.root))
             elif reply.root.step > known.step:  # in memory is enough: all children know it
-                self.held = msgspec.structs.replace(held, root=reply.root)
+                self.own_life = msgspec.structs.replace(held, root=reply.root)
 
     def turn_away(self, error: CatchmentError) -> bool:
         """The parent refuses this node; whether that is for good."""
@@ -416,16 +404,16 @@ class Member:
         return for_good(error)
 
     def _obey(self, orders: bytes) -> None:
-        if isinstance(self.machine, Local) and self.machine.flow.counting is not None:
-            self.machine.flow.counting.hear(orders)
-        elif isinstance(self.machine, Relay):
+        if self.flow is None:
+            return
+        if self.flow.counting is not None:
+            self.flow.counting.hear(orders)
+        else:
             self._orders.take(orders)
 
     def _settle(self, received: int, settled: int) -> None:
-        if isinstance(self.machine, Relay):
+        if self.machine is not None:
             self.machine.acknowledged(received, settled)
-        elif isinstance(self.machine, Local):
-            self.machine.flow.acknowledged(settled)
 
     def _leave(self, farewell: Farewell) -> None:
         """Goes over to another parent; the last one has what it says, and takes no more."""
@@ -448,7 +436,7 @@ class Member:
                 return
             self.sent = seq
             flow.link.sent(seq, len(body), now / 1e6)
-            yield spoken(self.held.life, body)
+            yield spoken(self.own_life.life, body)
 
     def lost(self) -> None:
         """The link is gone: what was not acknowledged goes out again."""
@@ -572,8 +560,8 @@ class Member:
         """Of the root: which life this is, and how far it is."""
         if self.parent is not None:
             return None
-        step = self.machine.number if isinstance(self.machine, Root) else 0
-        return RootLife(self.held.life, self._began, step)
+        step = 0 if self.machine is None else self.machine.number
+        return RootLife(self.own_life.life, self._began, step)
 
     def on_message(self, id: str, data: bytes, now: int) -> Reply:
         """Checks a child's message completely, writes it to the inbox, and only then acknowledges
@@ -633,7 +621,8 @@ class Member:
         received = settled = None
         if self.inbox is not None:
             received = self.inbox.received(id)
-            settled = received if isinstance(self.machine, Root) else self.inbox.settled(id)
+            # What the root has is safe; others ask how far their own parent is.
+            settled = received if self.parent is None else self.inbox.settled(id)
         orders = None
         if self._ordered.get(id, 0) < self.orders.number:
             orders = self.orders.since(self._ordered.get(id, 0))
