@@ -119,13 +119,18 @@ class Profile:
     parts: dict[str, float]
     """Ours by their names, then `spark`: what is left."""
 
+    def delivered(self, seconds: float, sinks: float) -> Profile:
+        """With sinks to which results were written afterwards, and so long in all by the clock."""
+        parts = self.parts | {"sink": self.parts["sink"] + sinks, "spark": 0.0}
+        parts["spark"] = max(seconds - sum(parts.values()), 0.0)
+        return Profile(self.batches, seconds, parts)
+
 
 def pass_profile(
     seconds: float,
     splits: Sequence[SplitSeconds],
     buckets: Sequence[BucketSeconds],
     cores: int,
-    sinks: float = 0.0,
 ) -> Profile:
     """What one pass over events cost, which took so long by the clock.
 
@@ -137,9 +142,7 @@ def pass_profile(
         for task in tasks:
             for part in task.__struct_fields__:
                 parts[part] += getattr(task, part) / min(cores, len(tasks))
-    parts["sink"] += sinks
-    parts["spark"] = max(seconds - sum(parts.values()), 0.0)
-    return Profile(1, seconds, parts)
+    return Profile(1, seconds, parts).delivered(seconds, 0.0)
 
 
 class Profiler:
