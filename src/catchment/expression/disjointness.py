@@ -13,7 +13,7 @@ that can meet another, without comparing each with each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
@@ -93,6 +93,17 @@ def apart(ones: Alternatives, others: Alternatives) -> bool:
     if len(ones) * len(others) > _MOST:
         return False
     return all(_contradict(one, other) for one in ones for other in others)
+
+
+def all_apart(ones: Alternatives, others: Iterable[Alternatives]) -> bool:
+    """Whether a condition is disjoint from each of some others."""
+    if len(ones) == 1:
+        (only,) = ones
+        for other in others:
+            if not (_contradict(only, other[0]) if len(other) == 1 else apart(ones, other)):
+                return False
+        return True
+    return all(apart(ones, other) for other in others)
 
 
 def _contradict(one: Alternative, other: Alternative) -> bool:

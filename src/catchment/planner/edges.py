@@ -20,8 +20,9 @@ LATEST = 1 << 62
 
 
 _AHEAD = 3_600_000_000
+_FEW = 64
 _MANY = 1 << 16
-"""How far to look ahead for edges, and how many to make at most."""
+"""How far to look ahead for edges, how few need no arrays, and how many to make at most."""
 
 
 class Edges:
@@ -129,8 +130,16 @@ class Edges:
         per_second = sum(1e6 / slide for slide in slides)
         span = int(min(3_600e6, max(60e6, float(max(slides))), 2e4 / per_second * 1e6))
         span = max(span, min(slides))
-        slices = len(self._of_stretches(np.array([0]), np.array([span - 1]))) - 1
-        return float(slices) / (span / 1e6)
+        return float(self._slices(span)) / (span / 1e6)
+
+    def _slices(self, span: int) -> int:
+        """Slices from time 0 on, so far; of few edges counted without arrays."""
+        if sum(span // slide for slide, _ in self.series) + len(self._points) > _FEW:
+            return len(self._of_stretches(np.array([0]), np.array([span - 1]))) - 1
+        edges = {point for point in self._points if 0 < point < span}
+        for slide, offset in self.series:
+            edges.update(range(offset or slide, span, slide))
+        return len(edges) + 1
 
 
 def _joined(series: set[tuple[int, int]]) -> set[tuple[int, int]]:

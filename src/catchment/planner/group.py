@@ -354,18 +354,31 @@ def _with_required(refs: Iterable[OperatorRef]) -> Iterator[OperatorRef]:
 
 
 def operators_of(
-    answers: Iterable[Answer], running: Iterable[OperatorRef] = ()
+    answers: Collection[Answer], running: Iterable[OperatorRef] = ()
 ) -> list[OperatorRef]:
     """The operators that the answers need, each once, after those it reads, less those derived.
 
     Those that run already stay: what they hold of slices kept, nothing else could tell.
     """
     needed: dict[OperatorRef, None] = dict.fromkeys(running)
+    if not needed and len(answers) == 1:  # as of most groups of many queries
+        (only,) = answers
+        return list(_operators_of(tuple(map(function_of, only.aggregates)), only.aggregates))
     stay = frozenset(needed)
     for answer in answers:
         for aggregate in answer.aggregates:
             needed |= _required(function_of(aggregate), aggregate)
     return list(_less_derived(tuple(needed), stay))
+
+
+@lru_cache(maxsize=4096)
+def _operators_of(
+    functions: tuple[Function, ...], aggregates: tuple[Aggregate, ...]
+) -> tuple[OperatorRef, ...]:
+    needed: dict[OperatorRef, None] = {}
+    for function, aggregate in zip(functions, aggregates, strict=True):
+        needed |= _required(function, aggregate)
+    return _less_derived(tuple(needed), frozenset())
 
 
 @lru_cache(maxsize=4096)
