@@ -43,6 +43,10 @@ def plan(
     return replan(Plan(rate=EventRate.of(rate), costs=costs), queries)[0]
 
 
+_MANY = 100_000
+"""Objects that the garbage collector would look through at once after planning."""
+
+
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keeps the garbage collector out: of what planning makes, nothing is garbage, and to look
@@ -52,6 +56,10 @@ def _uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+            # What was made lives long: it joins the oldest objects without being looked through.
+            gc.freeze()
+            gc.unfreeze()
         if enabled:
             gc.enable()
 
