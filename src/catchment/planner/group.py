@@ -178,7 +178,7 @@ def counts_of(group: Group) -> list[Counted]:
 
 def _draft_of(group: Group) -> Draft:
     """An empty draft in a group's place."""
-    large = _large(OperatorRef(*ref) for ref in group.operators)
+    large = _large(kind for kind, _, _ in group.operators)
     need = Need(group.slicing, only_counts(group), large, group.whole)
     distinct = group.distinct_on, group.distinct_within
     draft = Draft(group.by, group.measure, *distinct, need, group.computed)
@@ -229,7 +229,7 @@ def _kind_of(aggregates: tuple[Aggregate, ...]) -> tuple[bool, bool]:
 @lru_cache(maxsize=4096)
 def _kind_of_one(function: Function, aggregate: Aggregate) -> tuple[bool, bool]:
     operators = _required(function, aggregate)
-    return _ordered(operators), _large(operators)
+    return _ordered(operators), _large(ref.kind for ref in operators)
 
 
 @lru_cache(maxsize=4096)
@@ -238,8 +238,8 @@ def _required(function: Function, aggregate: Aggregate) -> dict[OperatorRef, Non
     return dict.fromkeys(_with_required(function.operators(aggregate)))
 
 
-def _large(operators: Iterable[OperatorRef]) -> bool:
-    return not all(operator_class(ref.kind).small for ref in operators)
+def _large(kinds: Iterable[str]) -> bool:
+    return not all(operator_class(kind).small for kind in kinds)
 
 
 def _finish(
