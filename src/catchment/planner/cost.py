@@ -54,7 +54,8 @@ class Cuts(NamedTuple):
     """Where large partials of some windows are cut together.
 
     To merge sorted values, sets or sketches costs as much as to make them. So together they may
-    be cut only some times as often as any of the windows asks for (`alike`).
+    be cut only some times as often as any of the windows asks for (`alike`). An open session is
+    merged again whenever something joins it: it has only what is asked of it.
 
     >>> from catchment.windows import tumbling
     >>> one, ten, twenty = (cuts_of(tumbling(length)) for length in ("1s", "10s", "20s"))
@@ -64,7 +65,7 @@ class Cuts(NamedTuple):
 
     series: frozenset[tuple[int, int]]
     """Evenly, in time or in ranks, from an offset on; no series has all edges of another. Empty for
-    windows bounded by marks, of which nobody knows how often they are cut."""
+    sessions, and for windows bounded by marks, of which nobody knows how often they are cut."""
     rate: float
     """Cuts in a microsecond, or for each event."""
     least: float
@@ -93,7 +94,7 @@ def cuts_of(window: Window) -> Cuts:
     if isinstance(window, Counted):
         series = frozenset({(window.step, 0), (window.step, window.size % window.step)})
     elif window.session_gap is not None:
-        series = frozenset({(window.session_gap, 0)})
+        series = frozenset()
     else:
         # A single window is cut as rarely as if it came again and again.
         series = frozenset(Edges(each._replace(only=False) for each in window.periods).series)
