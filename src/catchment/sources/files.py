@@ -15,7 +15,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -25,6 +25,7 @@ from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
 from catchment.model import records
 from catchment.model.capacity import Capacity
+from catchment.model.section import duration_option
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
 from catchment.sources.base import NeverRead, Piece, Position, Source, Split, abridged
@@ -102,7 +103,9 @@ class FileSource(Source):
         description="column names and types; by default the first file's",
     )
     max_files_per_batch: int = Field(default=64, gt=0)
-    settle: str = Field(default="1s", description="how long lines must be unchanged")
+    settle: Annotated[str, duration_option("settle time")] = Field(
+        default="1s", description="how long lines must be unchanged"
+    )
     max_known_files: int = Field(
         default=1_000_000, gt=0, description="names of files that are remembered as read"
     )
@@ -115,12 +118,6 @@ class FileSource(Source):
     _remembered: bool = PrivateAttr(False)
     _first: tuple[pa.Schema, ListedFile] | None = PrivateAttr(None)
     _grown: dict[str, tuple[Stamp, NeverRead]] = PrivateAttr(default_factory=dict)
-
-    @field_validator("settle")
-    @classmethod
-    def _a_duration(cls, value: str) -> str:
-        not_negative(value, "settle time")
-        return value
 
     @field_validator("types")
     @classmethod
