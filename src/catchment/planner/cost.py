@@ -50,7 +50,7 @@ def _edges_of(windows: tuple[Window, ...]) -> Edges:
     return Edges(periods_of(windows), session_grid(windows))
 
 
-class Cuts(NamedTuple):
+class PartialCuts(NamedTuple):
     """Where large partials of some windows are cut together.
 
     To merge sorted values, sets or sketches costs as much as to make them. So together they may
@@ -71,17 +71,17 @@ class Cuts(NamedTuple):
     least: float
     """Cuts that the window asks for which is cut least often."""
 
-    def joined(self, other: Cuts) -> Cuts:
+    def joined(self, other: PartialCuts) -> PartialCuts:
         """The cuts of all windows of both."""
         if not (self.series and other.series):
-            return Cuts(frozenset(), math.inf, 0.0)
+            return PartialCuts(frozenset(), math.inf, 0.0)
         if self.series == other.series:
             return self if self.least <= other.least else other
         every = self.series | other.series
         needed = frozenset(
             one for one in every if not any(_covers(finer, one) for finer in every if finer != one)
         )
-        return Cuts(needed, _rate(needed), min(self.least, other.least))
+        return PartialCuts(needed, _rate(needed), min(self.least, other.least))
 
     def alike(self, most: float) -> bool:
         """Whether together they are cut at most so many times as often as each asks for."""
@@ -89,7 +89,7 @@ class Cuts(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def cuts_of(window: Window) -> Cuts:
+def cuts_of(window: Window) -> PartialCuts:
     """Where a window is cut."""
     if isinstance(window, Counted):
         series = frozenset({(window.step, 0), (window.step, window.size % window.step)})
@@ -98,7 +98,7 @@ def cuts_of(window: Window) -> Cuts:
     else:
         # A single window is cut as rarely as if it came again and again.
         series = frozenset(Edges(each._replace(only=False) for each in window.periods).series)
-    return Cuts(series, _rate(series), _rate(series))
+    return PartialCuts(series, _rate(series), _rate(series))
 
 
 def _covers(finer: tuple[int, int], coarser: tuple[int, int]) -> bool:

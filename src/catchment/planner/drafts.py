@@ -19,7 +19,7 @@ from catchment.expression import Alternatives, alternatives
 from catchment.model.plan import Answer, Group, Slicing
 from catchment.model.query import Query
 from catchment.model.window import Window
-from catchment.planner.cost import Cuts, cuts_of
+from catchment.planner.cost import PartialCuts, cuts_of
 from catchment.planner.selections import Selections
 
 
@@ -56,7 +56,7 @@ class Draft:
     answers: dict[Answer, int] = field(default_factory=dict)
     before: Group | None = None
     """The running group that this one continues."""
-    cuts: Cuts | None = None
+    cuts: PartialCuts | None = None
     """Where large partials are cut, of all windows so far; None before it was asked."""
 
     @property
@@ -77,7 +77,7 @@ class Draft:
         if not self.need.large or window in self.windows or window in running:
             return True
         if self.cuts is None:
-            self.cuts = reduce(Cuts.joined, map(cuts_of, {*self.windows, *running}))
+            self.cuts = reduce(PartialCuts.joined, map(cuts_of, {*self.windows, *running}))
         return self.cuts.joined(cuts_of(window)).alike(alike)
 
     def keep(self, answer: Answer) -> int:
