@@ -245,9 +245,12 @@ def test_a_batch_delivers_once(tmp_path: Path) -> None:
     for part in range(4):
         pq.write_table(events.slice(part * 25_000, 25_000), tmp_path / "events" / f"{part}.parquet")
     (tmp_path / "job.yaml").write_text(BATCH)
-    first = catchment(tmp_path, "run", "job.yaml", "--cores", "2")
+    first = catchment(tmp_path, "run", "job.yaml", "--cores", "2", "--profile")
     for phase in ("starting Spark", "planning", "writing results"):
         assert phase in first.stderr
+    assert "1 batch(es) in" in first.stdout
+    cost = dict(re.findall(r"│ (\w+)[^│]*│ +([0-9.]+) │", first.stdout))
+    assert all(float(cost[part]) > 0 for part in ("reading", "slicing", "sinks", "Spark"))
     job = ct.load_job(tmp_path / "job.yaml")
     engine = ct.Engine(job.build(), time="ts")
     engine.push(events)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.engine.parcels import divided, share_out
+from catchment.engine.parcels import divided, pack_partials, share_out, share_sizes
+from catchment.engine.partials import Partials
 from catchment.engine.slicer import rank
 from catchment.errors import StateError
 from catchment.model.rules import EventRules
@@ -174,7 +175,12 @@ def test_dividing_twice_is_dividing_once(buckets: int, keys: list[int | None], t
         for share, part in divided(some, plan, buckets, SHARES).items()
     }
     assert once.keys() == twice.keys()
+    sizes = {
+        bucket: share_sizes(some, plan, buckets, SHARES)
+        for bucket, some in share_out(partials, plan, buckets).items()
+    }
     for place, part in once.items():
+        assert part.rows == sizes[place % buckets][place // buckets]
         assert part.groups.keys() == twice[place].groups.keys()
         for id, rows in part.groups.items():
             assert rows.equals(twice[place].groups[id])
@@ -222,3 +228,23 @@ def test_less_memory_means_smaller_shares() -> None:
 
 def test_bodies_are_those_of_parcels() -> None:
     assert list(bodies(iter([parcel([(3, b"x"), (0, b"")])]))) == [(3, b"x"), (0, b"")]
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_of_one_key_is_not_packed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of one key is larger than what is assembled at once, and stays one share."""
+    rows = 0
+
+    def counted(partials: Partials, note: SplitRead) -> bytes:
+        nonlocal rows
+        rows += partials.rows
+        return pack_partials(partials, note)
+
+    monkeypatch.setattr(dividing, "pack_partials", counted)
+    query = ct.Query("q", ct.count(), by="k", window=ct.cut("v > 100"))
+    table = events(4_000, 1)
+    work = worked([query], table.schema)
+    parcels = list(parcels_of(work, [table]))
+    assert sum(len(body) for _, body in parcels) > dividing._AT_ONCE
+    _, counts, shares = assembled(work, parcels)
+    assert (counts["events"], shares, rows) == (4_000, 1, 0)

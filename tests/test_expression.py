@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical, columns, disjoint, evaluate, infer, quote
 from catchment.expression.disjointness import alternatives, alternatives_of
+from catchment.expression.nodes import Column, render, walk
 from catchment.expression.parsing import parse_in_full
-from catchment.expression.simple import comparisons, simple
+from catchment.expression.simple import comparisons, simple, simple_text
 from expression_rows import Made, Row, choices, conditions, facts, few_rows, numbers, rows
 
 TYPES = {
@@ -416,10 +417,14 @@ def simple_texts(draw: st.DrawFn) -> str:
 @example("a = 1 -- AND b = 2")
 @example("a = 3-2")
 @example("a = -0.0 AND a = 007")
+@example("a = 0.0 AND a = -0.0 AND a IN (1, 1) AND a = 1 AND a IN (1, 1.0)")
 def test_simple_conditions_are_read_as_the_parser_reads_them(text: str) -> None:
     found = simple(text)
+    assert simple_text(text) == (None if found is None else render(found))
     if found is not None:
         assert repr(found) == repr(parse_in_full(text))
+        named = [node.name for node in walk(found) if isinstance(node, Column)]
+        assert columns(text) == tuple(dict.fromkeys(named))
 
 
 @given(simple_texts())

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import catchment as ct
-from catchment.errors import LimitError, SchemaError, StateError
+from catchment.durable.folder import Folder
+from catchment.errors import LimitError, SchemaError, SourceError, StateError
+from catchment.sources.parquet_file import Parquet
 
 DAY = 86_400 * 10**6
 
@@ -59,6 +65,27 @@ def test_a_column_that_changes_its_type() -> None:
     assert engine.close()["q"]["s"].to_pylist() == [10]
 
 
+@pytest.mark.parametrize("values", [["a", "b"], [1.5, 2.5], [[1], [2]]])
+def test_a_file_whose_column_has_another_type(tmp_path: Path, values: list[object]) -> None:
+    """A batch refuses it by name; a stream leaves it aside, says why, and goes on."""
+    for name, column in (("a", [1, 2]), ("b", values)):
+        pq.write_table(events(np.array([0, 1]), v=column), tmp_path / f"{name}.parquet")
+    query = ct.Query("q", ct.sum("v").alias("s"), window=ct.tumbling("1s"))
+    with pytest.raises(SourceError, match=r"b\.parquet.*column 'v' is .*, not int64"):
+        ct.run(tmp_path, query, spark=False)
+    source = Parquet(path=str(tmp_path))
+    with tempfile.TemporaryDirectory() as home:
+        source.open(Folder(home))
+        taken = source.splits(source.start(), source.latest(source.start()), 1)
+        told = source.never_read()
+        source.close()
+    assert len(taken) == 1
+    assert [(Path(one.origin).name, one.rows, one.waiting) for one in told] == [
+        ("b.parquet", 2, True)
+    ]
+    assert "column 'v' is" in told[0].reason
+
+
 def test_keys_that_each_come_once() -> None:
     count = 300_000
     keys = np.random.default_rng(2).permutation(count)
@@ -81,3 +108,6 @@ def test_memory_too_small_for_open_windows() -> None:
     given = events(spread(len(values)), v=values, k=np.zeros(len(values)))
     with pytest.raises(StateError, match="the state takes more memory than it may"):
         ct.run(given, query, spark=False, state_bytes=1_000_000)
+    # Eight bytes for each value are needed, and not much more.
+    found = ct.run(given, query, spark=False, state_bytes=3_000_000)["q"]
+    assert found["m"].to_pylist() == [pytest.approx(np.median(values))]

@@ -10,7 +10,9 @@ from catchment.spark.profile import (
     BucketSeconds,
     Profiler,
     SplitSeconds,
+    Stopwatch,
     batch_profile,
+    pass_profile,
 )
 
 pytestmark = pytest.mark.spark  # the package imports pyspark
@@ -22,6 +24,28 @@ def test_a_batch_costs_what_its_slowest_tasks_cost() -> None:
     found = batch_profile(3, splits, buckets, 0.5)
     assert found == BatchProfile(3, 4, 1, 1, 0, 1, 0, 2.5)
     assert batch_profile(0, [], [], 0.0) == BatchProfile(0)
+
+
+def test_tasks_of_a_pass_share_the_cores() -> None:
+    splits = [SplitSeconds(read=2.0, slice=1.0)] * 4
+    buckets = [BucketSeconds(decode=1.0, assemble=3.0)]
+    found = pass_profile(12.0, splits, buckets, cores=2)
+    ours = {"read": 4.0, "slice": 2.0, "decode": 1.0, "assemble": 3.0, "spark": 2.0}
+    assert {part: took for part, took in found.parts.items() if took} == ours
+    written = found.delivered(15.0, sinks=1.0)
+    assert (written.batches, written.seconds) == (1, 15.0)
+    assert (written.parts["sink"], written.parts["spark"]) == (1.0, 4.0)
+    assert pass_profile(1.0, [], [], cores=2).parts["spark"] == 1.0
+
+
+def test_what_is_skipped_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 5.0, 7.0])
+    monkeypatch.setattr("catchment.spark.profile.time.perf_counter", lambda: next(clock))
+    watch = Stopwatch()
+    watch.lap("read")
+    watch.skip()
+    watch.lap("slice")
+    assert watch.seconds == {"read": 1.0, "slice": 2.0}
 
 
 def test_batches_add_up_once_spark_has_told_of_them() -> None:
@@ -54,5 +78,5 @@ def test_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     profiler.finish_batch(0, 4.0)
     show.profile(profiler.profile())
     shown = capsys.readouterr().out
-    assert "1 batches in 4.0 s" in shown
+    assert "1 batch(es) in 4.0 s" in shown
     assert "25%" in shown and "75%" in shown

@@ -95,6 +95,35 @@ def test_a_file_that_changes_while_it_is_listed_is_not_left_out(
         ct.run(tmp_path / "in", query, spark=False)
 
 
+def test_a_folder_is_not_listed_more_often_than_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find the columns, twice for what is new (so that nothing is overlooked), and at the end
+    for what came meanwhile."""
+    one = pa.table({"ts": pa.array([0], pa.timestamp("us"))})
+    aged(put(tmp_path / "in/a.parquet", one), 5)
+    whole, listings = listing.find, 0
+
+    def counted(paths: tuple[str, ...], endings: tuple[str, ...]) -> list[listing.ListedFile]:
+        nonlocal listings
+        listings += 1
+        return whole(paths, endings)
+
+    monkeypatch.setattr(files, "find", counted)
+    query = ct.Query("n", ct.count().alias("n"), window=ct.tumbling("1h"))
+    ct.run(tmp_path / "in", query, spark=False)
+    assert listings == 4
+
+
+def test_the_columns_are_found_again_where_the_checked_file_is_gone(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        aged(put(tmp_path / f"in/{name}.parquet", events(3)), 5)
+    source = Parquet(path=str(tmp_path / "in"))
+    source.check()
+    (tmp_path / "in/a.parquet").unlink()
+    assert source.event_schema().names == events(3).schema.names
+
+
 def test_files_are_taken_in_order_of_their_times(tmp_path: Path) -> None:
     for name, age in (("a", 1), ("b", 3), ("c", 2)):
         aged(put(tmp_path / f"in/{name}.parquet", events(age)), age)

@@ -24,11 +24,12 @@ from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from catchment.errors import ExtensionError, did_you_mean
 
 Thing = TypeVar("Thing")
+Default = TypeVar("Default")
 
 _PLAIN = 0.75
 """How much a name looks like a known one where it is plainly misspelt."""
@@ -82,6 +83,15 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         if found is None:
             found = self._settled[name] = self._looked_up(name)
         return found
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> Thing | None: ...
+    @overload
+    def get(self, name: str, default: Default, /) -> Thing | Default: ...
+    def get(self, name: str, default: object = None, /) -> object:
+        """As of any mapping; planning many queries asks for few names very often."""
+        found = self._settled.get(name)
+        return super().get(name, default) if found is None else found
 
     def _looked_up(self, name: str) -> Thing:
         self._load_own()

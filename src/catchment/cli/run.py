@@ -264,7 +264,9 @@ def _batched(job: JobModel, options: Options, voice: RunReporter, lock: Lock) ->
         spark_session(options.cores, voice) as spark,
         _handling(_interrupted),
     ):
-        return run_bounded(job, spark, voice.phase, lock)
+        return run_bounded(
+            job, spark, voice.phase, lock, voice.profile if options.profile else None
+        )
 
 
 def _interrupted(*_: object) -> None:

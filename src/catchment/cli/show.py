@@ -119,8 +119,8 @@ _PARTS = {
 
 
 def profile(found: Profile) -> None:
-    """What the batches of a job cost: seconds by the clock, of the slowest task of each stage."""
-    title = f"{found.batches:,} batches in {found.seconds:,.1f} s"
+    """What the batches of a job cost: seconds by the clock, and what part of it they were."""
+    title = f"{found.batches:,} batch(es) in {found.seconds:,.1f} s"
     shown = Table(title=title, title_justify="left")
     for heading in ("part", "seconds", "share"):
         shown.add_column(heading, justify="left" if heading == "part" else "right")

@@ -87,9 +87,10 @@ def bind_types(
     check_rules(plan, time, correcting(late, FINAL))
     check_time(schema, time)
     schema = _plain_schema(plan, schema, _raise)
-    names = _some_names(plan)
+    names, known = _some_names(plan), dict[str, pa.DataType]()
     return schema, {
-        group.id: group_types(group, schema, names.get(group.id, "?")) for group in plan.groups
+        group.id: _group_types(group, schema, names.get(group.id, "?"), _raise, known)
+        for group in plan.groups
     }
 
 
@@ -97,9 +98,9 @@ def misfits(plan: Plan, schema: pa.Schema) -> list[CatchmentError]:
     """Every reason why a plan does not fit the columns of events, other than their time."""
     found: list[CatchmentError] = []
     schema = _plain_schema(plan, schema, found.append)
-    names = _some_names(plan)
+    names, known = _some_names(plan), dict[str, pa.DataType]()
     for group in plan.groups:
-        _group_types(group, schema, names.get(group.id, "?"), found.append)
+        _group_types(group, schema, names.get(group.id, "?"), found.append, known)
     return found
 
 
@@ -152,15 +153,18 @@ def _some_names(plan: Plan) -> dict[int, str]:
 
 def group_types(group: Group, schema: pa.Schema, query: str = "?") -> Types:
     """The types of a group's aggregated expressions; refuses what does not fit the columns."""
-    return _group_types(group, schema, query, _raise)
+    return _group_types(group, schema, query, _raise, {})
 
 
-def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) -> Types:
+def _group_types(
+    group: Group, schema: pa.Schema, query: str, refuse: Refuse, known: dict[str, pa.DataType]
+) -> Types:
+    """As `group_types`; `known` are the types of expressions that other groups have too."""
     missing = frozenset(columns_of(group)) - set(schema.names)
     for name in sorted(missing):
         hint = did_you_mean(name, schema.names)
         refuse(SchemaError(f"query {query!r}: no such column", given=name, hint=hint))
-    typing = _Typing(schema, missing, refuse)
+    typing = _Typing(schema, missing, refuse, known)
     typing.check_conditions(group, query)
     keys = _check_keys(group, schema, typing, query)
     types: Types = {None: None}
@@ -179,7 +183,9 @@ def _group_types(group: Group, schema: pa.Schema, query: str, refuse: Refuse) ->
                 function_of(aggregate).check_type(aggregate, kind, query)
             except CatchmentError as mistake:
                 refuse(mistake)
-    if keys is not None and None not in [types[a.column] for a in aggregates if a.column]:
+    computed = any(answer.output is not None for answer in group.answers)
+    known_all = None not in [types[a.column] for a in aggregates if a.column]
+    if computed and keys is not None and known_all:
         _check_outputs(ResultColumns(group, types, keys, False), query, refuse)
     return types
 
@@ -196,7 +202,7 @@ def _check_keys(
             return None
         if typing.infer(text) is None:
             return None
-    if typing.missing.intersection(columns_of(group)):
+    if typing.missing:
         return None
     for keys in {answer.keys for answer in group.answers if answer.keys}:
         for name, text in zip(keys, group.by, strict=True):
@@ -227,16 +233,21 @@ class _Typing:
     missing: frozenset[str]
     """Columns that the schema lacks, which was told already."""
     refuse: Refuse
+    known: dict[str, pa.DataType]
+    """Types that were found before, of expressions that fit the schema."""
 
     def infer(self, text: str) -> pa.DataType | None:
         """The type of an expression; None where a mistake in it was told."""
-        if self.missing.intersection(expression.columns(text)):
+        found = self.known.get(text)
+        if found is not None:
+            return found
+        if self.missing and self.missing.intersection(expression.columns(text)):
             return None
         try:
-            return expression.infer(text, self.schema)
+            found = self.known[text] = expression.infer(text, self.schema)
         except CatchmentError as mistake:
             self.refuse(mistake)
-            return None
+        return found
 
     def check_conditions(self, group: Group, query: str) -> None:
         """Refuses conditions of queries and windows that are not true or false."""

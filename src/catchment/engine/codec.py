@@ -103,7 +103,7 @@ def pack(
 
     Tables whose names are in `plain` are not compressed.
     """
-    parts = []
+    parts: list[Any] = []
     sizes: dict[str, int] = {}
     for name, table in tables.items():
         sink = pa.BufferOutputStream()
@@ -111,12 +111,16 @@ def pack(
         options = pa.ipc.IpcWriteOptions(compression=compression if pressed else None)
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write_table(table)
-        data = sink.getvalue().to_pybytes()
-        sizes[name] = len(data)
+        data = sink.getvalue()
+        sizes[name] = data.size
         parts.append(data)
     text = records.encode(_SnapshotText(msgspec.Raw(records.encode(record)), sizes))
-    body = struct.pack(">Q", len(text)) + text + b"".join(parts)
-    return _HEAD.pack(MAGIC, FORMAT, zlib.crc32(body), len(body)) + body
+    parts = [struct.pack(">Q", len(text)), text, *parts]
+    checksum = 0
+    for part in parts:  # one after the other, so that tables are copied only once
+        checksum = zlib.crc32(part, checksum)
+    size = sum(memoryview(part).nbytes for part in parts)
+    return b"".join([_HEAD.pack(MAGIC, FORMAT, checksum, size), *parts])
 
 
 def unpack(data: bytes, kind: type[_T]) -> tuple[_T, dict[str, pa.Table]]:

@@ -13,7 +13,7 @@ that can meet another, without comparing each with each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
@@ -96,6 +96,17 @@ def apart(ones: Alternatives, others: Alternatives) -> bool:
     return all(_contradict(one, other) for one in ones for other in others)
 
 
+def all_apart(ones: Alternatives, others: Iterable[Alternatives]) -> bool:
+    """Whether a condition is disjoint from each of some others."""
+    if len(ones) == 1:
+        (only,) = ones
+        for other in others:
+            if not (_contradict(only, other[0]) if len(other) == 1 else apart(ones, other)):
+                return False
+        return True
+    return all(apart(ones, other) for other in others)
+
+
 def _contradict(one: Alternative, other: Alternative) -> bool:
     for term, ranges in one.items():
         known = other.get(term)
@@ -113,7 +124,7 @@ def alternatives(text: str) -> Alternatives:
     compared = comparisons(text)
     if compared is None:
         return alternatives_of(parse(text))
-    only = _columns_known(compared)
+    only = _plainly_known(compared) or _columns_known(compared)
     return () if only is None else (only,)
 
 
@@ -151,6 +162,52 @@ def _columns_known(compared: list[Comparison]) -> Alternative | None:
         if not ranges.parts:
             return None
     return found
+
+
+def _plainly_known(compared: list[Comparison]) -> Alternative | None:
+    """As `_columns_known`, where each comparison leaves one range; None of other cases."""
+    found: dict[str, Ranges] = {}
+    for column, op, constants in compared:
+        ranges = _ranges_of(op, constants)
+        known = found.get(column)
+        if ranges is not None and known is not None:
+            ranges = _one_in_both(known, ranges)
+        if ranges is None:
+            return None
+        found[column] = ranges
+    return found
+
+
+def _one_in_both(one: Ranges, other: Ranges) -> Ranges | None:
+    """The range that is in both; None where they have more than one each, or nothing in common."""
+    if one.kind != other.kind or len(one.parts) > 1 or len(other.parts) > 1:
+        return None
+    (low, high), (begin, end) = one.parts[0], other.parts[0]
+    low, high = max(low, begin), min(high, end)
+    return Ranges(one.kind, ((low, high),)) if low < high else None
+
+
+def _ranges_of(op: str, constants: list[Any]) -> Ranges | None:
+    """The ranges of a column of which nothing else is known; None where it is no plain case."""
+    value = constants[0]
+    if isinstance(value, str):
+        kind = "string"
+        if len(constants) > 1 and not all(isinstance(one, str) for one in constants):
+            return None
+    elif len(constants) == 1 and -_EXACT < value < _EXACT:
+        kind = "number"
+    else:
+        return None
+    if op == "=":
+        if len(constants) == 1:
+            return Ranges(kind, (((1, value, 0), (1, value, 1)),))
+        each = sorted(set(constants))
+        return Ranges(kind, tuple(((1, one, 0), (1, one, 1)) for one in each))
+    if op == "<>":
+        return Ranges(kind, ((_FIRST, (1, value, 0)), ((1, value, 1), _LAST)))
+    if op in (">", ">="):
+        return Ranges(kind, (((1, value, int(op == ">")), _LAST),))
+    return Ranges(kind, ((_FIRST, (1, value, int(op == "<="))),))
 
 
 def constraints(found: Alternatives) -> Alternative:

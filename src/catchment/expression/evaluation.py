@@ -14,6 +14,7 @@ from catchment.expression import casting, compare, text_parts, time_parts
 from catchment.expression.nodes import Column, Literal, Node
 from catchment.expression.parsing import columns, parse
 from catchment.expression.refuse import PARTS
+from catchment.expression.simple import comparisons
 from catchment.expression.values import TIME, Kernel, Value, decoded
 
 _LITERALS: dict[str, pa.DataType] = {
@@ -123,6 +124,9 @@ def infer(text: str, schema: pa.Schema) -> pa.DataType:
     DataType(double)
     """
 
+    if _compares_plainly(text, schema):
+        return pa.bool_()
+
     def get(name: str) -> Any:
         if name not in schema.names:
             hint = did_you_mean(name, schema.names)
@@ -131,3 +135,24 @@ def infer(text: str, schema: pa.Schema) -> pa.DataType:
 
     result: pa.DataType = evaluate(text, get, 0).type
     return result
+
+
+def _compares_plainly(text: str, schema: pa.Schema) -> bool:
+    """Whether a text compares numbers with numbers and texts with texts, and nothing else.
+
+    Of many queries most conditions are such, and to evaluate each of them over no events would take
+    most of the time to bind a plan.
+    """
+    compared = comparisons(text)
+    for column, _, constants in compared or ():
+        place = schema.get_field_index(column)  # -1: no such column, or several
+        kind = None if place < 0 else schema.field(place).type
+        if kind is None or not all(_alike(kind, value) for value in constants):
+            return False
+    return compared is not None
+
+
+def _alike(kind: pa.DataType, constant: object) -> bool:
+    if isinstance(constant, str):
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)

@@ -191,7 +191,11 @@ def _case(args: tuple[Node, ...]) -> str:
 
 
 def _literal(node: Literal) -> str:
-    value = node.value
+    return constant_text(node.value)
+
+
+def constant_text(value: LiteralValue) -> str:
+    """A constant as SQL text."""
     if isinstance(value, str):
         return f"'{value.translate(_ESCAPES)}'"
     if isinstance(value, datetime):

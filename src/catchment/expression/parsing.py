@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from catchment.errors import QueryError
 from catchment.expression.convert import convert
 from catchment.expression.nodes import Call, Column, Node, is_plain, render, walk
-from catchment.expression.simple import simple
+from catchment.expression.simple import comparisons, simple, simple_text
 
 _CACHE = 65536
 _EXAMPLE = "write an SQL expression, as in \"v > 0 AND kind = 'goal'\""
@@ -33,7 +33,10 @@ def canonical(text: str, what: str = "expression") -> str:
 
 @lru_cache(maxsize=_CACHE)
 def _canonical(text: str, what: str) -> str:
-    return text if is_plain(text) else render(parse(text, what))
+    if is_plain(text):
+        return text
+    found = simple_text(text)
+    return render(parse(text, what)) if found is None else found
 
 
 @lru_cache(maxsize=_CACHE)
@@ -43,6 +46,9 @@ def columns(text: str) -> tuple[str, ...]:
     >>> columns("price * `how many` + price")
     ('price', 'how many')
     """
+    compared = comparisons(text)
+    if compared is not None:
+        return tuple(dict.fromkeys(column for column, _, _ in compared))
     names = (node.name for node in walk(parse(text)) if isinstance(node, Column))
     return tuple(dict.fromkeys(names))
 

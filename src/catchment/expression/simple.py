@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from catchment.expression.nodes import Call, Column, Literal, Node, is_plain
+from catchment.expression.nodes import Call, Column, Literal, Node, constant_text, is_plain
 
 _CONSTANT = r"'[^'\\]*'|-?[0-9]{1,18}(?:\.[0-9]{1,15})?"
 _PART = re.compile(
@@ -38,6 +38,27 @@ def simple(text: str) -> Node | None:
         return None
     parts = list(dict.fromkeys(_part(*comparison) for comparison in found))
     return parts[0] if len(parts) == 1 else Call("and", tuple(parts))
+
+
+def simple_text(text: str) -> str | None:
+    """The one text of such a condition, without making its nodes; None of another form.
+
+    >>> simple_text("v>=3 and site in ('a','b') AND v >= 3")
+    "v >= 3 AND site IN ('a', 'b')"
+    """
+    found = comparisons(text)
+    if found is None:
+        return None
+    parts: dict[tuple[Any, ...], None] = {}
+    for column, op, constants in found:  # 1 and 1.0 are two constants, 0.0 and -0.0 are one
+        parts[column, op, *dict.fromkeys((type(value), value) for value in constants)] = None
+    return " AND ".join(_part_text(*part) for part in parts)
+
+
+def _part_text(column: str, op: str, *constants: tuple[type, Any]) -> str:
+    if len(constants) == 1:
+        return f"{column} {op} {constant_text(constants[0][1])}"
+    return f"{column} IN ({', '.join(constant_text(value) for _, value in constants)})"
 
 
 Comparison = tuple[str, str, list[Any]]

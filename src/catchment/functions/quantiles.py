@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from catchment.errors import QueryError
 from catchment.expression.decimals import digits_of
@@ -106,7 +106,7 @@ class Quantiles(Quantile):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        each = [replace(aggregate, params=(q,)) for q in aggregate.params]
+        each = [structs.replace(aggregate, params=(q,)) for q in aggregate.params]
         columns = [super(Quantiles, self).lower(one, computed, type) for one in each]
         n, width = len(columns[0]), len(columns)
         flat = pa.concat_arrays(columns).take(np.arange(n * width).reshape(width, n).T.ravel())

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, structs
 
 from catchment.errors import StateError
 from catchment.model import packed
@@ -24,8 +23,7 @@ StoreKind = Literal["lazy", "eager"]
 Way = Literal["slices", "accumulators"]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, cache_hash=True, gc=False):
     """One distinct computation of a group: aggregates over a window, of one selection."""
 
     selection: int
@@ -138,13 +136,14 @@ class GroupRecord(Struct, frozen=True):
 
     @classmethod
     def of(cls, group: Group) -> GroupRecord:
+        forms = tuple(window.to_dict() for window in group.windows)
         told = {field.name: getattr(group, field.name) for field in fields(group)}
-        return cls(**told | {"windows": tuple(window.to_dict() for window in group.windows)})
+        return cls(**told | {"windows": forms})
 
     def group(self) -> Group:
         """The group that was written down."""
         windows = tuple(window_from_dict(window) for window in self.windows)
-        return Group(**asdict(self) | {"windows": windows})
+        return Group(**structs.asdict(self) | {"windows": windows})
 
 
 class PlanRecord(Struct, frozen=True, omit_defaults=True):

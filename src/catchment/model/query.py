@@ -7,8 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, structs
 
 from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical, columns, quote, substituted
@@ -41,8 +40,7 @@ ARGUMENTS = "arguments("
 """What begins the column of a function of several columns: an expression that holds all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True, cache_hash=True, gc=False):
     """A function of a column (an SQL expression, or None for whole rows), and its result's name."""
 
     function: str
@@ -52,7 +50,7 @@ class Aggregate:
 
     def alias(self, name: str) -> Aggregate:
         """The same aggregate under another result name."""
-        return replace(self, name=name)
+        return structs.replace(self, name=name)
 
     @property
     def label(self) -> str:
@@ -286,7 +284,7 @@ class Query:
     @classmethod
     def of(cls, record: QueryRecord) -> Query:
         """The query that was written down."""
-        rest = asdict(record)
+        rest = structs.asdict(record)
         name, aggregates, output = rest.pop("name"), rest.pop("aggregates"), rest.pop("output")
         computed = dict(rest.pop("computed"))
         rest["by"] = [{key: computed[key]} if key in computed else key for key in record.by]
@@ -569,7 +567,7 @@ def _check(query: Query) -> None:
     if query.window.stream_reading is not None:
         _check_streams(query)
     kept = _reserved_names(query)
-    for reserved in {*query.by} & kept:
+    for reserved in kept.intersection(query.by):
         raise QueryError(
             f"query {query.name!r}: a key column may not be called {reserved!r}",
             hint="results carry a column of that name; rename the key",
@@ -587,11 +585,13 @@ def _check(query: Query) -> None:
         _check_whole(query, query.output)
 
 
-def _reserved_names(query: Query) -> set[str]:
+_RESERVED_ALWAYS = frozenset((*RESERVED, *COMPLETENESS))
+
+
+def _reserved_names(query: Query) -> frozenset[str]:
     """Names of result columns that nothing of the query's own may take."""
-    own = [NODE] if _named(query) else []
-    sets = query.output is not None and query.output.sets
-    return {*RESERVED, *COMPLETENESS, *own, *([GROUPING_ID] if sets else [])}
+    own = _RESERVED_ALWAYS | {NODE} if _named(query) else _RESERVED_ALWAYS
+    return own | {GROUPING_ID} if query.output is not None and query.output.sets else own
 
 
 def _check_whole(query: Query, output: Output) -> None:

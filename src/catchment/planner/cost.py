@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from catchment.model.costs import RECORDED, CostModel, shown
 from catchment.model.plan import StoreKind
-from catchment.model.scale import Scale
 from catchment.model.window import Counted, Period, Window
 from catchment.operators import OperatorRef, operator_class
-from catchment.planner.edges import Edges
+from catchment.planner.edges import Edges, EdgeSeries
 
 _MOST_EDGES = 1024.0
 """Edges between two events that are made at most: of longer stretches they are left out."""
@@ -56,56 +55,69 @@ def _edges_of(windows: tuple[Window, ...]) -> Edges:
     return Edges(periods_of(windows), session_grid(windows))
 
 
-def cut_alike(windows: Iterable[Window], window: Window, most: float = RECORDED.alike) -> bool:
-    """Whether large partials may be cut at the edges of some windows and of one more.
+class PartialCuts(NamedTuple):
+    """Where large partials of some windows are cut together.
 
     To merge sorted values, sets or sketches costs as much as to make them. So together they may
-    be cut at most `most` times as often as any of the windows asks for. An open session is merged
-    again whenever something joins it: it has only what is asked of it.
+    be cut only some times as often as any of the windows asks for (`alike`). An open session is
+    merged again whenever something joins it: it has only what is asked of it.
 
     >>> from catchment.windows import tumbling
-    >>> cut_alike([tumbling("10s")], tumbling("20s")), cut_alike([tumbling("1s")], tumbling("60s"))
+    >>> one, ten, twenty = (cuts_of(tumbling(length)) for length in ("1s", "10s", "20s"))
+    >>> ten.joined(twenty).alike(4), one.joined(twenty).alike(4)
     (True, False)
     """
-    every = dict.fromkeys([*windows, window])
-    if len(every) == 1:
-        return True
-    if any(one.session_gap is not None for one in every):
-        return False
-    own = [_series(one) for one in every]
-    if not all(own):
-        return False  # of windows bounded by marks nobody knows how often they are cut
-    series = frozenset[_Series]().union(*own)
-    needed = [one for one in series if not any(_covers(other, one) for other in series - {one})]
-    return _cuts(needed) <= most * min(map(_cuts, own))
 
+    series: frozenset[EdgeSeries]
+    """Evenly, in time, on a scale or in ranks, from an offset on; no series has all edges of
+    another. Empty for sessions, and for windows bounded by marks: nobody knows how often these are
+    cut."""
+    rate: float
+    """Cuts in a microsecond, or for each event."""
+    least: float
+    """Cuts that the window asks for which is cut least often."""
 
-_Series = tuple[int, int, Scale | None]
-"""A slide and an offset, and the scale on which they are."""
+    def joined(self, other: PartialCuts) -> PartialCuts:
+        """The cuts of all windows of both."""
+        if not (self.series and other.series):
+            return PartialCuts(frozenset(), math.inf, 0.0)
+        if self.series == other.series:
+            return self if self.least <= other.least else other
+        every = self.series | other.series
+        needed = frozenset(
+            one for one in every if not any(_covers(finer, one) for finer in every if finer != one)
+        )
+        return PartialCuts(needed, _rate(needed), min(self.least, other.least))
+
+    def alike(self, most: float) -> bool:
+        """Whether together they are cut at most so many times as often as each asks for."""
+        return self.rate <= most * self.least
 
 
 @lru_cache(maxsize=4096)
-def _series(window: Window) -> frozenset[_Series]:
-    """Where a window is cut: evenly, in time, on a scale or in ranks, from an offset on."""
+def cuts_of(window: Window) -> PartialCuts:
+    """Where a window is cut."""
+    series: frozenset[EdgeSeries]
     if isinstance(window, Counted):
-        return frozenset({(window.step, 0, None), (window.step, window.size % window.step, None)})
-    # A single window is cut as rarely as if it came again and again.
-    edges = Edges(period._replace(only=False) for period in window.periods)
-    return frozenset(
-        (slide, offset, spaced.scale)
-        for spaced in edges.spaced
-        for slide, offset in zip(spaced.slides.tolist(), spaced.offsets.tolist(), strict=True)
-    )
+        step, rest = window.step, window.size % window.step
+        series = frozenset({EdgeSeries(step, 0), EdgeSeries(step, rest)})
+    elif window.session_gap is not None:
+        series = frozenset()
+    else:
+        # A single window is cut as rarely as if it came again and again.
+        series = frozenset(Edges(each._replace(only=False) for each in window.periods).series())
+    return PartialCuts(series, _rate(series), _rate(series))
 
 
-def _covers(finer: _Series, coarser: _Series) -> bool:
+def _covers(finer: EdgeSeries, coarser: EdgeSeries) -> bool:
     """Whether one series has all edges of another."""
-    alike = finer[2] == coarser[2]
-    return alike and coarser[0] % finer[0] == 0 and (coarser[1] - finer[1]) % finer[0] == 0
+    slide = finer.slide
+    whole = coarser.slide % slide == 0 and (coarser.offset - finer.offset) % slide == 0
+    return whole and finer.scale == coarser.scale
 
 
-def _cuts(series: Iterable[_Series]) -> float:
-    return sum(1 / (slide if scale is None else slide * scale.pace) for slide, _, scale in series)
+def _rate(series: Iterable[EdgeSeries]) -> float:
+    return sum(each.rate for each in series)
 
 
 def overlap(period: Period) -> int:
@@ -153,9 +165,12 @@ def ways_of(
     An accumulator is known by its start: no two windows of a type may start together, as those of
     a calendar do where a day is left out. Windows that do not overlap are slices already.
     """
-    if not all(len(window.periods) == 1 for window in windows) or any(map(on_scale, windows)):
-        return None
-    updates = sum(overlap(period) for period in periods_of(windows))
+    updates = 0
+    for window in windows:
+        periods = window.periods
+        if len(periods) != 1 or periods[0].scale is not None:
+            return None
+        updates += overlap(periods[0])
     edges = edges_of(windows).rate if updates >= 2 else 0.0
     if edges == 0:
         return None
@@ -166,20 +181,29 @@ def ways_of(
 
 def slices_per_window(windows: Sequence[Window]) -> float:
     """The largest number of slices that one window is assembled from."""
+    if len(windows) == 1:  # most groups of many queries have but one window
+        return _slices_of(windows[0])
     periods = periods_of(windows)
     longest = max((period.reach for period in periods), default=0)
-    if longest == 0:
-        most = 1.0
-    elif len(windows) == 1 == len(periods):  # most groups of many queries have but one window
-        length, slide, _, only, _ = periods[0]
-        most = 1.0 if only else max(1.0, length / slide * (1 if length % slide == 0 else 2))
-    else:
-        most = max(1.0, edges_of(windows).rate * longest / 1e6)
+    most = 1.0 if longest == 0 else max(1.0, edges_of(windows).rate * longest / 1e6)
     counted = [window for window in windows if isinstance(window, Counted)]
     if counted:
         cut = math.gcd(*(w.size for w in counted), *(w.step for w in counted))
         most = max(most, max(window.size for window in counted) / cut)
     return most
+
+
+def _slices_of(window: Window) -> float:
+    """The number of slices that a window of a group by itself is assembled from."""
+    if isinstance(window, Counted):
+        return window.size / math.gcd(window.size, window.step)
+    periods = window.periods
+    if len(periods) > 1:
+        return max(1.0, edges_of((window,)).rate * max(each.reach for each in periods) / 1e6)
+    if not periods or periods[0].only:
+        return 1.0
+    length, slide = periods[0].length, periods[0].slide
+    return max(1.0, length / slide * (1 if length % slide == 0 else 2))
 
 
 def choose_store(

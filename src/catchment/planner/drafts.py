@@ -8,14 +8,18 @@ time to place a query does not grow with the number of drafts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from catchment.expression import Alternatives, alternatives
 from catchment.model.plan import Answer, Group, Slicing
 from catchment.model.query import Query
 from catchment.model.window import Window
-from catchment.planner.cost import cut_alike
+from catchment.planner.cost import PartialCuts, cuts_of
 from catchment.planner.selections import Selections
 
 
@@ -52,6 +56,8 @@ class Draft:
     answers: dict[Answer, int] = field(default_factory=dict)
     before: Group | None = None
     """The running group that this one continues."""
+    cuts: PartialCuts | None = None
+    """Where large partials are cut, of all windows so far; None before it was asked."""
 
     @property
     def shared(self) -> tuple[Any, ...]:
@@ -67,23 +73,28 @@ class Draft:
         before = self.before
         if before is not None and before.way == "accumulators":
             return window in before.windows
-        return not self.need.large or cut_alike([*self.windows, *self._running()], window, alike)
-
-    def _running(self) -> tuple[Window, ...]:
-        return () if self.before is None else self.before.windows
+        running = () if before is None else before.windows
+        if not self.need.large or window in self.windows or window in running:
+            return True
+        if self.cuts is None:
+            self.cuts = reduce(PartialCuts.joined, map(cuts_of, {*self.windows, *running}))
+        return self.cuts.joined(cuts_of(window)).alike(alike)
 
     def keep(self, answer: Answer) -> int:
         """The number of an answer of the group that is continued, in its old numbers."""
         assert self.before is not None
         window = self.before.windows[answer.window]
         place = self.windows.setdefault(window, len(self.windows))
-        kept = replace(answer, window=place)
+        kept = structs.replace(answer, window=place)
         return self.answers.setdefault(kept, len(self.answers))
 
     def add(self, query: Query, asked: Alternatives | None = None) -> int:
         """The number of the query's answer, which is added if it is not there."""
         selection = self.selections.add(query.where, asked)
-        window = self.windows.setdefault(query.window, len(self.windows))
+        count = len(self.windows)
+        window = self.windows.setdefault(query.window, count)
+        if window == count and self.cuts is not None:
+            self.cuts = self.cuts.joined(cuts_of(query.window))
         keys = query.by if query.computed else ()
         answer = Answer(selection, window, query.aggregates, keys, query.output)
         return self.answers.setdefault(answer, len(self.answers))
@@ -119,18 +130,17 @@ class SimilarDrafts:
         """The first draft that a query fits, or a new one, and the query's answer in it."""
         where = query.where
         having = self._having.get(where)
-        for draft in having[-OPEN:] if having else ():
-            if draft.takes(query.window, self._alike):
-                return draft, draft.add(query)
-        asked = None if where is None else alternatives(where)
-        draft = Draft(*shared)
+        for known in having[-OPEN:] if having else ():
+            if known.takes(query.window, self._alike):
+                return known, known.add(query)
+        need: Need = shared[4]
         # Large partials of one condition would be made for all the others too.
-        found = None if asked is None or draft.need.large else self._fitting(asked)
-        if found is None:
+        asked = None if where is None or need.large else alternatives(where)
+        draft = None if asked is None else self._fitting(asked)
+        if draft is None:
+            draft = Draft(*shared)
             drafts.append(draft)
-        else:
-            draft = found
-        if asked is not None and draft.selections.free and not draft.need.large:
+        if asked is not None and draft.selections.free:
             self._first = self._first or draft
             self._open_for(draft, len(drafts), asked)
         if having is None:
@@ -143,12 +153,19 @@ class SimilarDrafts:
         """The first open draft whose selections are all disjoint from a condition."""
         if self._first is not None and (not asked or self._first.selections.free):
             return self._first
-        terms = {term for alternative in asked for term in alternative}
-        found = {number: draft for term in terms for number, draft in self._open.get(term, ())}
-        for number in sorted(found):
-            if found[number].selections.fits(asked):
-                return found[number]
+        for _, draft in self._speaking(asked):
+            if draft.selections.fits(asked):
+                return draft
         return None
+
+    def _speaking(self, asked: Alternatives) -> Iterable[tuple[int, Draft]]:
+        """The open drafts that speak of a term of a condition, in their order."""
+        terms = {term for alternative in asked for term in alternative}
+        each = [self._open[term] for term in terms if term in self._open]
+        if len(each) < 2:
+            return each[0] if each else ()
+        found = {number: draft for drafts in each for number, draft in drafts}
+        return ((number, found[number]) for number in sorted(found))
 
     def _open_for(self, draft: Draft, number: int, asked: Alternatives) -> None:
         for term in {term for alternative in asked for term in alternative}:

@@ -22,8 +22,9 @@ LATEST = 1 << 62
 
 
 _AHEAD = 3_600_000_000
+_FEW = 64
 _MANY = 1 << 16
-"""How far to look ahead for edges, and how many to make at most."""
+"""How far to look ahead for edges, how few need no arrays, and how many to make at most."""
 
 
 class Spaced(NamedTuple):
@@ -61,6 +62,19 @@ class Spaced(NamedTuple):
         return bool(whole.any())
 
 
+class EdgeSeries(NamedTuple):
+    """Evenly spaced edges, in microseconds, in ranks of events, or in points of a scale."""
+
+    slide: int
+    offset: int
+    scale: Scale | None = None
+
+    @property
+    def rate(self) -> float:
+        """Edges in a microsecond, or for each event."""
+        return 1 / (self.slide if self.scale is None else self.slide * self.scale.pace)
+
+
 class Edges:
     """All edges of some series of windows, in any range of time."""
 
@@ -76,17 +90,24 @@ class Edges:
             own.add((slide, (offset + length) % slide))
         if grid is not None:
             series[None].add((grid, 0))
-        self._series = sorted(_joined(series.pop(None)))
+        self._plain = sorted(_joined(series.pop(None)))
         self._scaled = {scale: sorted(_joined(own)) for scale, own in series.items()}
         self._points = sorted(points)
         self._known: Ints | None = None
+
+    def series(self) -> list[EdgeSeries]:
+        """All series of evenly spaced edges."""
+        found = [EdgeSeries(slide, offset) for slide, offset in self._plain]
+        for scale, own in self._scaled.items():
+            found += [EdgeSeries(slide, offset, scale) for slide, offset in own]
+        return found
 
     # Plans of many groups ask only for the rate of edges: arrays are made once somebody cuts.
 
     @cached_property
     def spaced(self) -> list[Spaced]:
         """The series by their scales, those in microseconds first."""
-        made = [Spaced(None, self.slides, self.offsets)] if self._series else []
+        made = [Spaced(None, self.slides, self.offsets)] if self._plain else []
         for scale, series in self._scaled.items():
             slides, offsets = np.array(series, np.int64).reshape(-1, 2).T
             made.append(Spaced(scale, slides, offsets))
@@ -99,11 +120,11 @@ class Edges:
 
     @cached_property
     def slides(self) -> Ints:
-        return np.array([slide for slide, _ in self._series], np.int64)
+        return np.array([slide for slide, _ in self._plain], np.int64)
 
     @cached_property
     def offsets(self) -> Ints:
-        return np.array([offset for _, offset in self._series], np.int64)
+        return np.array([offset for _, offset in self._plain], np.int64)
 
     @cached_property
     def points(self) -> Ints:
@@ -112,7 +133,7 @@ class Edges:
     @cached_property
     def unit(self) -> int:
         """Every edge is a multiple of this."""
-        numbers = (number for series in self._series for number in series)
+        numbers = (number for series in self._plain for number in series)
         grains = (scale.grain for scale in self._scaled if scale is not None)
         return math.gcd(*numbers, *grains, *self._points) or 1
 
@@ -196,23 +217,32 @@ class Edges:
     @cached_property
     def rate(self) -> float:
         """Distinct edges per second, counted over a while long enough to be typical."""
-        scaled = self._per_microsecond * 1e6 - sum(1e6 / slide for slide, _ in self._series)
+        scaled = self._per_microsecond * 1e6 - sum(1e6 / slide for slide, _ in self._plain)
         return self._plain_rate() + (0.0 if self.plain else scaled)
 
     def _plain_rate(self) -> float:
         """Of the series in microseconds; on other scales, edges seldom meet those of others."""
-        if not self._series:
+        if not self._plain:
             return 0.0
-        slides = [slide for slide, _ in self._series]
+        slides = [slide for slide, _ in self._plain]
         if not self._points and len(set(slides)) == 1:
             return len(slides) * 1e6 / slides[0]
         per_second = sum(1e6 / slide for slide in slides)
         span = int(min(3_600e6, max(60e6, float(max(slides))), 2e4 / per_second * 1e6))
         span = max(span, min(slides))
-        inner = Spaced(None, self.slides, self.offsets).within(np.array([0]), np.array([span - 1]))
-        edges = np.unique(np.concatenate([inner, self.points]))
-        slices = np.count_nonzero((edges > 0) & (edges < span)) + 1
-        return float(slices) / (span / 1e6)
+        return float(self._plain_slices(span)) / (span / 1e6)
+
+    def _plain_slices(self, span: int) -> int:
+        """Slices from time 0 on by the series in microseconds; of few, counted without arrays."""
+        if sum(span // slide for slide, _ in self._plain) + len(self._points) > _FEW:
+            plain = Spaced(None, self.slides, self.offsets)
+            inner = plain.within(np.array([0]), np.array([span - 1]))
+            found = np.unique(np.concatenate([inner, self.points]))
+            return int(np.count_nonzero((found > 0) & (found < span))) + 1
+        edges = {point for point in self._points if 0 < point < span}
+        for slide, offset in self._plain:
+            edges.update(range(offset or slide, span, slide))
+        return len(edges) + 1
 
 
 def _joined(series: set[tuple[int, int]]) -> set[tuple[int, int]]:

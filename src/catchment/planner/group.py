@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from msgspec import structs
+
 from catchment.errors import QueryError
 from catchment.expression import columns, quote
 from catchment.functions import Function, function_of
@@ -41,6 +43,10 @@ def plan(
     return replan(Plan(rate=EventRate.of(rate), costs=costs), queries)[0]
 
 
+_MANY = 100_000
+"""Objects that the garbage collector would look through at once after planning."""
+
+
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Keeps the garbage collector out: of what planning makes, nothing is garbage, and to look
@@ -50,6 +56,10 @@ def _uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+            # What was made lives long: it joins the oldest objects without being looked through.
+            gc.freeze()
+            gc.unfreeze()
         if enabled:
             gc.enable()
 
@@ -97,22 +107,27 @@ def _replan(
     names: dict[str, tuple[Draft, int]] = {}
     for name, (_, (id, number)) in former.items():
         names[name] = drafts[id], drafts[id].keep(before.groups[id].answers[number])
-    placed: dict[tuple[Any, ...], tuple[Draft, int]] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
+    """What is computed, whatever its name, to its place in `placed`."""
+    placed: list[tuple[Draft, int]] = []
     time = time_named(given)
     for query in given:
-        identity = query.identity
         old = before.names.get(query.name)
+        running = None
         if old and old[0] not in handed:
-            place = drafts[old[0]], drafts[old[0]].add(query)
-            names[query.name] = placed.setdefault(identity, place) if not handed else place
-            continue
-        known = placed.get(identity)
-        if known is None:
-            _refuse_order(query)
-            shared = _shared(query)
-            among = sharing.get(shared) or sharing.setdefault(shared, SimilarDrafts(alike))
-            known = placed[identity] = among.place(query, shared, drafts)
-        names[query.name] = known
+            running = drafts[old[0]], drafts[old[0]].add(query)
+            if handed:
+                names[query.name] = running
+                continue
+        number = numbers.setdefault(query.identity, len(placed))
+        if number == len(placed):
+            if running is None:
+                _refuse_order(query)
+                shared = _shared(query)
+                among = sharing.get(shared) or sharing.setdefault(shared, SimilarDrafts(alike))
+                running = among.place(query, shared, drafts)
+            placed.append(running)
+        names[query.name] = placed[number]
     kept = [draft for draft in drafts if draft.answers]
     groups, places, lineage = _finish(kept, names, rate.per_second, before.costs)
     owed = {name: query for name, (query, _) in former.items()}
@@ -163,7 +178,7 @@ def counts_of(group: Group) -> list[Counted]:
 
 def _draft_of(group: Group) -> Draft:
     """An empty draft in a group's place."""
-    large = _large(OperatorRef(*ref) for ref in group.operators)
+    large = _large(kind for kind, _, _ in group.operators)
     need = Need(group.slicing, only_counts(group), large, group.whole)
     distinct = group.distinct_on, group.distinct_within
     draft = Draft(group.by, group.measure, *distinct, need, group.computed)
@@ -214,7 +229,7 @@ def _kind_of(aggregates: tuple[Aggregate, ...]) -> tuple[bool, bool]:
 @lru_cache(maxsize=4096)
 def _kind_of_one(function: Function, aggregate: Aggregate) -> tuple[bool, bool]:
     operators = _required(function, aggregate)
-    return _ordered(operators), _large(operators)
+    return _ordered(operators), _large(ref.kind for ref in operators)
 
 
 @lru_cache(maxsize=4096)
@@ -223,8 +238,8 @@ def _required(function: Function, aggregate: Aggregate) -> dict[OperatorRef, Non
     return dict.fromkeys(_with_required(function.operators(aggregate)))
 
 
-def _large(operators: Iterable[OperatorRef]) -> bool:
-    return not all(operator_class(ref.kind).small for ref in operators)
+def _large(kinds: Iterable[str]) -> bool:
+    return not all(operator_class(kind).small for kind in kinds)
 
 
 def _finish(
@@ -306,7 +321,9 @@ def _group(
     if len(windows) < len(kept):
         kept = tuple(kept[number] for number in windows)
         places = {number: place for place, number in enumerate(windows)}
-        renumbered = tuple(replace(answer, window=places[answer.window]) for answer in answers)
+        renumbered = tuple(
+            structs.replace(answer, window=places[answer.window]) for answer in answers
+        )
     running = () if draft.before is None else draft.before.operators
     operators = operators_of(answers, [OperatorRef(*ref) for ref in running])
     store, because = choose_store(kept, operators, eager_from)
@@ -348,7 +365,7 @@ def _with_required(refs: Iterable[OperatorRef]) -> Iterator[OperatorRef]:
 
 
 def operators_of(
-    answers: Iterable[Answer], running: Iterable[OperatorRef] = ()
+    answers: Collection[Answer], running: Iterable[OperatorRef] = ()
 ) -> list[OperatorRef]:
     """The operators that the answers need, each once, after those it reads, less those derived.
 
@@ -356,6 +373,9 @@ def operators_of(
     """
     stay = frozenset(running)
     needed: dict[OperatorRef, None] = dict.fromkeys(running)
+    if not needed and len(answers) == 1:  # as of most groups of many queries
+        (only,) = answers
+        return list(_operators_of(tuple(map(function_of, only.aggregates)), only.aggregates))
     small: set[OperatorRef] = set()
     for answer in answers:
         own: dict[OperatorRef, None] = {}
@@ -376,6 +396,16 @@ def _small_without(needed: tuple[OperatorRef, ...]) -> frozenset[OperatorRef]:
     """
     kept = _less_derived(needed, frozenset(), frozenset())
     return frozenset(ref for ref in kept if operator_class(ref.kind).small)
+
+
+@lru_cache(maxsize=4096)
+def _operators_of(
+    functions: tuple[Function, ...], aggregates: tuple[Aggregate, ...]
+) -> tuple[OperatorRef, ...]:
+    needed: dict[OperatorRef, None] = {}
+    for function, aggregate in zip(functions, aggregates, strict=True):
+        needed |= _required(function, aggregate)
+    return _less_derived(tuple(needed), frozenset(), frozenset())
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from catchment.expression import Alternatives, apart, constraints
+from catchment.expression import Alternatives, all_apart, constraints
 from catchment.planner.cells import Cells
 
 FEW = 8
@@ -38,13 +38,13 @@ class Selections:
     def fits(self, asked: Alternatives) -> bool:
         """Whether a condition that is not among the selections may join them."""
         if self._dividing is None:
-            return all(apart(asked, other) for other in self._few)
+            return all_apart(asked, self._few)
         terms = constraints(asked)
         found = [
             cells.lookup(terms[term]) for term, cells in self._dividing.items() if term in terms
         ]
         least = min((held for held in found if held is not None), key=len, default=None)
-        return least is not None and len(least) <= FEW and all(apart(asked, x) for x in least)
+        return least is not None and len(least) <= FEW and all_apart(asked, least)
 
     def add(self, where: str | None, asked: Alternatives | None = None) -> int:
         """The number of a condition among the selections, to which it is added if need be.

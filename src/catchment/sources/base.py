@@ -152,6 +152,10 @@ class Source(SectionByType, ABC):
         """Partitions known to exist, events or not. Others become known by their events."""
         return []
 
+    def waiting(self) -> dict[str, str]:
+        """What planning has met and not taken, such as a file that is not whole, and why."""
+        return {}
+
     def never_read(self) -> list[NeverRead]:
         """Looks for rows that are there now and that no batch has read, though it should have.
 

@@ -116,6 +116,7 @@ class FileSource(Source):
     _waiting: dict[str, _Waiting] = PrivateAttr(default_factory=dict)
     _met: dict[str, tuple[int, int, float]] = PrivateAttr(default_factory=dict)
     _remembered: bool = PrivateAttr(False)
+    _first: tuple[pa.Schema, ListedFile] | None = PrivateAttr(None)
     _grown: dict[str, tuple[Stamp, NeverRead]] = PrivateAttr(default_factory=dict)
 
     @field_validator("types")
@@ -170,24 +171,34 @@ class FileSource(Source):
 
     def check(self) -> None:
         check_paths(self._paths)
-        schema, found = self._first_readable()
+        files = self._list()
+        schema, found = self._first_readable(files)
         if found is None:
-            if files := self._list():
+            if files:
                 raise self._none_readable(files[0])
             return
+        self._first = schema, found
         have = self._having(found, self.examine(found), schema)
         if have is not None and (lacking := misfit(have, schema)):
             raise SourceError("a file does not fit the schema", given=found.path, hint=lacking)
 
     def event_schema(self) -> pa.Schema:
         if self._schema is None:
-            schema, found = self._first_readable()
+            self._schema = self._checked_schema()
+        if self._schema is None:
+            schema, found = self._first_readable(self._list())
             self._schema = schema if found is None else self.refine(schema, found)
         return self._schema
 
-    def _first_readable(self) -> tuple[pa.Schema, ListedFile | None]:
+    def _checked_schema(self) -> pa.Schema | None:
+        """The schema of the file that `check` found; None where it is not there any more."""
+        try:
+            return None if self._first is None else self.refine(*self._first)
+        except UNREADABLE:
+            return None
+
+    def _first_readable(self, files: list[ListedFile]) -> tuple[pa.Schema, ListedFile | None]:
         """The schema as given, or as the first file that can be read has it; and that file."""
-        files = self._list()
         for found in files:
             try:
                 self.examine(found)
@@ -262,12 +273,11 @@ class FileSource(Source):
             return {"n": n + 1}
         if bound is not None:
             return position
-        fresh = self._fresh_files(self.max_files_per_batch)
+        fresh = self._fresh_files(self._list(), self.max_files_per_batch)
         return {"n": self._add(fresh)} if fresh else position
 
     def bound(self, position: Position) -> Position:
-        self._wait_until_settled()
-        fresh = self._fresh_files(None)
+        fresh = self._fresh_files(self._settled_files(), None)
         for first in range(0, len(fresh), self.max_files_per_batch):
             self._add(fresh[first : first + self.max_files_per_batch])
         return {"n": max(self._opened.last, position["n"])}
@@ -353,15 +363,17 @@ class FileSource(Source):
     def _list(self) -> list[ListedFile]:
         return find(self._paths, self.endings)
 
-    def _fresh_files(self, most: int | None) -> list[tuple[ListedFile, ExaminedFile]]:
-        """Files not taken yet, by their times, that can be read now.
+    def _fresh_files(
+        self, there: list[ListedFile], most: int | None
+    ) -> list[tuple[ListedFile, ExaminedFile]]:
+        """Files not taken yet, by their times, that can be read now; `there` is a listing.
 
         A listing may lack a file that came while it was made and have one that came later. So what
         is new is listed once more: files that are put in place one after the other are read in
         this order, and no event is late because its file was overlooked.
         """
         seen = self._opened.seen
-        files = [found for found in self._list() if found.path not in seen]
+        files = [found for found in there if found.path not in seen]
         listed, latest = {f.path for f in files}, max((f.mtime_ns for f in files), default=0)
         if files:
             files = [found for found in self._list() if found.path not in seen]
@@ -413,12 +425,15 @@ class FileSource(Source):
             self._met[found.path] = (*found[2:], since)
         return time.time() - found.mtime_ns / 1e9 >= least or now - since >= least
 
-    def _wait_until_settled(self) -> None:
-        """A job over what there is now must not leave out the file written just before it."""
-        seen = self._opened.seen
-        files = [found for found in self._list() if found.path not in seen]
-        if not all(self._settled(found) for found in files if self.may_grow(found)):
-            time.sleep(not_negative(self.settle, "settle time") / 1e6)
+    def _settled_files(self) -> list[ListedFile]:
+        """What there is, once it is settled: a job over what there is now must not leave out the
+        file written just before it."""
+        there, seen = self._list(), self._opened.seen
+        files = [found for found in there if found.path not in seen]
+        if all(self._settled(found) for found in files if self.may_grow(found)):
+            return there
+        time.sleep(not_negative(self.settle, "settle time") / 1e6)
+        return self._list()
 
     def _forget_gone(self, there: set[str]) -> None:
         for memory in (self._waiting, self._met):

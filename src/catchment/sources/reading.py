@@ -42,6 +42,6 @@ def unread_rows(piece: Piece, told: int) -> list[UnreadRow]:
 
 def refuse_waiting(source: Source) -> None:
     """A stream waits for files that are not whole; a batch job must not leave them out."""
-    for one in source.never_read():
+    for one in source.never_read() if source.waiting() else ():
         if one.waiting:
             raise SourceError("a file cannot be read", given=one.origin, hint=one.reason)

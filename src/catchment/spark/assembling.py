@@ -9,11 +9,12 @@ pieces --ReadResults--> the rows of a query
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from msgspec import structs
 
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
@@ -26,6 +27,7 @@ from catchment.model.rules import EventRules
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.reading import UnreadRow
 from catchment.spark.dividing import Parcelled, shares_of
+from catchment.spark.profile import BucketSeconds, SplitSeconds, Stopwatch
 from catchment.spark.records import BucketMade
 from catchment.spark.tasks import Work, bodies
 
@@ -57,17 +59,23 @@ class Assemble:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Results, BucketMade]]:
         """The results of each bucket, and what is said of it; of a large one, by share of keys."""
+        watch = Stopwatch()
         bound = self.work.bound()
-        for unpacked in shares_of(self.work, bodies(batches)):
+        watch.lap("assemble")
+        for unpacked in shares_of(self.work, _came(bodies(batches), watch)):
+            watch.lap("decode")
             if unpacked:
-                yield self._assembled(bound, unpacked)
+                yield self._assembled(bound, unpacked, watch)
+                watch.skip()
 
-    def _assembled(self, bound: BoundPlan, unpacked: list[Parcelled]) -> tuple[Results, BucketMade]:
+    def _assembled(
+        self, bound: BoundPlan, unpacked: list[Parcelled], watch: Stopwatch
+    ) -> tuple[Results, BucketMade]:
         assembler = bound.assembler()
         counts: Counter[str] = Counter()
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked.sort(key=lambda part: (part[1].number, part[1].piece))
-        unread, spilled = list[UnreadRow](), list[AsideFile]()
+        unread, spilled, splits = list[UnreadRow](), list[AsideFile](), list[SplitSeconds]()
         meeting = None if self.meeting is None else self.meeting(bound)
         found = []
         for partials, note in unpacked:
@@ -75,6 +83,7 @@ class Assemble:
             spilled += note.spilled
             found.append(partials if meeting is None else meeting.take(partials))
             counts.update(note.counts)
+            splits += [] if note.seconds is None else [note.seconds]
         # All at once, so that every key is looked at once.
         assembler.absorb(joined_partials(found))
         unpacked.clear()
@@ -87,7 +96,10 @@ class Assemble:
         if meeting is not None:
             windows, events = meeting.not_full
             counts.update({"open_windows": windows, "open_events": events})
-        return results, BucketMade(dict(counts), unread, spilled, results.rows())
+        watch.lap("assemble")
+        took, watch.seconds = BucketSeconds(**watch.seconds), {}
+        rows = results.rows()
+        return results, BucketMade(dict(counts), unread, spilled, rows, 0, took, splits)
 
     def _weigh(self, held: int) -> None:
         """Refuses what a user has not allowed the memory for: it cannot be divided any further."""
@@ -99,6 +111,15 @@ class Assemble:
                 hint="the windows of one key, or of a query without keys, are in one place: "
                 "allow more with state_bytes, shorten windows, or add keys or conditions",
             )
+
+
+def _came(rows: Iterable[tuple[int, bytes]], watch: Stopwatch) -> Iterator[tuple[int, bytes]]:
+    """Parcels as Spark hands them over, for which nobody here is timed."""
+    for row in rows:
+        watch.skip()
+        yield row
+        watch.lap("decode")
+    watch.skip()
 
 
 @dataclass(frozen=True)
@@ -122,7 +143,7 @@ class KeepResults:
 
 
 def _with_pieces(made: BucketMade, pieces: int) -> bytes:
-    return records.encode(BucketMade(made.counts, made.unread, made.spilled, made.rows, pieces))
+    return records.encode(structs.replace(made, pieces=pieces))
 
 
 def _result_batch(group: int | None, note: bytes | None, body: bytes | None) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ from catchment.spark.assembling import (
     ReadResults,
 )
 from catchment.spark.batch_counts import CountWindowMerger, FindDoubts, SampleRanks, SliceAtEdges
+from catchment.spark.profile import pass_profile
 from catchment.spark.records import BucketMade
 from catchment.spark.results import ResultsInProcess, RunResults, batch_counts
 from catchment.spark.rows import PARCEL, RESULT
@@ -75,6 +77,8 @@ class BatchPass:
     source: Source | None = None
     closing: ExitStack = field(default_factory=ExitStack)
     """Lets go of what the pass keeps, on executors and on disk."""
+    began: float = field(default_factory=perf_counter)
+    """When somebody asked for the pass, by the clock of this process."""
 
     @property
     def names(self) -> list[str]:
@@ -156,6 +160,9 @@ class BatchPass:
             rows = sum(made.rows for made in notes)
             results = RunResults(ResultsOnExecutors(self, rows), self.names, _counts(notes), unread)
         results.aside = [kept for made in notes for kept in made.spilled]
+        splits = [split for made in notes for split in made.splits]
+        buckets, cores = [made.seconds for made in notes], cores_of(self.spark)
+        results.profile = pass_profile(perf_counter() - self.began, splits, buckets, cores)
         return results
 
     def counts(self) -> dict[str, int]:
@@ -220,6 +227,7 @@ def prepared(
     aside: AsidePlace | None = None,
 ) -> BatchPass:
     """A pass over the events, all checks done and nothing computed."""
+    began = perf_counter()
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
     named = {
         query.name: bound(query, QueryRules(rules.time, tables=_tables(events))) for query in given
@@ -253,7 +261,7 @@ def prepared(
         else:
             source = source_of(events)
             sliced = _sliced_source(source, made, work, spark)
-        return _pass(*sliced, spark, source, closing)
+        return _pass(*sliced, spark, source, closing, began)
 
 
 def _tables(events: BatchInput) -> tuple[str, ...]:
@@ -307,6 +315,7 @@ def _pass(
     spark: SparkSession,
     source: Source | None,
     closing: ExitStack,
+    began: float,
 ) -> BatchPass:
     groups = work.apart
     if groups:
@@ -316,7 +325,7 @@ def _pass(
         parcels = _cut_apart(work, parcels, groups)
     placed = parcels.repartitionById(work.buckets, sf.col("bucket") % work.buckets)
     assemble = Assemble(work, partial(CountWindowMerger, groups) if groups else None)
-    return BatchPass(spark, work, placed, assemble, source, closing.pop_all())
+    return BatchPass(spark, work, placed, assemble, source, closing.pop_all(), began)
 
 
 def _sampled_groups(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from catchment.sources.base import NeverRead
 from catchment.spark.batch import computed
 from catchment.spark.handle import Status
 from catchment.spark.job_folder import DONE, ended_batch, home_of
+from catchment.spark.profile import Profile
 from catchment.spark.records import JobCounts
 from catchment.spark.session import cores_of, is_connect
 from catchment.spark.stream import job_identity, lock_checkpoint
@@ -49,11 +51,18 @@ class ComputedRecord(msgspec.Struct, frozen=True):
     never_read: tuple[NeverRead, ...]
 
 
-def run_bounded(job: JobModel, spark: SparkSession, tell: Tell, lock: Lock | None = None) -> Status:
+def run_bounded(
+    job: JobModel,
+    spark: SparkSession,
+    tell: Tell,
+    lock: Lock | None = None,
+    profiled: Callable[[Profile], None] | None = None,
+) -> Status:
     """Runs the job as a batch. Run once more, it delivers once more, as the next batch.
 
     Results are written down before any sink sees them. If delivering breaks off, the next run
     delivers the same ones again, which sinks know how to take, whatever the source holds by then.
+    `profiled` is told what it cost to compute and deliver them, if they were computed now.
     """
     if job.source is None or job.checkpoint is None:
         raise JobError("a batch job needs a source and a checkpoint")
@@ -66,22 +75,34 @@ def run_bounded(job: JobModel, spark: SparkSession, tell: Tell, lock: Lock | Non
             )
     home = home_of(job.checkpoint)
     with lock or lock_checkpoint(home) as mine:
-        return _run(job, spark, tell, home, mine)
+        return _run(job, spark, tell, home, mine, profiled or (lambda _: None))
 
 
-def _run(job: JobModel, spark: SparkSession, tell: Tell, home: Folder, lock: Lock) -> Status:
+def _run(
+    job: JobModel,
+    spark: SparkSession,
+    tell: Tell,
+    home: Folder,
+    lock: Lock,
+    profiled: Callable[[Profile], None],
+) -> Status:
+    began, cost = perf_counter(), None
     identity = job_identity(home, job, spark)
     before = ended_batch(home)
     batch = 0 if before is None else before.batch + 1
     kept = home.sub("bounded")
     body = kept.read(f"{batch:09d}")
     if body is None:
-        body = _computed(job, spark, outputs_of(home, job), tell, home.sub("aside"), batch)
+        body, cost = _computed(job, spark, outputs_of(home, job), tell, home.sub("aside"), batch)
         kept.write(f"{batch:09d}", body)
     lock.check()
+    delivering = perf_counter()
     status = _delivered(job, identity.job, batch, body, tell)
+    sinks = perf_counter() - delivering
     _settle(home, status)
     kept.remove(f"{batch:09d}")
+    if cost is not None:
+        profiled(cost.delivered(perf_counter() - began, sinks))
     return status
 
 
@@ -103,7 +124,7 @@ def _computed(
     tell: Tell,
     aside: Folder,
     batch: int,
-) -> bytes:
+) -> tuple[bytes, Profile | None]:
     tell("planning", 0, 0)
     with _stages(spark, tell):
         tasks = cores_of(spark)
@@ -125,7 +146,8 @@ def _computed(
     counts = records.convert(JobCounts, made, "what the batch counted")
     keys = {outputs[query.name]: query.keys for query in job.build()}
     record = ComputedRecord(counts, keys, tuple(results.never_read))
-    return codec.pack(record, {outputs[name]: table for name, table in results.items()})
+    body = codec.pack(record, {outputs[name]: table for name, table in results.items()})
+    return body, results.profile
 
 
 def _delivered(job: JobModel, name: str, batch: int, body: bytes, tell: Tell) -> Status:

@@ -94,7 +94,8 @@ class BatchCommitter:
         reports: list[BucketReport] = []
         results: list[tuple[int, bytes]] = []
         aside: dict[str, list[pa.Table]] = {}
-        told = rows if self._here else rows.where("kind != 'results'")
+        # Results that Spark writes itself need not come here.
+        told = rows.where("kind != 'results'") if self._formats and not self._here else rows
         for row in told.collect():
             body = bytes(row.body)
             if row.kind == "report":

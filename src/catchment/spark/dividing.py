@@ -13,7 +13,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from catchment.engine.parcels import divided, pack_partials, unpack_partials
+import numpy as np
+
+from catchment.engine.parcels import divided, pack_partials, share_sizes, unpack_partials
 from catchment.engine.partials import Partials
 from catchment.spark.records import SplitRead
 from catchment.spark.tasks import SHARES, Work, share_of
@@ -28,6 +30,9 @@ _IN_MEMORY = 64 << 20
 """Packed bytes of a task that are held in memory."""
 _DEEPEST = 3
 """How often a share is divided again. What is too large then is of too few keys to divide."""
+
+_MOST_OF = 0.9
+"""A share that would get so much of all rows is not made: it would be as large as all."""
 
 Parcelled = tuple[Partials, SplitRead]
 """Partials, and what was said of their split."""
@@ -56,7 +61,7 @@ def _shares(
 ) -> Iterator[list[Parcelled]]:
     """The partials of a spool; `buckets` says of how many its keys are one."""
     most = at_once(work.state_bytes)
-    if spool.size <= most or not deepest:
+    if spool.size <= most or not deepest or not _divisible(work, spool, buckets):
         yield _unpacked(spool, [None, *range(SHARES)])
         return
     for body in spool.take(None):
@@ -79,6 +84,19 @@ def _shares(
                 inner.add(None, body)
             yield from _shares(work, inner, buckets * SHARES, deepest - 1)
     yield _unpacked(spool, few)
+
+
+def _divisible(work: Work, spool: PackedShares, buckets: int) -> bool:
+    """Whether it helps to divide what is in a spool: not where nearly all is of one key.
+
+    To divide is to pack everything once more, which takes longer than to assemble it.
+    """
+    if not spool.only_undivided:
+        return True
+    rows = np.zeros(SHARES, np.int64)
+    for body in spool.look(None):
+        rows += share_sizes(unpack_partials(body, SplitRead)[0], work.plan, buckets, SHARES)
+    return int(rows.max()) < _MOST_OF * int(rows.sum())
 
 
 def _unpacked(spool: PackedShares, shares: Iterable[int | None]) -> list[Parcelled]:
@@ -117,6 +135,16 @@ class PackedShares:
         else:
             self.in_memory += len(body)
         self._held.setdefault(share, []).append(held)
+
+    @property
+    def only_undivided(self) -> bool:
+        """Whether no parcel is of one share alone."""
+        return not any(share is not None for share in self._held)
+
+    def look(self, share: int | None) -> Iterator[bytes]:
+        """The parcels of a share, which stay."""
+        for held in self._held.get(share, []):
+            yield held if isinstance(held, bytes) else self._read(*held)
 
     def take(self, share: int | None) -> Iterator[bytes]:
         """Takes the parcels of a share, in the order in which they came."""

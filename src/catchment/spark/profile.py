@@ -1,15 +1,16 @@
-"""What a micro-batch costs: seconds of its slowest tasks, part by part, and what is Spark's own.
+"""What a batch costs: seconds of its tasks, part by part, and what is Spark's own.
 
-Tasks of a stage run side by side, so a stage lasts as long as its slowest task. What neither the
-slowest split, nor the slowest bucket, nor the driver's sinks took of a batch's time is Spark's own:
-planning, starting tasks, the shuffle, committing offsets and state.
+Tasks of a stage run side by side, so a stage of a micro-batch lasts as long as its slowest task; in
+a batch job, whose cores read several splits each, as long as the seconds of all tasks together,
+shared by the cores. What neither splits, nor buckets, nor the driver's sinks took of the time is
+Spark's own: planning, starting tasks, the shuffle, committing offsets and state.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -62,6 +63,10 @@ class Stopwatch:
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
         self._since = now
 
+    def skip(self) -> None:
+        """What passed since the last lap was not ours: Spark took what a task gave."""
+        self._since = time.perf_counter()
+
 
 PARTS = ("read", "slice", "encode", "decode", "state", "assemble", "sink")
 """The parts of a batch that are ours, in the order of an event's life."""
@@ -113,6 +118,31 @@ class Profile:
     """From the trigger of each batch to its commit, as Spark measured it."""
     parts: dict[str, float]
     """Ours by their names, then `spark`: what is left."""
+
+    def delivered(self, seconds: float, sinks: float) -> Profile:
+        """With sinks to which results were written afterwards, and so long in all by the clock."""
+        parts = self.parts | {"sink": self.parts["sink"] + sinks, "spark": 0.0}
+        parts["spark"] = max(seconds - sum(parts.values()), 0.0)
+        return Profile(self.batches, seconds, parts)
+
+
+def pass_profile(
+    seconds: float,
+    splits: Sequence[SplitSeconds],
+    buckets: Sequence[BucketSeconds],
+    cores: int,
+) -> Profile:
+    """What one pass over events cost, which took so long by the clock.
+
+    A core reads several splits one after the other, so their seconds are shared by as many cores as
+    read side by side; those of buckets likewise.
+    """
+    parts = dict.fromkeys((*PARTS, "spark"), 0.0)
+    for tasks in (splits, buckets):
+        for task in tasks:
+            for part in task.__struct_fields__:
+                parts[part] += getattr(task, part) / min(cores, len(tasks))
+    return Profile(1, seconds, parts).delivered(seconds, 0.0)
 
 
 class Profiler:

@@ -112,6 +112,8 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
     counts: dict[str, int] = {}
     unread: list[UnreadRow] = []
     spilled: list[AsideFile] = []
+    seconds: SplitSeconds | None = None
+    """What it took, where that is told: at its end."""
 
 
 class StreamSplit(Struct, frozen=True, omit_defaults=True):
@@ -140,6 +142,9 @@ class BucketMade(Struct, frozen=True, omit_defaults=True):
     """Result rows of all queries."""
     pieces: int = 0
     """In how many pieces the results are."""
+    seconds: BucketSeconds = BucketSeconds()
+    splits: list[SplitSeconds] = []
+    """What the splits took, where it was told."""
 
 
 class StepNote(Struct, frozen=True):

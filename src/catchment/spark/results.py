@@ -17,6 +17,7 @@ from catchment.errors import JobError, QueryError, did_you_mean
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import NeverRead
 from catchment.sources.reading import UnreadRow
+from catchment.spark.profile import Profile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,6 +99,8 @@ class RunResults(Mapping[str, pa.Table]):
         """Files of rows set aside, where the job has a folder for them."""
         self.never_read: list[NeverRead] = []
         """Rows that are in the source now and were not read, such as lines that came meanwhile."""
+        self.profile: Profile | None = None
+        """What the pass cost on Spark, part by part; None where it was computed without Spark."""
         self._forgotten = finalize(self, _release, held)
         self._forgotten.atexit = False  # Spark may have stopped, and takes everything with it
 

@@ -22,6 +22,7 @@ from catchment.operators.user import Monoid
 from catchment.sources.aside_files import AsidePlace
 from catchment.sources.base import Source, Split
 from catchment.sources.reading import UnreadRow, pieces_of, unread_rows
+from catchment.spark.profile import SplitSeconds, Stopwatch
 from catchment.spark.records import SplitRead
 
 _KNOWN: dict[bytes, Plan] = {}
@@ -121,6 +122,7 @@ class ReadAndSlice:
                 yield from parcels(self._split(number))
 
     def _split(self, number: int) -> Iterator[tuple[int, bytes]]:
+        watch = Stopwatch()
         node, split = self.splits[number]
         spill = None if self.work.aside is None else self.work.aside.spill(number)
         bound = self.work.bound()
@@ -128,21 +130,40 @@ class ReadAndSlice:
         slicer = bound.slicer(encoder=merger.encoder, spill=spill)
         unread: list[UnreadRow] = []
         pieces = 0
+        watch.lap("slice")
         for piece in pieces_of(self.source, split, self.columns, self.where):
+            watch.lap("read")
             for sliced in slicer.slice(piece.events, arrival=rank(node, piece.arrival or 0)):
                 merger.add(sliced)
+                found = ready(merger, sliced, number)
+                watch.lap("slice")
                 note = SplitRead(number, pieces)
-                yield from by_bucket(self.work, ready(merger, sliced, number), note)
+                yield from _packed(by_bucket(self.work, found, note), watch)
                 pieces += 1
             if piece.bad is not None:
                 slicer.unread(piece.bad)
                 unread += unread_rows(piece, len(unread))
+            watch.lap("slice")
+        watch.lap("read")
         if spill is not None:
             for kind, held in slicer.aside.drained().items():
                 spill(kind, held)
         spilled = [] if spill is None else spill.written
-        first = SplitRead(number, pieces, slicer.counts, unread, spilled)
-        yield from by_bucket(self.work, merger.take(number), first)
+        rest = merger.take(number)
+        watch.lap("slice")
+        yield from _packed(by_bucket(self.work, rest, SplitRead(number, pieces)), watch)
+        took = SplitSeconds(**watch.seconds)
+        said = SplitRead(number, pieces + 1, slicer.counts, unread, spilled, took)
+        yield 0, pack_partials(Partials(), said)
+
+
+def _packed(rows: Iterable[tuple[int, bytes]], watch: Stopwatch) -> Iterator[tuple[int, bytes]]:
+    """Parcels as they are packed, which is timed."""
+    for row in rows:
+        watch.lap("encode")
+        yield row
+        watch.skip()
+    watch.lap("encode")
 
 
 _FEW = 1 << 16
