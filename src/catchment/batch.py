@@ -14,7 +14,7 @@ from typing import Any
 from catchment.durable.folder import Folder
 from catchment.engine.bound import BoundPlan
 from catchment.engine.slicer import as_table, is_frame, rank
-from catchment.errors import JobError
+from catchment.errors import JobError, needing
 from catchment.model.capacity import MemoryLimits
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, QueryRules, bound
@@ -57,7 +57,8 @@ def run(
     """
     rules = EventRules.of(time, incomplete=incomplete)
     if spark is not False:
-        from catchment.spark.batch import computed
+        with needing("to run on Spark, as ct.run does without spark=False,"):
+            from catchment.spark.batch import computed
 
         return computed(events, queries, rules, spark, buckets, state_bytes, key_bytes)
     limits = MemoryLimits.of(state_bytes, key_bytes, 0)

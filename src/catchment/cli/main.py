@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from catchment.cli import completion
 from catchment.cli import queries as query_commands
 from catchment.cli import tree as tree_commands
-from catchment.errors import CatchmentError, JobError, QueryError, SchemaError
+from catchment.errors import CatchmentError, JobError, QueryError, SchemaError, missing_package
 
 if TYPE_CHECKING:
     from catchment.cli.check import Report
@@ -30,6 +31,11 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except CatchmentError as error:
             _fail(error)
+        except ModuleNotFoundError as error:
+            missing = missing_package(error)
+            if missing is None:
+                raise
+            _fail(missing)
 
 
 app = typer.Typer(
@@ -140,7 +146,11 @@ def init(
 def run(
     job: JobFile,
     trigger: Annotated[
-        str | None, typer.Option(help="continuous, available-now, batch, or a period such as 5s.")
+        str | None,
+        typer.Option(
+            help="continuous, available-now, batch, or a period such as 5s.",
+            autocompletion=completion.triggers,
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
@@ -212,7 +222,7 @@ def ui(
 
 @app.command()
 def node(
-    id: Annotated[str, typer.Argument(help="The node's id.")],
+    id: Annotated[str, typer.Argument(help="The node's id.", autocompletion=completion.node_ids)],
     job: JobFile,
     parent: Annotated[
         str | None, typer.Option(help="Its parent's address, instead of the file's.")
@@ -233,12 +243,58 @@ def node(
     tree.run_node(job, id, parent, engine.value, as_json, supervised)
 
 
+OneJob = Annotated[
+    Path | None, typer.Argument(help="A job file (YAML).", metavar="[JOB.YAML]", show_default=False)
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
+]
+
+
 @app.command()
 def status(
-    job: tree_commands.JobOf = None, root: tree_commands.RootAt = None, as_json: AsJson = False
+    file: OneJob = None,
+    job: Annotated[
+        Path | None, typer.Option("--job", help="The same as JOB.YAML.", metavar="JOB.YAML")
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option("--root", help="The address of a tree's root.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Ask the root of a tree how it stands."""
-    tree_commands.show_status(root, job, as_json)
+    """Tell how a job stands: a tree, or a job on Spark, whether it runs or not."""
+    from catchment.cli import status as standing
+
+    standing.show(file or job, root, checkpoint, as_json)
+
+
+@app.command()
+def top(
+    jobs: Annotated[list[Path], typer.Argument(help="Job files (YAML).", metavar="JOB.YAML...")],
+    checkpoint: Checkpoint = None,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.2)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print and end.")] = False,
+) -> None:
+    """Watch jobs in the terminal, wherever they run: nodes, counts, lag, limits. Ctrl-C ends it."""
+    from catchment.cli import top as watching
+
+    watching.show(jobs, checkpoint, every, once)
+
+
+@app.command()
+def doctor(
+    job: OneJob = None,
+    start: Annotated[
+        bool, typer.Option("--start", help="Start Spark too, and let it count.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Examine this machine: Java, Spark, packages, ports, disk, clock; with a job, all it needs."""
+    from catchment.cli import doctor as examining
+
+    if not examining.run(job, start, as_json):
+        raise typer.Exit(1)
 
 
 Offline = Annotated[bool, typer.Option("--offline", help="Ask no source: check the file alone.")]
@@ -318,7 +374,9 @@ def schema() -> None:
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Argument(help="What to measure: a suite.")] = "engine",
+    suite: Annotated[
+        str, typer.Argument(help="What to measure: a suite.", autocompletion=completion.suites)
+    ] = "engine",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer events and runs.")] = False,
     as_json: AsJson = False,
     record: Annotated[

@@ -13,7 +13,7 @@ from pyarrow import compute as pc
 
 from catchment.engine.results import Results
 from catchment.engine.stats import COUNTS
-from catchment.errors import JobError, QueryError, did_you_mean
+from catchment.errors import JobError, QueryError, did_you_mean, needing
 from catchment.sources.aside_files import Kept
 from catchment.sources.base import NeverRead
 from catchment.sources.reading import UnreadRow
@@ -124,7 +124,11 @@ class RunResults(Mapping[str, pa.Table]):
 
     def to_pandas(self, name: str) -> Any:
         """A query's results as a pandas frame."""
-        return self[name].to_pandas()
+        table = self[name]
+        with needing("a pandas frame"):
+            import pandas  # noqa: F401  (Arrow imports it, and would say less)
+
+            return table.to_pandas()
 
     def to_polars(self, name: str) -> pl.DataFrame:
         """A query's results as a Polars frame."""

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,7 @@ from catchment.errors import CatchmentError
 from catchment.job import JobModel
 from catchment.model.names import file_name
 from catchment.model.query import Query
+from catchment.model.recent_rate import RecentRate
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.questions import (
     AddQueries,
@@ -47,7 +49,6 @@ from catchment.sources.aside_files import newest_rows
 from catchment.tree.member import Member
 from catchment.ui.results import ResultReader
 from catchment.ui.snapshot import JobView, NodeState, Notice, Role, ShownNode, Snapshot, Time
-from catchment.ui.watched import Speed
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class TreeJob:
         self.address = root_of(job)
         self._security = admin(job)
         self._results = ResultReader(job.sinks)
-        self._speed = Speed()
+        self._speed = RecentRate()
         self._pool = ThreadPoolExecutor(_AT_ONCE, "catchment-ui")
         self._lock = threading.Lock()
         self._planned: Planned | None = None
@@ -113,7 +114,7 @@ class TreeJob:
             lag=max((node.behind for node in nodes if node.behind is not None), default=None),
             plan=None if planned is None else planned.plan.version,
             queries=0 if planned is None else len(planned.queries),
-            rate=self._speed.seen(counts.get("events", 0)) if state == "running" else None,
+            rate=self._rate(counts.get("events", 0)) if state == "running" else None,
             batch=_set(root.step),
             flush=_set(root.flush),
             event_bytes=_set(root.event_bytes),
@@ -121,6 +122,12 @@ class TreeJob:
             results=self._results.told,
         )
         return Snapshot(job, counts, nodes, tuple(root.limits), notices(root))
+
+    def _rate(self, events: int) -> float | None:
+        """Events a second over the last looks; None: nothing is known yet."""
+        at = time.monotonic()
+        self._speed.seen(events, at)
+        return self._speed.at(at)
 
     def _asked(self, address: str) -> NodeStatus:
         return ask(address, AskStatus(), NodeStatus, self._security, PATIENCE)
