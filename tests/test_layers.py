@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "catchment"
 
 LAYERS = (
-    ("errors",),
-    ("registry",),
+    ("errors", "html"),
+    ("plotting", "registry"),
     ("expression",),
     ("model",),
     ("windows",),

@@ -46,6 +46,9 @@ def run(
     `open_events` of `results.counts`); with `incomplete="emit"` they are results too, whose column
     `complete` is false. `spark` is a session of Spark; without one it starts Spark in local mode,
     on all cores. With `spark=False` it computes in this process, and needs neither Spark nor Java.
+    `events` is a path, paths, a source, an Arrow table, a pandas, Polars or Spark frame, or columns
+    by their names. `buckets` says in how many shares keys are assembled, `state_bytes` and
+    `key_bytes` how much memory open windows and keys may take.
 
     >>> import pyarrow as pa
     >>> import catchment as ct
@@ -54,6 +57,9 @@ def run(
     >>> query = ct.Query("sums", ct.sum("v").alias("total"), window=ct.tumbling("2s"))
     >>> run(events, query, spark=False)["sums"]["total"].to_pylist()
     [3, 3]
+
+    Raises SchemaError for queries that do not fit the events, SourceError for events that cannot be
+    read, LimitError where a limit is reached, and MissingPackageError without pyspark.
     """
     rules = EventRules.of(time, incomplete=incomplete)
     if spark is not False:

@@ -79,11 +79,14 @@ class ExaminedJob:
 
 
 def load_job(source: str | Path | Mapping[str, Any]) -> JobModel:
-    """A job from a file, from text, or from what a file would hold.
+    """A job from a file, from text, or from what a file would hold: `source`.
 
     >>> query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
     >>> load_job({"queries": [query]}).build()[0].window
     Tumbling(length=1000000, slide=1000000, offset=0)
+
+    Raises JobError, or the error of a query, for the first thing that is wrong; all of them are
+    listed by `catchment validate`.
     """
     return checked(JobModel, source if isinstance(source, Mapping) else read(source))
 

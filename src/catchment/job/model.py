@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic import WithJsonSchema as Shown
 
-from catchment import functions
+from catchment import functions, html
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
@@ -219,6 +219,26 @@ class StreamOptions(TypedDict):
 
 class JobModel(Section):
     """A job file: what is computed, from where to where, and what becomes of late events."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what runs and where. Options may hold secrets, so none is shown."""
+        about = {
+            "source": "none" if self.source is None else self.source.type,
+            "sinks": ", ".join(sink.type for sink in self.sinks) or "memory",
+            "nodes": len(self.nodes),
+            "trigger": self.trigger,
+            "late": f"{self.late}, after {self.lateness}",
+            "checkpoint": self.checkpoint or "none: nothing is kept",
+        }
+        queries = self.build()
+        shown = [[query.name, query.describe()] for query in queries[: html.ROWS]]
+        if len(queries) > html.ROWS:
+            shown.append([f"and {len(queries) - html.ROWS:,} more", ""])
+        return (
+            html.heading(self.name)
+            + html.table([*about], [[*about.values()]])
+            + html.table(["query", ""], shown)
+        )
 
     name: str = "catchment"
     time: Text = "ts"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,10 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from catchment import html, plotting
 from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
 from catchment.engine.times import now
 from catchment.errors import QueryError
+from catchment.html import Display
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
 from catchment.model.capacity import Capacity
@@ -116,6 +118,15 @@ class Status:
             behind=(now() - frontier.value) / 1e6 if known and running else None,
             partitions={name: newest for name, (newest, _) in frontier.partitions.items()},
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: state and counts."""
+        names = ("events", "accepted", "late", "bad", "duplicates", "results")
+        about: dict[str, Any] = {"job": self.job, "state": self.state, "batch": self.batch}
+        about |= {name: getattr(self, name) for name in names}
+        about |= {"events/s": self.rate, "lag, s": self.lag, "behind the clock, s": self.behind}
+        made = html.table([*about], [[*about.values()]])
+        return made + (html.preformatted(self.error) if self.error else "")
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Status:
@@ -318,6 +329,23 @@ class Handle:
         self.release_if_over()
         return self.status
 
+    def show(self, seconds: float | None = None, every: float = 1.0) -> Status:
+        """Waits like `wait`, and shows how the job stands meanwhile: in a notebook one display that
+        changes in place, elsewhere a line each time. `every` is in seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
+        shown = Display()
+        while True:
+            left = every if until is None else min(every, until - time.monotonic())
+            status = self.wait(max(left, 0.0))
+            shown.update(status)
+            over = status.state not in ("starting", "running")
+            if over or (until is not None and time.monotonic() >= until):
+                return status
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how the job stands."""
+        return self.status._repr_html_()
+
     def __enter__(self) -> Handle:
         return self
 
@@ -340,6 +368,23 @@ def told(failure: PySparkException) -> str:
 
 class _InMemory(Mapping[str, pa.Table]):
     """Results by query, of its present definition; older ones by the name they were given under."""
+
+    def plot(
+        self,
+        name: str | None = None,
+        value: str | Sequence[str] | None = None,
+        *,
+        keys: int = plotting.MOST,
+        ax: Any = None,
+    ) -> Any:
+        """Draws a query's results as lines over time: as `plot` of what `ct.run` gives."""
+        name = plotting.only_name([*self]) if name is None else name
+        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how many rows there are of each query."""
+        rows = [[name, self[name].num_rows] for name in list(self)[: html.ROWS]]
+        return html.table(["query", "rows"], rows)
 
     def __init__(self, memory: Memory, outputs: Mapping[str, str]) -> None:
         self._memory = memory

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from catchment import html
 from catchment.errors import JobError
 from catchment.model.query import Query
 from catchment.model.rules import EventRules
@@ -40,6 +41,11 @@ class WindowFrames(Mapping[str, DataFrame]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._made.work.plan.names
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the columns of each frame. Nothing is computed."""
+        rows = [[name, ", ".join(self[name].columns)] for name in list(self)[: html.ROWS]]
+        return html.table(["frame", "columns"], rows)
 
     def counts(self) -> dict[str, int]:
         """Events read, accepted, bad and duplicates; result rows; windows that are open at the end
@@ -112,10 +118,13 @@ def window(
     state_bytes: int | None = None,
     key_bytes: int | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """One query as a step in a chain of DataFrames; the settings are those of `windows`.
+    """One query as a step in a chain of DataFrames.
 
-    query = ct.Query("speed", ct.avg("v"), by="player", window=ct.sliding("10s", "5s"))
-    df.where("v > 0").transform(ct.window(query, time="ts")).write.parquet("speed")
+    The settings (`time`, `buckets`, `incomplete`, `state_bytes`, `key_bytes`) are those of
+    `windows`. Raises SchemaError for a `query` that does not fit the frame's columns.
+
+        query = ct.Query("speed", ct.avg("v"), by="player", window=ct.sliding("10s", "5s"))
+        df.where("v > 0").transform(ct.window(query, time="ts")).write.parquet("speed")
     """
 
     def transform(events: DataFrame) -> DataFrame:

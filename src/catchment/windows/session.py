@@ -26,5 +26,7 @@ def session(gap: Duration) -> Session:
 
     >>> session("30 minutes")
     Session(gap=1800000000)
+
+    Raises QueryError for a gap that is no duration, or not positive.
     """
     return Session(positive(micros(gap, "session gap"), "session gap", gap))

@@ -23,13 +23,17 @@ class Sliding(OnePeriod):
 
 @window_builder
 def sliding(length: Duration, slide: Duration, *, offset: Duration = "0s") -> OnePeriod:
-    """Windows `[k * slide + offset, k * slide + offset + length)`.
+    """Windows `[k * slide + offset, k * slide + offset + length)`: one begins every `slide`.
+
+    `length` is how long they are, `offset` by how much they are shifted against 1970.
 
     A slide longer than the length leaves gaps whose events are in no window; a slide equal to the
     length is a tumbling window, and is the same window to the planner.
 
     >>> sliding("10s", "5s")
     Sliding(length=10000000, slide=5000000, offset=0)
+
+    Raises QueryError for a length or slide that is no duration, or not positive.
     """
     size = positive(micros(length, "window length"), "window length", length)
     step = positive(micros(slide, "window slide"), "window slide", slide)

@@ -21,10 +21,14 @@ class Tumbling(OnePeriod):
 
 @window_builder
 def tumbling(length: Duration, *, offset: Duration = "0s") -> Tumbling:
-    """Windows `[k * length + offset, (k + 1) * length + offset)`.
+    """Windows `[k * length + offset, (k + 1) * length + offset)`, side by side.
+
+    `length` is how long they are, `offset` by how much they are shifted against 1970.
 
     >>> tumbling("10s", offset="2s")
     Tumbling(length=10000000, slide=10000000, offset=2000000)
+
+    Raises QueryError for a length that is no duration, or not positive.
     """
     size = positive(micros(length, "window length"), "window length", length)
     return Tumbling(size, size, micros(offset, "window offset") % size)
