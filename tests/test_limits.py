@@ -332,10 +332,10 @@ def test_the_log_of_the_root_gives_way_to_a_snapshot() -> None:
     root = Member("root", MemoryDisk(), 5, deliver=lambda _: None, charter=made)
     machine = root.machine
     assert isinstance(machine, Root)
-    machine._journal.grew(machine.capacity().limit)
+    machine._journal.grew(machine.capacities()[0].limit)
     assert machine._journal.due
     machine.snapshot()
-    assert machine.capacity().used == 0 and root.disk.get("snapshot") is not None
+    assert machine.capacities()[0].used == 0 and root.disk.get("snapshot") is not None
 
 
 def test_keys_that_are_asked_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from catchment.counting import wire
 from catchment.counting.local import LocalCounter, LocalState
 from catchment.counting.message import Down
-from catchment.counting.orders import Key, Lane, OrdersAfter, room_for_lane
+from catchment.counting.orders import Key, Lane, OrdersAfter, lanes_capacity, room_for_lane
 from catchment.counting.slice_between_edges import SliceBetweenEdges
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
@@ -103,15 +103,15 @@ class LeafByKey:
             for lane, _ in self.lanes.values()
         )
 
-    def capacity(self) -> Capacity:
-        """How many events the fullest lane keeps."""
+    def capacities(self) -> list[Capacity]:
+        """How many events the fullest lane keeps, and how many lanes there are."""
         found = [
             Capacity(_NAME, lane.held.settled, _AHEAD * lane.edges.longest + _FEW, "rows", _THEN)
             for lane, _ in self.lanes.values()
         ]
-        return max(
-            found, key=lambda one: one.share, default=Capacity(_NAME, 0, _FEW, "rows", _THEN)
-        )
+        nothing = Capacity(_NAME, 0, _FEW, "rows", _THEN)
+        fullest = max(found, key=lambda one: one.share, default=nothing)
+        return [fullest, lanes_capacity(len(self.lanes))]
 
     @property
     def done(self) -> bool:

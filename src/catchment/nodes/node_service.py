@@ -36,7 +36,6 @@ from catchment.sources.watch import SourceNote
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.lives import OutdatedError, for_good
 from catchment.tree.member import Member
-from catchment.tree.root import Root
 from catchment.tree.words import Beat, Hello, read
 
 log = logging.getLogger("catchment.node")
@@ -239,7 +238,7 @@ class NodeService:
                 hint="choose a parent that still waits for events",
             )
         machine = self.member.machine
-        if isinstance(machine, Root) and machine.plan < charter.plan:
+        if machine is not None and machine.plan < charter.plan:
             raise JobError(
                 "queries are changing just now",
                 given=f"{id} to {parent}",

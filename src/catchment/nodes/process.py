@@ -24,15 +24,12 @@ from catchment.nodes.disk import FileDisk
 from catchment.nodes.node_service import NodeService
 from catchment.nodes.reader import InnerLink, Reader
 from catchment.nodes.status import unread_of
-from catchment.planner.edges import LATEST
 from catchment.sinks.base import Delivery
 from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
 from catchment.transport import ParentLink, PeerUnreachableError, Server
-from catchment.tree.local import Local
 from catchment.tree.member import Member
-from catchment.tree.root import Root
 from catchment.tree.words import Reply, read, said
 
 log = logging.getLogger("catchment.node")
@@ -130,10 +127,9 @@ class NodeProcess:
         """What of the source was never read; None where nothing is read, or not yet."""
         if self.reader is not None:
             return self.reader.source_note()
-        machine = self.member.machine
-        if not isinstance(machine, Local):
+        source = None if self.member.machine is None else self.member.machine.source
+        if source is None:
             return None
-        source = machine.source
         return SourceNote(tuple(source.never_read()), tuple(source.capacities()))
 
     def capacities(self) -> list[Capacity]:
@@ -217,17 +213,7 @@ class NodeProcess:
     def done(self) -> bool:
         """Whether nothing can come any more, and all is passed on."""
         with self.lock:  # a step at hand may be half done
-            return self._done()
-
-    def _done(self) -> bool:
-        machine = self.member.machine
-        if isinstance(machine, Root):
-            return machine.complete_until >= LATEST
-        if machine is None or self.member.acked < machine.flow.outbox.sent:
-            return False
-        if isinstance(machine, Local):
-            return machine.ended and machine.flow.frontier >= LATEST
-        return machine.flow.complete_until >= LATEST
+            return self.member.done
 
     def _work(self) -> bool:
         try:
@@ -237,9 +223,8 @@ class NodeProcess:
                 self._report()
                 if self.member.charter is not before:
                     self._changed()
-                machine = self.member.machine
-                if busy and isinstance(machine, Local) and machine.at is not None:
-                    machine.source.commit(machine.at)
+                if busy and self.member.machine is not None:
+                    self.member.machine.commit()
             self.trouble = None
             return busy
         except CatchmentError as error:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from catchment.counting.orders import lanes_capacity
 from catchment.counting.status import CountStatus
 from catchment.engine.times import now
 from catchment.model.capacity import Capacity
@@ -18,9 +17,7 @@ from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
 from catchment.tree.charter import PLANS, Charter
 from catchment.tree.inbox import Inbox
-from catchment.tree.local import Local
 from catchment.tree.member import WINDOW, Member
-from catchment.tree.root import Root
 from catchment.tree.words import LinkFigures, Unread
 
 _TEXT = 16
@@ -132,29 +129,25 @@ def status(
 
 def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
     """With how far the node has come."""
-    machine = member.machine
-    if machine is None:
+    if member.machine is None:
         return found
-    if isinstance(machine, Root):
-        return replace(
-            found,
-            frontier=_time(machine.frontier),
-            sure=_time(machine.complete_until),
-            missing=machine.missing,
-            plan=machine.plan,
-            counts=dict(machine.counts),
-            event_rate=UNSET if machine.observed.rate is None else machine.observed.rate,
-            planned_rate=machine.planned_rate,
-            step=machine.number,
-            count_windows=UNSET if machine.tally is None else machine.tally.status(),
-        )
-    flow = machine.flow
+    progress, flow = member.machine.progress(), member.flow
+    found = replace(
+        found,
+        frontier=_time(progress.frontier),
+        sure=_time(progress.complete_until),
+        missing=progress.missing,
+        plan=progress.plan,
+        counts=progress.counts,
+        event_rate=progress.event_rate,
+        planned_rate=progress.planned_rate,
+        step=progress.step,
+        count_windows=progress.count_windows,
+    )
+    if flow is None:
+        return found
     return replace(
         found,
-        frontier=_time(flow.frontier),
-        sure=_time(flow.complete_until),
-        missing=() if flow.last_sent is None else flow.last_sent.missing,
-        plan=flow.plan,
         sent=flow.outbox.sent,
         acknowledged=member.acked,
         waiting_bytes=flow.outbox.nbytes,
@@ -192,26 +185,14 @@ def limits(member: Member) -> list[Capacity]:
     if member.inbox is not None:
         then = "messages are not acknowledged, and children keep them"
         found.append(Capacity("inbox", member.inbox.nbytes, member.quota, "bytes", then))
-    if isinstance(machine, Root):
-        found.append(machine.capacity())
-        found += [] if machine.assembler is None else machine.assembler.capacities()
-        if machine.tally is not None:
-            found.append(lanes_capacity(len(machine.tally.lanes)))
-    elif machine is not None:
-        flow = machine.flow
+    if member.flow is not None:
+        outbox = member.flow.outbox
         then = "nothing more is read or merged until the parent has acknowledged"
-        found.append(Capacity("outbox", flow.outbox.nbytes, member.quota, "bytes", then))
+        found.append(Capacity("outbox", outbox.nbytes, member.quota, "bytes", then))
         then = "no more messages are sent until one is acknowledged"
         flying = max(member.sent - member.acked, 0)
         found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
-        found += flow.merger.capacities()
-        if flow.counting is not None:
-            kept = flow.counting.kept
-            found += [kept.capacity(), lanes_capacity(len(kept.lanes))]
-    if isinstance(machine, Local):
-        found.append(machine.slicer.aside.capacity())
-        found += [] if member.keep is None else [member.keep.capacity()]
-    return found
+    return found if machine is None else [*found, *machine.capacities()]
 
 
 def _role(member: Member) -> str:

@@ -19,14 +19,12 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.errors import CatchmentError
-from catchment.planner.edges import LATEST
 from catchment.simulate.agenda import Agenda
 from catchment.simulate.memory import Events, MemoryDisk, VolatileDisk
 from catchment.sinks.base import Delivery
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
-from catchment.tree.root import Root
 from catchment.tree.words import Beat, Hello, Reply, read, said
 
 SECOND = 1_000_000
@@ -162,9 +160,7 @@ class World(Agenda):
     @property
     def done(self) -> bool:
         root = self.sites[self.charter.root].member
-        if root is None or root.machine is None:
-            return False
-        return isinstance(root.machine, Root) and root.machine.complete_until >= LATEST
+        return root is not None and root.done
 
     # -- nodes ------------------------------------------------------------------------------------
 

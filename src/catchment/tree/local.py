@@ -6,6 +6,7 @@ events, slices them, merges the slices, and releases those that have ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import Piece, Position, Source
 from catchment.tree.charter import Charter
 from catchment.tree.outflow import Outflow
+from catchment.tree.progress import Progress
 from catchment.tree.records import LocalPlace, View
 
 PARTITIONS = 256
@@ -60,6 +62,9 @@ class SlicedElsewhere:
 class Local:
     """Turns a source into messages, step by step."""
 
+    inbox = None
+    orders = None
+
     def __init__(
         self, id: str, disk: Disk, charter: Charter, source: Source, keep: Keep | None = None
     ) -> None:
@@ -85,8 +90,21 @@ class Local:
         return place
 
     @property
-    def number(self) -> int:
+    def _first_rank(self) -> int:
+        """The rank of its first partition among the partitions of all nodes."""
         return self.flow.charter.places[self.flow.id].number * PARTITIONS
+
+    @property
+    def plan(self) -> int:
+        return self.flow.plan
+
+    @property
+    def number(self) -> int:
+        return self.flow.outbox.number
+
+    @property
+    def done(self) -> bool:
+        return self.ended and self.flow.frontier >= LATEST
 
     def step(self, now: int) -> bool:
         """Reads what there is, at most a batch; whether anything happened."""
@@ -97,7 +115,7 @@ class Local:
         if self.at is None:
             self.at = self.source.start()
             self.frontier = self.frontier.knowing(self.source.partitions(self.at), now)
-        end = self.at if self.crowded else self.source.latest(self.at)
+        end = self.at if flow.crowded else self.source.latest(self.at)
         ended = end == self.at and self.source.ended(end)
         settings = flow.charter.settings
         after = self.frontier.after({}, now, settings.lateness, settings.idle)
@@ -111,11 +129,6 @@ class Local:
         self.at, self.ended = end, ended
         self.finish(now)
         return True
-
-    @property
-    def crowded(self) -> bool:
-        """Whether no more is read until the root has found edges of count windows."""
-        return self.flow.counting is not None and self.flow.counting.kept.crowded
 
     def take(self, batch: SlicedElsewhere, now: int) -> None:
         """Takes a batch that was read and sliced elsewhere; each counts once."""
@@ -197,7 +210,7 @@ class Local:
             slicer.newest = EARLIEST
             arrival = split.arrival
             for piece in self.source.read(split, columns, None):
-                arrival = self._slice(piece, self.number + number, arrival)
+                arrival = self._slice(piece, self._first_rank + number, arrival)
             if slicer.newest > EARLIEST:
                 heard[split.partition] = max(heard.get(split.partition, EARLIEST), slicer.newest)
         return heard
@@ -222,5 +235,22 @@ class Local:
         self._parts += 1
         self._keep.write(1 + self.flow.outbox.number, self._parts, kind, rows)
 
-    def follow(self, charter: Charter) -> None:
+    def commit(self) -> None:
+        if self.at is not None:
+            self.source.commit(self.at)
+
+    def follow(self, charter: Charter, now: int) -> None:
         self.flow.follow(charter)
+
+    def acknowledged(self, received: int, settled: int) -> None:
+        self.flow.acknowledged(settled)
+
+    def amendments(self) -> Iterator[Charter]:
+        return iter(())
+
+    def progress(self) -> Progress:
+        return self.flow.progress()
+
+    def capacities(self) -> list[Capacity]:
+        kept = [] if self._keep is None else [self._keep.capacity()]
+        return [*self.flow.capacities(), self.slicer.aside.capacity(), *kept]

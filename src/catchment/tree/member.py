@@ -27,6 +27,7 @@ from catchment.tree.message import checked, head_of, heard, spoken
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import FORMAT, NOWHERE
 from catchment.tree.relay import Relay
+from catchment.tree.role import Role
 from catchment.tree.root import Deliver, Root
 from catchment.tree.words import (
     Beat,
@@ -38,8 +39,6 @@ from catchment.tree.words import (
     RootLife,
     Unread,
 )
-
-Machine = Local | Relay | Root
 
 WINDOW = 64
 """Messages on their way before one must be acknowledged."""
@@ -75,7 +74,8 @@ class Member:
     ) -> None:
         self.id, self.disk, self.parent = node_id(id), disk, parent
         self.source, self.deliver, self.quota, self.keep = source, deliver, quota, keep
-        self.machine: Machine | None = None
+        self.machine: Role | None = None
+        """What it does, once it is known what events look like; the root begins at once."""
         self.acked = self.sent = 0
         """Messages that the parent has, and that were handed to the link."""
         self.links: dict[str, LinkFigures] = {}
@@ -187,14 +187,13 @@ class Member:
 
     @property
     def inbox(self) -> Inbox | None:
-        return (
-            None if self.machine is None or isinstance(self.machine, Local) else self.machine.inbox
-        )
+        """What children have sent, if it may have children."""
+        return None if self.machine is None else self.machine.inbox
 
     @property
     def flow(self) -> Outflow | None:
         """What it passes up, unless it is the root."""
-        return self.machine.flow if isinstance(self.machine, Local | Relay) else None
+        return None if self.machine is None else self.machine.flow
 
     def adopt(self, charter: Charter, now: int) -> None:
         """Takes a newer charter and keeps it on disk."""
@@ -212,8 +211,6 @@ class Member:
         self._claims = {id: why for id, why in self._claims.items() if id in here}
         if self.machine is None:
             self._start(now)
-        elif isinstance(self.machine, Local):
-            self.machine.follow(charter)
         else:
             self.machine.follow(charter, now)
 
@@ -258,25 +255,10 @@ class Member:
         return self.flow is not None and not self.full and self.flow.send_early(now)
 
     def tend(self, now: int) -> None:
-        """At the root: changes the charter where moves have ended, where queries that leave have
-        given their last window, and where events come at quite another rate than it was made
-        for."""
-        root = self.machine
-        if not isinstance(root, Root) or self.charter is None:
-            return
-        landed = root.inbox.landed()
-        if landed:
-            self.adopt(self.charter.landed(landed), now)
-        if root.drained:
-            planned = self.charter.plans[self.charter.plan]
-            over, root.drained = set(root.drained), ()
-            if over & set(planned.leaving):
-                self.adopt(self.charter.without_queries(over & set(planned.leaving)), now)
-            if over & planned.plan.former.keys():
-                self.adopt(self.charter.without_former(over & planned.plan.former.keys()), now)
-        handed = root.losing()
-        if handed and root.observed.rate is not None:
-            self.adopt(self.charter.handed_over(handed, root.observed.rate), now)
+        """Adopts the charters that are due; only a root makes any."""
+        if self.machine is not None:
+            for newer in self.machine.amendments():
+                self.adopt(newer, now)
 
     def over(self, id: str) -> bool:
         """Whether a node below has sent all it ever will, as far as is known here."""
@@ -287,6 +269,13 @@ class Member:
                 return True
             child = charter.places[child].parent
         return False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing can come any more, and the parent has all that there was."""
+        if self.machine is None or (self.flow is not None and self.acked < self.flow.outbox.sent):
+            return False
+        return self.machine.done
 
     @property
     def full(self) -> bool:
@@ -352,15 +341,14 @@ class Member:
     @property
     def _heard_orders(self) -> int:
         """The last orders of the root that are here."""
-        counting = self.machine.flow.counting if isinstance(self.machine, Local) else None
+        counting = None if self.flow is None else self.flow.counting
         return self.orders.number if counting is None else counting.kept.heard
 
     @property
     def orders(self) -> Orders:
         """What the root has to say of count windows."""
-        if isinstance(self.machine, Root):
-            return self._orders if self.machine.tally is None else self.machine.tally.orders
-        return self._orders
+        own = None if self.machine is None else self.machine.orders
+        return self._orders if own is None else own
 
     def _told_schema(self) -> bytes | None:
         """What events look like, until the root knows."""
@@ -416,16 +404,16 @@ class Member:
         return for_good(error)
 
     def _obey(self, orders: bytes) -> None:
-        if isinstance(self.machine, Local) and self.machine.flow.counting is not None:
-            self.machine.flow.counting.hear(orders)
-        elif isinstance(self.machine, Relay):
+        if self.flow is None:
+            return
+        if self.flow.counting is not None:
+            self.flow.counting.hear(orders)
+        else:
             self._orders.take(orders)
 
     def _settle(self, received: int, settled: int) -> None:
-        if isinstance(self.machine, Relay):
+        if self.machine is not None:
             self.machine.acknowledged(received, settled)
-        elif isinstance(self.machine, Local):
-            self.machine.flow.acknowledged(settled)
 
     def _leave(self, farewell: Farewell) -> None:
         """Goes over to another parent; the last one has what it says, and takes no more."""
@@ -572,7 +560,7 @@ class Member:
         """Of the root: which life this is, and how far it is."""
         if self.parent is not None:
             return None
-        step = self.machine.number if isinstance(self.machine, Root) else 0
+        step = 0 if self.machine is None else self.machine.number
         return RootLife(self.held.life, self._began, step)
 
     def on_message(self, id: str, data: bytes, now: int) -> Reply:
@@ -633,7 +621,8 @@ class Member:
         received = settled = None
         if self.inbox is not None:
             received = self.inbox.received(id)
-            settled = received if isinstance(self.machine, Root) else self.inbox.settled(id)
+            # What the root has is safe; others ask how far their own parent is.
+            settled = received if self.parent is None else self.inbox.settled(id)
         orders = None
         if self._ordered.get(id, 0) < self.orders.number:
             orders = self.orders.since(self._ordered.get(id, 0))

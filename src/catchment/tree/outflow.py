@@ -17,12 +17,14 @@ from catchment.engine.partials import Partials, joined_partials
 from catchment.flush.compressing import Compressing
 from catchment.flush.learnt import NOTHING
 from catchment.flush.link import LinkEstimate
+from catchment.model.capacity import Capacity
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.tree.charter import Charter
 from catchment.tree.early_flush import EarlyFlush, holds_back
 from catchment.tree.message import Head, encode, weight_of
 from catchment.tree.outbox import Outbox
+from catchment.tree.progress import Progress
 from catchment.tree.records import (
     NOWHERE,
     Behind,
@@ -107,6 +109,11 @@ class Outflow:
             self.early.forget()
             if self.counting is not None:
                 self.counting.switch(self.charter.asked(self.plan))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether no more is read until the root has found edges of count windows."""
+        return self.counting is not None and self.counting.kept.crowded
 
     def count(self, counts: dict[str, int]) -> None:
         for name, count in counts.items():
@@ -287,6 +294,16 @@ class Outflow:
             if (series.ending_after(low) < series.ending_after(high)).any():
                 return True
         return False
+
+    def progress(self) -> Progress:
+        """How far the node has come, and which nodes lack below it."""
+        missing = () if self.last_sent is None else self.last_sent.missing
+        return Progress(self.frontier, self.complete_until, missing, self.plan)
+
+    def capacities(self) -> list[Capacity]:
+        """What grows in the memory of a node that passes partials up."""
+        kept = [] if self.counting is None else self.counting.kept.capacities()
+        return [*self.merger.capacities(), *kept]
 
     def acknowledged(self, settled: int) -> None:
         """The parent has messages, and does not need them from here again."""

@@ -6,21 +6,28 @@ partials, and writes a message for the parent with the slices that all children 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
-from catchment.planner.edges import EARLIEST
+from catchment.model.capacity import Capacity
+from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.message import Head, behind_of, notes_of
 from catchment.tree.outflow import Outflow
+from catchment.tree.progress import Progress
 from catchment.tree.records import RelayPlace, RelayStep
 
 
 class Relay:
     """Takes messages, merges their slices once all children have passed them, step by step."""
+
+    source = None
+    orders = None
 
     def __init__(self, id: str, disk: Disk, charter: Charter, now: int) -> None:
         self.flow = Outflow(id, disk, charter)
@@ -36,9 +43,16 @@ class Relay:
         return place
 
     @property
+    def plan(self) -> int:
+        return self.flow.plan
+
+    @property
     def number(self) -> int:
-        """Of the last step."""
         return 0 if self.place is None else self.place.step
+
+    @property
+    def done(self) -> bool:
+        return self.flow.complete_until >= LATEST
 
     def _expect(self, now: int) -> None:
         charter, id = self.flow.charter, self.flow.id
@@ -121,6 +135,18 @@ class Relay:
             self.inbox.passed(reach, note.frontier)
         self.flow.acknowledged(settled)
 
+    def commit(self) -> None:
+        return
+
     def follow(self, charter: Charter, now: int) -> None:
         self.flow.follow(charter)
         self._expect(now)
+
+    def amendments(self) -> Iterator[Charter]:
+        return iter(())
+
+    def progress(self) -> Progress:
+        return self.flow.progress()
+
+    def capacities(self) -> list[Capacity]:
+        return self.flow.capacities()

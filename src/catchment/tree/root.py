@@ -7,11 +7,13 @@ them, marked with the nodes whose events may lack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from catchment.counting.orders import Orders, lanes_capacity
 from catchment.counting.root_by_key import RootByKey
 from catchment.durable.disk import Disk, damaged
 from catchment.durable.journaled import Journaled
@@ -19,7 +21,7 @@ from catchment.engine.assembler import Assembler
 from catchment.engine.partials import Partials
 from catchment.model.capacity import Capacity
 from catchment.model.plan import longest
-from catchment.planner.edges import EARLIEST
+from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
@@ -27,6 +29,7 @@ from catchment.tree.completeness import lacking_in, marked
 from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.message import behind_of, notes_of
+from catchment.tree.progress import Progress
 from catchment.tree.records import Behind, Readers, RootState, RootStep, Uncounted
 from catchment.tree.stale_plan import joined, lagging_in, lost_in, recent
 
@@ -47,6 +50,9 @@ class Root:
     After a crash the steps since the last snapshot are carried out again, from the same messages,
     and the last one's results are delivered again: sinks take each once.
     """
+
+    source = None
+    flow = None
 
     def __init__(
         self, id: str, disk: Disk, charter: Charter, deliver: Deliver | None, now: int
@@ -99,8 +105,15 @@ class Root:
 
     @property
     def number(self) -> int:
-        """Of the last step."""
         return 0 if self.last is None else self.last.step
+
+    @property
+    def done(self) -> bool:
+        return self.complete_until >= LATEST
+
+    @property
+    def orders(self) -> Orders | None:
+        return None if self.tally is None else self.tally.orders
 
     @property
     def _behind(self) -> Behind:
@@ -396,9 +409,13 @@ class Root:
 
     # -- letting go -------------------------------------------------------------------------------
 
-    def capacity(self) -> Capacity:
-        """How long the log of steps is that a restart carries out again."""
-        return self._journal.capacity("log of the root's steps")
+    def capacities(self) -> list[Capacity]:
+        # How long the log of steps is that a restart carries out again.
+        found = [self._journal.capacity("log of the root's steps")]
+        found += [] if self.assembler is None else self.assembler.capacities()
+        if self.tally is not None:
+            found.append(lanes_capacity(len(self.tally.lanes)))
+        return found
 
     def snapshot(self) -> None:
         """Writes the whole state down, and lets go of what led to it."""
@@ -410,7 +427,43 @@ class Root:
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
 
+    # -- the charter ------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        return
+
     def follow(self, charter: Charter, now: int) -> None:
-        """Takes a newer charter."""
         self.charter = charter
         self._expect(now)
+
+    def acknowledged(self, received: int, settled: int) -> None:
+        return  # it has no parent
+
+    def amendments(self) -> Iterator[Charter]:
+        """Where moves have ended, where queries that leave have given their last window, and where
+        events come at quite another rate than the plan was made for."""
+        landed = self.inbox.landed()
+        if landed:
+            yield self.charter.landed(landed)
+        over, self.drained = set(self.drained), ()
+        planned = self.charter.plans[self.charter.plan]
+        if leaving := over & set(planned.leaving):
+            yield self.charter.without_queries(leaving)
+        if former := over & planned.plan.former.keys():
+            yield self.charter.without_former(former)
+        handed = self.losing()
+        if handed and self.observed.rate is not None:
+            yield self.charter.handed_over(handed, self.observed.rate)
+
+    def progress(self) -> Progress:
+        return Progress(
+            self.frontier,
+            self.complete_until,
+            self.missing,
+            self.plan,
+            step=self.number,
+            counts=dict(self.counts),
+            event_rate=UNSET if self.observed.rate is None else self.observed.rate,
+            planned_rate=self.planned_rate,
+            count_windows=UNSET if self.tally is None else self.tally.status(),
+        )

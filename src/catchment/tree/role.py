@@ -1,0 +1,77 @@
+"""What a node does, as the rest of the node sees it.
+
+Three classes do it: `Local` reads events, `Relay` merges what its children send, `Root` assembles
+windows. Whoever talks to other nodes (`member`), runs a node (`nodes`) or shows one (`status`) asks
+these questions, and need not know which of the three it has before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from catchment.counting.orders import Orders
+from catchment.model.capacity import Capacity
+from catchment.sources.base import Source
+from catchment.tree.charter import Charter
+from catchment.tree.inbox import Inbox
+from catchment.tree.outflow import Outflow
+from catchment.tree.progress import Progress
+
+
+class Role(Protocol):
+    """The work of one node, step by step; all it must not lose is on the node's disk."""
+
+    @property
+    def source(self) -> Source | None:
+        """What it reads, if it reads events."""
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """What children have sent, if it may have children."""
+
+    @property
+    def flow(self) -> Outflow | None:
+        """What it passes up, unless it is the root."""
+
+    @property
+    def orders(self) -> Orders | None:
+        """What it decides about count windows; None where it only hands on what the root said."""
+
+    @property
+    def plan(self) -> int:
+        """The version of the plan that it works by."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """Of the last step."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing can come any more, and all is worked up."""
+        ...
+
+    def step(self, now: int) -> bool:
+        """Does what there is to do; whether anything happened."""
+        ...
+
+    def commit(self) -> None:
+        """Lets the source forget what was read, after a step."""
+
+    def follow(self, charter: Charter, now: int) -> None:
+        """Takes a newer charter."""
+
+    def acknowledged(self, received: int, settled: int) -> None:
+        """The parent has messages, and those up to `settled` are safe further up."""
+
+    def amendments(self) -> Iterator[Charter]:
+        """Newer charters that are due; each is followed before the next is asked for."""
+        ...
+
+    def progress(self) -> Progress: ...
+
+    def capacities(self) -> list[Capacity]:
+        """What grows in its memory and on its disk, besides what is passed up and taken in."""
+        ...
