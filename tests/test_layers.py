@@ -31,6 +31,7 @@ LAYERS = (
     ("durable", "generator", "testing"),
     ("counting", "flush"),
     ("sources", "sinks"),
+    ("metrics",),
     ("transport",),
     ("job",),
     ("tree",),

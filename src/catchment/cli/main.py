@@ -56,11 +56,26 @@ PagePort = Annotated[
 ]
 
 
+_HOST = "127.0.0.1"
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(help="Serve Prometheus metrics on this port; 0: a free one.", min=0, max=65535),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option(help="The address at which metrics are served; whoever reaches it reads them."),
+]
+
+
 class NodeEngine(StrEnum):
     """What a node of a tree runs on."""
 
     spark = "spark"
     embedded = "embedded"
+
+
+def _metrics_at(port: int | None, host: str) -> tree_commands.MetricsAt | None:
+    return None if port is None else tree_commands.MetricsAt(port, host)
 
 
 def _version(wanted: bool) -> None:
@@ -159,12 +174,8 @@ def run(
         bool, typer.Option("--json", help="Print a JSON object after each batch and at the end.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
-    metrics: Annotated[
-        int | None,
-        typer.Option(
-            help="Serve Prometheus metrics on this port; 0: a free one.", min=0, max=65535
-        ),
-    ] = None,
+    metrics: MetricsPort = None,
+    metrics_host: MetricsHost = _HOST,
     cores: Annotated[int | None, typer.Option(help="By default all.", min=1)] = None,
     again: Annotated[
         bool, typer.Option("--again", help="A batch job that is done delivers once more.")
@@ -180,7 +191,7 @@ def run(
 
     port = ui_port if ui else None
     options = running.Options(
-        trigger, checkpoint, as_json, quiet, metrics, cores, again, profile, port
+        trigger, checkpoint, as_json, quiet, metrics, cores, again, profile, port, metrics_host
     )
     running.run(job, options)
 
@@ -192,13 +203,22 @@ def up(
         NodeEngine, typer.Option(help="Of nodes that do not say it themselves.")
     ] = NodeEngine.embedded,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve Prometheus metrics of the first node here, of others at the next ports.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_host: MetricsHost = _HOST,
     ui: WithPage = False,
     ui_port: PagePort = _PORT,
 ) -> None:
     """Start every node of a job's tree as a process here, until all is done."""
     from catchment.cli import tree
 
-    tree.up(job, engine.value, quiet, ui_port if ui else None)
+    tree.up(job, engine.value, quiet, ui_port if ui else None, _metrics_at(metrics, metrics_host))
 
 
 @app.command()
@@ -233,6 +253,8 @@ def node(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object each second.")
     ] = False,
+    metrics: MetricsPort = None,
+    metrics_host: MetricsHost = _HOST,
     supervised: Annotated[
         bool, typer.Option(hidden=True, help="End when standard input is closed.")
     ] = False,
@@ -240,7 +262,8 @@ def node(
     """Run one node of a job's tree on this host, until its work is done."""
     from catchment.cli import tree
 
-    tree.run_node(job, id, parent, engine.value, as_json, supervised)
+    at = _metrics_at(metrics, metrics_host)
+    tree.run_node(job, id, parent, engine.value, as_json, supervised, at)
 
 
 OneJob = Annotated[

@@ -12,8 +12,9 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -23,6 +24,7 @@ from catchment.errors import CatchmentError, JobError, RefusedError
 if TYPE_CHECKING:
     from catchment.job import JobModel
     from catchment.nodes.questions import Question
+    from catchment.nodes.status import NodeStatus
 
 _T = TypeVar("_T")
 
@@ -39,7 +41,13 @@ nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes o
 
 
 def run_node(
-    path: Path, id: str, parent: str | None, engine: str, as_json: bool, supervised: bool = False
+    path: Path,
+    id: str,
+    parent: str | None,
+    engine: str,
+    as_json: bool,
+    supervised: bool = False,
+    metrics: MetricsAt | None = None,
 ) -> None:
     """Runs one node here until its work is done."""
     from catchment.job import load_job
@@ -58,10 +66,50 @@ def run_node(
     if as_json:
         process.watchers.append(_Reporter().report)
     try:
-        process.run()
+        with contextlib.nullcontext() if metrics is None else _metrics(process, metrics):
+            process.run()
     except RefusedError as error:
         typer.echo(f"catchment: {error}", err=True)
         raise typer.Exit(REFUSED) from error
+
+
+class MetricsAt(NamedTuple):
+    """Where a node serves metrics."""
+
+    port: int
+    host: str
+
+
+@contextlib.contextmanager
+def _metrics(process: Any, at: MetricsAt) -> Iterator[None]:
+    """Serves the metrics of a node meanwhile."""
+    from catchment.nodes.metrics import NodeMetrics
+    from catchment.sinks.tally import Tallies
+
+    def plan() -> Any:
+        with process.lock:
+            charter = process.member.charter
+            return None if charter is None else charter.plans[charter.plan].plan
+
+    process.tallies = Tallies()
+    served = NodeMetrics(at.port, lambda: _standing(process), process.tallies, plan, at.host)
+    typer.echo(f"catchment: metrics of {process.given.id} are at {served.address}", err=True)
+    try:
+        yield
+    finally:
+        served.close()
+
+
+def _standing(process: Any) -> NodeStatus:
+    """How a node of this process stands."""
+    import msgspec
+
+    from catchment.nodes.status import status
+
+    links = process.links()
+    with process.lock:
+        found = status(process.member, links, process.source_note(), process.capacities())
+    return msgspec.structs.replace(found, trouble=process.trouble)
 
 
 class _Reporter:
@@ -71,26 +119,26 @@ class _Reporter:
         self._last = 0.0
 
     def report(self, process: Any) -> None:
-        import msgspec
-
         from catchment.model import records
-        from catchment.nodes.status import status
 
         if time.monotonic() - self._last < 1:
             return
         self._last = time.monotonic()
-        links = process.links()
-        with process.lock:
-            found = status(process.member, links, process.source_note(), process.capacities())
-        found = msgspec.structs.replace(found, trouble=process.trouble)
-        typer.echo(records.encode(found).decode())
+        typer.echo(records.encode(_standing(process)).decode())
         sys.stdout.flush()
 
 
-def up(path: Path, engine: str, quiet: bool, ui: int | None = None) -> None:
+def up(
+    path: Path,
+    engine: str,
+    quiet: bool,
+    ui: int | None = None,
+    metrics: MetricsAt | None = None,
+) -> None:
     """Starts every node of the topology as a process here, and waits until all are done.
 
-    `ui` is the port of a page that shows the tree meanwhile.
+    `ui` is the port of a page that shows the tree meanwhile. The first node serves metrics at the
+    port given, each other one at the next.
     """
     from catchment.engine.binding import bind_types
     from catchment.job import load_job
@@ -107,7 +155,10 @@ def up(path: Path, engine: str, quiet: bool, ui: int | None = None) -> None:
             plan = charter.plans[charter.plan].plan
             bind_types(plan, node.source.event_schema(), job.time, job.late)
     supervisor = Supervisor(
-        {node.id: _command(path, node.id, engine) for node in job.nodes},
+        {
+            node.id: _command(path, node.id, engine, _nth(metrics, number))
+            for number, node in enumerate(job.nodes)
+        },
         {node.id: node.parent for node in job.nodes},
         lambda sentence: typer.echo(f"catchment: {sentence}", err=True),
     )
@@ -135,8 +186,17 @@ def _page(job: JobModel, port: int) -> contextlib.AbstractContextManager[object]
     return served([watched(job)], port, lambda text: typer.echo(f"catchment: {text}", err=True))
 
 
-def _command(path: Path, id: str, engine: str) -> list[str]:
+def _nth(first: MetricsAt | None, number: int) -> MetricsAt | None:
+    """Where a node serves metrics, of those that are started together."""
+    if first is None or first.port == 0:
+        return first
+    return first._replace(port=first.port + number)
+
+
+def _command(path: Path, id: str, engine: str, metrics: MetricsAt | None = None) -> list[str]:
     command = [sys.executable, "-m", "catchment.cli.main", "node", id, str(path)]
+    if metrics is not None:
+        command += ["--metrics", str(metrics.port), "--metrics-host", metrics.host]
     return [*command, "--engine", engine, "--supervised"]
 
 

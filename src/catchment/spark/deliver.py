@@ -18,6 +18,7 @@ from catchment.model import records
 from catchment.model.capacity import Capacity, largest
 from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
+from catchment.sinks.tally import Tallies
 from catchment.sources.aside_files import AsideFiles
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
 from catchment.spark.profile import BatchProfile, Stopwatch, batch_profile
@@ -75,6 +76,8 @@ class BatchCommitter:
         self.heard = heard
         self._bounds: dict[int, BoundPlan] = {}
         self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
+        self.tallies = Tallies()
+        """What there was of each query since this process began, where metrics are served."""
 
     def __call__(self, rows: DataFrame, _: int) -> None:
         reports: list[BucketReport] = []
@@ -102,6 +105,8 @@ class BatchCommitter:
         if gone and not self.spec.tree:
             QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)
+        for report in reports:
+            self.tallies.add(report.tallies)
         limits = largest(one for report in reports for one in report.limits)
         splits = [seconds for report in reports for seconds in report.splits]
         buckets = [report.seconds for report in reports]
