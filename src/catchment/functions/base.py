@@ -207,9 +207,7 @@ def _signature(function: Function) -> inspect.Signature:
     named = ("column",) if function.columns == 1 else tuple(function.names)
     default = inspect.Parameter.empty if function.needs_column else None
     kind = inspect.Parameter.POSITIONAL_ONLY
-    found = [
-        inspect.Parameter(name, kind, default=default, annotation="str | None") for name in named
-    ]
+    found = [inspect.Parameter(name, kind, default=default, annotation="str") for name in named]
     if function.parameters:
         found.append(inspect.Parameter("params", inspect.Parameter.VAR_POSITIONAL))
     return inspect.Signature(found, return_annotation="Aggregate")

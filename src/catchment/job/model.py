@@ -97,21 +97,25 @@ Selected = Annotated[
 class QuerySection(Section):
     """A query: as SQL, or as its parts."""
 
-    name: Text
+    name: Text = Field(description="what its results are called")
     sql: str | None = Field(None, description="the whole query as SQL, instead of its parts")
     select: list[Selected] | None = Field(
         None, description="aggregates and expressions over them, as in sum(a) / sum(b) AS ratio"
     )
-    by: Keys = ()
-    where: Text = None
-    having: Text = None
-    order_by: Names = ()
-    limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = None
-    grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = ()
-    window: WindowForm = None
-    distinct_on: Names = ()
-    distinct_within: Duration = "1h"
-    measure: MeasureWord = "event"
+    by: Keys = Field((), description="keys: columns, or names with the expressions they stand for")
+    where: Text = Field(None, description="a condition on events, in SQL")
+    having: Text = Field(None, description="a condition on results, in SQL")
+    order_by: Names = Field((), description="what the rows of a window are ordered by")
+    limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = Field(
+        None, description="the first rows of each window that are kept"
+    )
+    grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = Field(
+        (), description="sets of keys, with rows for each"
+    )
+    window: WindowForm = Field(None, description="as in sliding(10s, 5s)")
+    distinct_on: Names = Field((), description="columns that tell an event from its repetitions")
+    distinct_within: Duration = Field("1h", description="how far apart these may be")
+    measure: MeasureWord = Field("event", description="event or processing time")
 
     def build(self, path: str) -> Query:
         options = {
@@ -240,12 +244,16 @@ class JobModel(Section):
             + html.table(["query", ""], shown)
         )
 
-    name: str = "catchment"
-    time: Text = "ts"
-    lateness: Duration = "0s"
-    late: LateWord = "drop"
-    keep: Duration = None
-    queries: list[QueryForm]
+    name: str = Field("catchment", description="the job's, also a name of its events in SQL")
+    time: Text = Field("ts", description="the column of event time")
+    lateness: Duration = Field("0s", description="how much later than the newest an event may come")
+    late: LateWord = Field(
+        "drop", description="what becomes of one that is later still: drop, collect or update"
+    )
+    keep: Duration = Field(
+        None, description="how long late events may correct a window; none: the longest window"
+    )
+    queries: list[QueryForm] = Field(description="what is computed")
     source: Source | None = Field(None, description="where events come from")
     sinks: tuple[Sink, ...] = Field((), description="where results go; none: memory")
     checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")
