@@ -97,6 +97,9 @@ docs: reference tables ## the site of all documents, into build/site, its links 
 	@$(BIN)/python scripts/site.py
 	@echo "open build/site/index.html"
 
+kit: $(READY) ## check the files of kit/ with their own tools (ARGS=--fetch builds those written in Go)
+	@$(BIN)/python scripts/kit.py $(ARGS)
+
 # Hashes pin every platform's files; without index addresses any mirror may serve them.
 lock: $(READY) ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade)
 	$(BIN)/uv pip compile --quiet --universal --extra dev pyproject.toml --output-file requirements.lock \
