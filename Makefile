@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree check test soak bench tables plots lint format reference docs kit lock clean java archive servers
+.PHONY: help setup demo demo-tree check unit test soak bench tables plots lint format reference docs kit lock clean java archive servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -18,6 +18,8 @@ SCHEDULES ?= 100000
 ARGS ?=
 QUICK ?=
 RECORD ?=
+SCHEDULED := tests/test_simulate.py tests/test_simulate_power.py tests/test_tree_damage.py tests/test_flush_nodes.py \
+	tests/test_count.py tests/test_tree_count.py
 # A change is judged by the same examples every time; the soak draws new ones, and prints its seed.
 NOW := $(shell date +%s)
 test: SEED ?= 1
@@ -53,17 +55,19 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
-# What needs neither Spark nor a server and takes no longer than ten seconds, with fewer examples.
-check: lint ## the fast lane: linters, types, unit and property tests
-	CATCHMENT_EXAMPLES=25 CATCHMENT_SCHEDULES=400 $(BIN)/pytest -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
+# What needs neither Spark nor a server and takes no longer than ten seconds, with fewer examples; types beside it.
+check: ## the fast lane: linters, types, unit and property tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint unit
+
+unit: $(READY)
+	CATCHMENT_EXAMPLES=25 CATCHMENT_SCHEDULES=160 $(BIN)/pytest -q -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
 soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
-	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) tests/test_simulate.py --timeout=0
-	CATCHMENT_SCHEDULES=$(EXAMPLES) $(BIN)/pytest tests/test_flush_nodes.py tests/test_count.py tests/test_tree_count.py --timeout=0
+	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) $(SCHEDULED) --timeout=0
 	CATCHMENT_TRANSCRIPTS=all $(BIN)/pytest tests/test_transcripts.py --timeout=0
 	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py -s --timeout=0
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pyarrow.dataset as ds
 
 from benchmarks.figure import Figure, below, exactly
-from catchment.measure.bed import Bed, Form, Layout, Traffic, stream
+from catchment.measure.bed import Bed, JobForm, Layout, Traffic, stream
 
 RATE, WINDOW = 100_000, 100_000
 _TREE: dict[str, str | None] = {"root": None, "mid": "root", "e1": "mid", "e2": "root"}
-_QUERY: Form = {
+_QUERY: JobForm = {
     "name": "sums",
     "select": ["sum(v) AS total", "count(*) AS n"],
     "window": f"count_tumbling({WINDOW})",

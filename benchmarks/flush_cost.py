@@ -15,7 +15,7 @@ from benchmarks.figure import Figure, below
 from benchmarks.timing import Action, in_turns, typical
 from benchmarks.tree_machines import RATE, charter
 from catchment.flush import read
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.local import Local
 
 BATCH = RATE // 10
@@ -49,7 +49,7 @@ def prepared(flush: str, keys: int, seconds: int) -> Action:
     query = ct.Query("q", ct.avg("v"), by="k", window=ct.tumbling("2s"))
     ruled = charter({"root": None, "e1": "root"}, [query], tables[0].schema)
     ruled = replace(ruled, settings=msgspec.structs.replace(ruled.settings, flush=read(section)))
-    machine = Local("e1", MemoryDisk(), ruled, Events.of(tables))
+    machine = Local("e1", MemoryDisk(), ruled, EventsInMemory.of(tables))
     return partial(drive, machine)
 
 

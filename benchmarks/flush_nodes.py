@@ -19,7 +19,7 @@ from catchment.errors import CatchmentError
 from catchment.flush import read
 from catchment.measure.ports import HOST, free_port
 from catchment.measure.proxy import Proxy
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.start import process_of
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.root import Root
@@ -104,7 +104,7 @@ def run(
         port = free_port()
         listen = f"{HOST}:{port}"
         charter = _charter(ids, flush)
-        given = Given(
+        given = NodeConfig(
             "root", home / "root", None, listen, None, (watch,), charter, None, "embedded"
         )
         root = process_of(given)

@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.timed import Timed, piece
 from catchment.engine.times import now
-from catchment.flush.evictions import Ints
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.start import process_of
+from catchment.operators.ragged import Ints
 from catchment.simulate.workload import SHAPES, arrivals
 from catchment.sources.base import Piece, Position, Split
 
@@ -68,7 +68,7 @@ def main(id: str, home: str, parent: str, engine: str, *settings: str) -> None:
         seed=int(seed),
         length=float(length),
     )
-    process_of(Given(id, Path(home), parent, None, source, (), None, None, engine)).run()
+    process_of(NodeConfig(id, Path(home), parent, None, source, (), None, None, engine)).run()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 import catchment as ct
 from benchmarks.figure import Figure
-from benchmarks.mix_files import failures, told
+from benchmarks.mix_files import error_line, failures
 from benchmarks.process import environment, peak_bytes, python
 from benchmarks.progress import tell
 from benchmarks.spark_data import BEGIN
@@ -93,7 +93,7 @@ def measure(folder: str, slides: int) -> dict[str, Any]:
         try:
             rows = ct.run(folder, query, time="ts", spark=spark).rows()
         except failures() as error:
-            failed = told(error)
+            failed = error_line(error)
         peak = peak_bytes(os.getpid()) + peak_bytes(java)
     return {"bytes": peak, "rows": rows, "failed": failed}
 

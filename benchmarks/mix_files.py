@@ -51,7 +51,7 @@ def failures() -> tuple[type[Exception], ...]:
     return CatchmentError, PySparkException, Py4JError
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """What went wrong, on one line: the cause that an error of Spark names last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]

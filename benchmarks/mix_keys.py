@@ -10,7 +10,7 @@ from typing import Any
 
 import catchment as ct
 from benchmarks.figure import Figure, at_least
-from benchmarks.mix_files import failures, few_partitions, told
+from benchmarks.mix_files import error_line, failures, few_partitions
 from benchmarks.progress import tell
 from benchmarks.spark_data import Files, files
 from benchmarks.timing import seconds
@@ -59,7 +59,7 @@ def against(
         mine(load.paths[:1])
         own = seconds(lambda: rows.update(ours=mine(load.paths)))
     except failures() as error:
-        why = f"ours failed: {told(error)}"
+        why = f"ours failed: {error_line(error)}"
         return at_least(name, 0.0, unit, bar, f"avg by key; {load.detail}; {why}")
     if rows["spark"] != rows["ours"]:
         raise CatchmentError("Spark finds other windows", given=f"{name}: {rows}")

@@ -54,13 +54,13 @@ def filled(text: str, find: Find = records.read) -> str:
             raise CatchmentError(
                 "the place for figures has no end", given=begin[0], hint=f"write {_END} below it"
             )
-        made = chosen(find) if suite is None else told(suite, find(suite), bool(begin[1]))
+        made = chosen(find) if suite is None else table_text(suite, find(suite), bool(begin[1]))
         parts += [text[at : begin.end()], "\n\n", made, "\n"]
         at = end
     return "".join([*parts, text[at:]])
 
 
-def told(suite: str, record: Record | None, everything: bool) -> str:
+def table_text(suite: str, record: Record | None, everything: bool) -> str:
     """What a document says of a suite: when and where it was measured, and a table."""
     if record is None:
         return f"Not recorded yet: run `catchment bench {suite} --record`.\n"

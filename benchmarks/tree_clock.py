@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.timed import Timed, piece
 from catchment.engine.times import now
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.start import process_of
 from catchment.sources.base import Piece, Position, Split
 
@@ -41,7 +41,9 @@ class Clock(Timed):
 def main(id: str, home: str, parent: str, listen: str, events: str, engine: str) -> None:
     """Runs a node: with an address to listen at, one in between; otherwise one that reads."""
     source = None if listen else Clock(events=int(events))
-    process_of(Given(id, Path(home), parent, listen or None, source, (), None, None, engine)).run()
+    process_of(
+        NodeConfig(id, Path(home), parent, listen or None, source, (), None, None, engine)
+    ).run()
 
 
 if __name__ == "__main__":

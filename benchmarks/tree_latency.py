@@ -24,7 +24,7 @@ from benchmarks.process import environment, python
 from catchment.engine.times import now
 from catchment.errors import CatchmentError
 from catchment.measure.ports import HOST, free_port
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.start import process_of
 from catchment.sinks.base import Delivery, Sink
 from catchment.tree.charter import Charter, NodePlace
@@ -97,7 +97,7 @@ def climb(levels: int, windows: int, engine: str) -> list[float]:
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="catchment-climb-")))
         listen = f"{HOST}:{ports['root']}"
-        given = Given(
+        given = NodeConfig(
             "root", home / "root", None, listen, None, (watch,), _charter(path), None, engine
         )
         root = process_of(given)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import catchment as ct
 from benchmarks.events import SECOND, Workload, tumbling
 from catchment.durable.disk import Disk
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.local import Local
 from catchment.tree.message import spoken
@@ -41,7 +41,7 @@ def local(load: Workload, queries: Iterable[ct.Query], disk: Disk | None = None)
     """A local node that reads events in memory."""
     tables = [step.table for step in load.steps]
     ruled = charter({"root": None, "e1": "root"}, queries, tables[0].schema)
-    return Local("e1", disk or MemoryDisk(), ruled, Events.of(tables))
+    return Local("e1", disk or MemoryDisk(), ruled, EventsInMemory.of(tables))
 
 
 def run(machine: Local) -> None:

@@ -14,7 +14,7 @@ from benchmarks.tree_central import coded, one_beat
 from benchmarks.tree_machines import RATE, by_key, local, messages
 from catchment.errors import CatchmentError
 from catchment.generator import Generator
-from catchment.measure.bed import Bed, Form, Layout, Traffic, stream, windows
+from catchment.measure.bed import Bed, JobForm, Layout, Traffic, stream, windows
 from catchment.measure.central import BATCH, Central, CollectorLink, central, encoded
 from catchment.nodes.questions import AskStatus, ask
 from catchment.nodes.status import NodeStatus
@@ -58,7 +58,7 @@ def figures(quick: bool = False) -> Iterator[Figure]:
 
 def tree(
     parents: Mapping[str, str | None],
-    queries: list[Form],
+    queries: list[JobForm],
     seconds: int,
     rate: int = RATE,
     keys: int = KEYS,

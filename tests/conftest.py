@@ -37,12 +37,14 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 SERVERS = ("kafka", "postgres", "mosquitto")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Says who needs a server, and lets what takes longest begin first."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Says who needs a server, before marks are chosen by; lets what takes longest begin first,
+    after the order was drawn."""
     for item in items:
         if set(SERVERS) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
+    yield
     items.sort(key=lambda item: not (_marked(item, "slow") or _marked(item, "spark")))
 
 

@@ -18,8 +18,10 @@ from typing import Any
 
 import catchment as ct
 from catchment.model.costs import RECORDED, CostModel
-from catchment.model.query import Aggregate
+from catchment.model.query import Aggregate, Expression, Ordering
 from catchment.model.window import READINGS, Counted, Gap, Marked
+from catchment.operators import operator_class
+from catchment.planner.group import operators_of
 from catchment.testing.compare import same
 from catchment.testing.oracle import Step, oracle_run
 from catchment.testing.strategies import (
@@ -68,6 +70,7 @@ class Draw:
         unit: int | None = None,
     ) -> None:
         self.dice = random.Random(seed)
+        self.outputs = random.Random(-1 - seed)
         self.kinds, self.readings, self.repeats = kinds, readings, repeats
         self.unit = unit or self.dice.choice(UNITS)
         self.base = self.dice.choice(BASES)
@@ -107,7 +110,7 @@ class Draw:
         # which brute force over the events since a query was added cannot say.
         by_stream = isinstance(window, Marked) and window.reading != "global"
         plain = by_stream or isinstance(window, Counted)
-        return ct.Query(
+        return self._with_output(
             name,
             *(a.alias(f"a{n}") for n, a in enumerate(aggregates)),
             window=window,
@@ -115,6 +118,22 @@ class Draw:
             where=family["where"],
             **({} if plain else family["distinct"]),
         )
+
+    def _with_output(self, name: str, *aggregates: Aggregate, **options: Any) -> ct.Query:
+        """The query, or one that makes something of its aggregates."""
+        dice, count = self.outputs, Aggregate("count")
+        plain = ct.Query(name, *aggregates, **options)
+        if dice.random() < 0.6:
+            return plain
+        columns = [*aggregates, Expression("`count(*)` * 2 - 1", (count,), "odd")]
+        made: dict[str, Any] = {"having": Expression("odd > 1 OR `count(*)` = 1", (count,))}
+        if plain.window.periods and dice.random() < 0.5:
+            made["order_by"] = [Ordering(Expression("odd", ()), dice.random() < 0.5)]
+            made["limit"] = dice.choice([None, 1, 2])
+        ordered = any(operator_class(ref.kind).ordered(ref) for ref in operators_of([plain]))
+        if plain.window.periods and plain.by and not ordered:
+            made["grouping_sets"] = [plain.by, plain.by[1:], ()][: 1 + len(plain.by)]
+        return ct.Query(name, *columns, **options, **made)
 
     def costs(self) -> CostModel:
         """The costs that plans are made by, or some that are up to a hundred times off."""

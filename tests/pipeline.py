@@ -18,7 +18,7 @@ from catchment.spark.bucket import Bucket
 from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import BatchPlanner, Progress, first_plan
 from catchment.spark.queries import QueryFolder
-from catchment.spark.reader import Reading
+from catchment.spark.reader import SplitReader
 from catchment.spark.records import Offset
 from catchment.spark.spec import Spec, forget_plans
 
@@ -33,7 +33,7 @@ class CrashError(Exception):
     """The process died."""
 
 
-class Given(Source):
+class GivenEvents(Source):
     """Batches that are all known ahead."""
 
     type: Literal["given"] = "given"
@@ -179,7 +179,7 @@ class Pipeline:
         self.spec = Spec(
             job=f"test-{self.data}",
             home=Folder(folder),
-            source=Given(data=self.data),
+            source=GivenEvents(data=self.data),
             sinks=(Recorder(data=self.data),),
             schema=batches[0][0][1].schema,
             ahead=None,
@@ -255,7 +255,7 @@ class Pipeline:
     def _read(self, planner: BatchPlanner, start: Offset, end: Offset) -> list[tuple[int, bytes]]:
         rows: list[tuple[int, bytes]] = []
         for number, (node, split) in enumerate(planner.splits(start, end)):
-            reading = Reading(self.spec, end.control, number, node)
+            reading = SplitReader(self.spec, end.control, number, node)
             rows += reading.rows(split)
             if self._dies():
                 raise CrashError

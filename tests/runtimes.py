@@ -29,18 +29,17 @@ import catchment as ct
 from catchment.job import JobModel
 from catchment.measure.ports import free_port
 from catchment.model.duration import micros
-from catchment.nodes.bootstrap import Given as NodeGiven
-from catchment.nodes.bootstrap import given
+from catchment.nodes.bootstrap import NodeConfig, given
 from catchment.nodes.process import NodeProcess
 from catchment.simulate import Faults, World
-from catchment.simulate.memory import Events
+from catchment.simulate.memory import EventsInMemory
 from catchment.sinks.base import Delivery
 from catchment.sinks.memory import Memory
 from catchment.sources import files as source_files
 from catchment.sources import listing
 from catchment.sources.base import Piece, Position, Split
 from catchment.sources.parquet_file import Parquet
-from catchment.testing.transcripts import Results, Transcript, replay
+from catchment.testing.transcripts import TablesByQuery, Transcript, replay
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
@@ -65,7 +64,7 @@ EVERY = os.environ.get("CATCHMENT_TRANSCRIPTS") == "all"
 _SLOTS = 8
 """What a script may have without that."""
 
-Given = dict[str, list[Results]]
+Played = dict[str, list[TablesByQuery]]
 """By transcript: results at each frontier and at the close, or all at once."""
 
 
@@ -83,7 +82,7 @@ class Runtime(Protocol):
     def parts(self, cases: Sequence[Transcript]) -> list[list[Transcript]]:
         """The transcripts that it plays in one go."""
 
-    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
+    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Played:
         """Plays them, with a folder for what it must write, and a session if it is on Spark."""
 
 
@@ -104,7 +103,7 @@ class InEngine:
     marks: tuple[Any, ...] = ()
     parts: ClassVar = staticmethod(one_by_one)
 
-    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
+    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Played:
         return {case.name: replay(case, ct.Engine) for case in cases}
 
 
@@ -176,7 +175,7 @@ class InBatch:
         others = [case for case in cases if not self.apart(case)]
         return [part for some in (alone, others) for part in fitting(some, settings=False)]
 
-    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
+    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Played:
         script = Script(cases)
         where = spark if self.marks else False
         found = ct.run(self.form(script.events, home, spark), script.queries, TIME, where)
@@ -268,7 +267,7 @@ class Streaming:
     def parts(self, cases: Sequence[Transcript]) -> list[list[Transcript]]:
         return affordable(cases, jobs=2)
 
-    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
+    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Played:
         script, memory = Script(cases), Memory()
         files = SlotFiles(script, home / "in")
         after: dict[int, dict[str, pa.Table]] = {}
@@ -332,7 +331,7 @@ def shares(events: pa.Table, leaves: Sequence[str]) -> dict[str, pa.Table]:
     return {leaf: events.filter(pc.equal(owners, leaf)) for leaf in leaves}
 
 
-def _last_words(script: Script, deliveries: Mapping[int, Delivery]) -> Given:
+def _last_words(script: Script, deliveries: Mapping[int, Delivery]) -> Played:
     """The last word on every window, all of them complete."""
     names = {name for delivery in deliveries.values() for name in delivery.results}
     found: dict[str, pa.Table] = {}
@@ -344,7 +343,7 @@ def _last_words(script: Script, deliveries: Mapping[int, Delivery]) -> Given:
     return {case.name: [script.results(case, found)] for case in script.cases}
 
 
-class Scripted(Events):
+class Scripted(EventsInMemory):
     """Slots in memory, in two partitions: events, and the clock."""
 
     type: Literal["scripted"] = "scripted"
@@ -397,7 +396,7 @@ class Simulated:
     leaves: ClassVar[tuple[str, ...]] = ("a", "b", "c")
     faults: ClassVar[Faults] = Faults(delay=0.05, lost=0.05, twice=0.05, crash=0.05, cut=0.05)
 
-    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
+    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Played:
         script = Script(cases)
         rules = {
             "late": script.settings.get("late", "drop"),
@@ -476,7 +475,7 @@ class TreeOfNodes:
     def parts(self, cases: Sequence[Transcript]) -> list[list[Transcript]]:
         return affordable(cases, jobs=1) if self.spark_nodes else fitting(cases)
 
-    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Given:
+    def play(self, cases: Sequence[Transcript], home: Path, spark: Any) -> Played:
         script, memory = Script(cases), Memory()
         leaves = {leaf: SlotFiles(script, home / "in" / leaf) for leaf in Simulated.leaves}
         stretches = _stretches(script.slots)
@@ -547,8 +546,8 @@ class RunningTree:
     def add(self, queries: Sequence[ct.Query]) -> None:
         """Adds queries, and waits until every node that reads goes by the new plan."""
         told = {"queries": [query.to_dict() for query in queries]}
-        root, leaves = self._nodes["root"], [self._nodes[leaf].office for leaf in Simulated.leaves]
-        answer(root.office, "add query", told)
+        root, leaves = self._nodes["root"], [self._nodes[leaf].service for leaf in Simulated.leaves]
+        answer(root.service, "add query", told)
         charter = root.member.charter
         assert charter is not None
         self.wait(lambda: all(answer(a, "status", {}).get("plan") == charter.plan for a in leaves))
@@ -557,12 +556,12 @@ class RunningTree:
         """Waits until something is so; fails if a node is in trouble, or after so many seconds."""
         end = time.monotonic() + seconds
         while not met():
-            found = {id: node.trouble for id, node in self._nodes.items() if node.trouble}
+            found = {id: node.last_error for id, node in self._nodes.items() if node.last_error}
             assert time.monotonic() < end, f"nothing happens any more: {found}"
             time.sleep(0.02)
 
 
-def _process(told: NodeGiven) -> NodeProcess:
+def _process(told: NodeConfig) -> NodeProcess:
     if told.engine == "embedded":
         return NodeProcess(told)
     from catchment.nodes.spark_process import SparkProcess

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.counting.distributed import found_by_asking
+from catchment.counting.distributed import distributed_groups
 from catchment.counting.edges import RankEdges
 from catchment.engine.slicer import rank
 from catchment.model.rules import EventRules
@@ -20,11 +20,11 @@ from catchment.planner.planned import NOTHING
 from catchment.spark import batch_counts
 from catchment.spark.assembling import Assemble
 from catchment.spark.batch_counts import (
-    CutApart,
+    CountWindowMerger,
     FindDoubts,
-    Meeting,
     Sampled,
     SampleRanks,
+    SliceAtEdges,
     spans,
 )
 from catchment.spark.records import SplitRead
@@ -64,7 +64,7 @@ def assembled(
 ) -> dict[str, list[dict[str, object]]]:
     """The rows of every query; with `groups`, count windows put together from what was cut."""
     rows = [row for batch in parcels for row in bodies(iter([batch]))]
-    assemble = Assemble(work, partial(Meeting, groups) if groups else None)
+    assemble = Assemble(work, partial(CountWindowMerger, groups) if groups else None)
     found: dict[str, list[dict[str, object]]] = {}
     for results, _ in assemble(iter([parcel(rows)])):
         for name, table in results.items():
@@ -90,7 +90,7 @@ def test_as_if_all_events_had_met(
         queries.append(ct.Query(f"all {n}", *chosen, window=made))
         queries.append(ct.Query(f"by {n}", *chosen, by="k", where="v > -5", window=made))
     planned = NOTHING.next(0, {query.name: query for query in queries})
-    groups = frozenset(found_by_asking(planned, SCHEMA, "monitor"))
+    groups = frozenset(distributed_groups(planned, SCHEMA, "monitor"))
     work = Work(planned.plan.to_bytes(), SCHEMA, EventRules(), BUCKETS, apart=groups)
     assert groups
     parcels = parcels_of(work, splits)
@@ -100,7 +100,7 @@ def test_as_if_all_events_had_met(
     beside = [
         batch.append_column("d", pa.array([doubts] * len(batch), pa.binary())) for batch in parcels
     ]
-    cut = list(CutApart(work, groups)(iter(beside)))
+    cut = list(SliceAtEdges(work, groups)(iter(beside)))
     wanted, got = assembled(work, parcels, frozenset()), assembled(work, cut, groups)
     assert wanted.keys() == got.keys()
     for query in queries:

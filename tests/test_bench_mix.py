@@ -96,9 +96,9 @@ def test_spark_answers_from_files(spark: SparkSession) -> None:
 
 def test_the_cause_of_a_failure_is_told() -> None:
     text = "An error occurred\n  at x\nCaused by: a\n  at y\nCaused by: results too large\n at z"
-    assert mix_files.told(ValueError(text)) == "Caused by: results too large"
-    assert mix_files.told(ValueError("no room\nleft")) == "no room"
-    assert mix_files.told(ValueError()) == "ValueError"
+    assert mix_files.error_line(ValueError(text)) == "Caused by: results too large"
+    assert mix_files.error_line(ValueError("no room\nleft")) == "no room"
+    assert mix_files.error_line(ValueError()) == "ValueError"
 
 
 def many(paths: list[str]) -> int:

@@ -199,6 +199,11 @@ queries:
   - {name: e, sql: "SELECT count(*) FROM plays GROUP BY window(ts, '1s')"}
   - {name: f, sql: "SELECT count(*) FROM plys GROUP BY window(at, '1s')"}
   - {name: g, select: [sum(v)], windw: tumbling(1s)}
+  - name: h
+    select: [sum(v) + max(player) AS y, upper(count(*)) AS z, collect_list(v) AS q]
+    window: tumbling(1s)
+    having: sum(v)
+    order_by: q
 """
 FOUND = [
     ("queries[6].windw", "no such key in the job file (given: queries[6].windw)"),
@@ -219,6 +224,19 @@ FOUND = [
     ("queries[1]", "query 'b': no such column (given: playr)"),
     ("queries[2]", "query 'c': the where is not a condition (given: v is double)"),
     ("queries[2]", "+ needs numbers, not string and int64 (given: player + 1)"),
+    ("queries[7]", "+ needs numbers, not double and string (given: `sum(v)` + `max(player)`)"),
+    ("queries[7]", "UPPER needs text, not int64 (given: upper(`count(*)`))"),
+    (
+        "queries[7]",
+        (
+            "query 'h': nothing can be ordered by such values "
+            "(given: `collect_list(v)` is list<item: double>)"
+        ),
+    ),
+    (
+        "queries[7]",
+        "query 'h': the having condition is not a condition (given: `sum(v)` is double)",
+    ),
 ]
 
 
@@ -640,7 +658,7 @@ def test_metrics_of_what_is_counted_and_bounded(metrics: Metrics) -> None:
 
 
 def test_the_summary_tells_what_is_in_no_result(capsys: pytest.CaptureFixture[str]) -> None:
-    live.Plain().end(live.Ending(COUNTED, [], "state", 1.0))
+    live.LineReporter().end(live.Ending(COUNTED, [], "state", 1.0))
     out = capsys.readouterr().out
     for what, count in (
         ("windows that never ended", 4),
@@ -669,7 +687,7 @@ def test_plain_lines_come_now_and_then(
 ) -> None:
     clock = iter([100.0, 100.0, 101.0, 106.0, 106.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with live.Plain() as voice:
+    with live.LineReporter() as voice:
         for _ in range(3):
             voice.heard(RUNNING)
         voice.phase("reading splits", 0, 4)
@@ -688,7 +706,7 @@ def test_the_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_summary_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
-    live.Plain().end(live.Ending(RUNNING, ["parquet: path results"], "state", 1.0))
+    live.LineReporter().end(live.Ending(RUNNING, ["parquet: path results"], "state", 1.0))
     out = capsys.readouterr().out
     for expected in (
         "live-1: running",

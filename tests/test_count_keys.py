@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.counting import distributed, wire
-from catchment.counting.distributed import found_by_asking
+from catchment.counting.distributed import distributed_groups
 from catchment.counting.edges import RankEdges
 from catchment.counting.leaf_by_key import LeafByKey
 from catchment.counting.message import Down, Up
@@ -56,7 +56,7 @@ class Tree:
         planned = NOTHING.next(0, {query.name: query for query in QUERIES})
         self.events = [self._events(node, seed) for node in range(3)]
         schema = self.events[0].schema
-        self.asked = found_by_asking(planned, schema, scheme)
+        self.asked = distributed_groups(planned, schema, scheme)
         self.bound = BoundPlan(planned.plan, EventRules("ts"), schema, apart=self.asked)
         assert len(self.asked) == 1, "both queries are of one group"
         self.names = {name: id for id, name in self.asked.items()}

@@ -12,6 +12,7 @@ from catchment.cli import demo_tree
 from catchment.cli.main import app
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_site_is_killed_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

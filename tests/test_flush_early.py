@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from catchment.flush import read
 from catchment.flush.early import EarlySender, FlushStep, HeldRows
-from catchment.flush.evictions import Ints
 from catchment.flush.open_slice import OpenSlice
+from catchment.operators.ragged import Ints
 
 
 @dataclass
@@ -73,7 +73,7 @@ def test_a_slice_knows_what_came(
     assert part.last[seen].tolist() == [last[key] for key in sorted(count)]
     assert part.count[seen].tolist() == [count[key] for key in sorted(count)]
     assert part.held_keys().tolist() == sorted(here)
-    assert part.held == len(here)
+    assert part.cached == len(here)
 
 
 def test_rows_that_nothing_is_known_of_count_as_arrived() -> None:
@@ -83,7 +83,7 @@ def test_rows_that_nothing_is_known_of_count_as_arrived() -> None:
     assert part.places(ints(1, 2, 4), 9.0).tolist() == [0, 1, 2]
     assert part.last.tolist() == [9.0, 1.0, 9.0]
     assert part.count.tolist() == [1.0, 1.0, 3.0]
-    assert part.held == 3
+    assert part.cached == 3
 
 
 # -- what leaves -----------------------------------------------------------------------------------

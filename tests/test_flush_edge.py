@@ -13,7 +13,7 @@ from catchment.flush import Flush, parse, read
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.evictions import EVICTIONS, CachedAggregates
 from catchment.flush.line import SendQueue
-from catchment.flush.sizes import Past, size
+from catchment.flush.sizes import SliceHistory, size
 from catchment.flush.watch import SliceWatch
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import Edge, run
@@ -116,7 +116,7 @@ def by_hand(given: Arrivals, line: SendQueue, name: str, eviction: str) -> tuple
         sent += len(departed)
         last_departed += departed
         times = [np.array(t) for t in seen.values()]
-        past = Past.of(
+        past = SliceHistory.of(
             np.array([t[0] for t in times]) - begin,
             np.array([t[-1] for t in times]) - begin,
             np.array([float(len(t)) for t in times]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from typing import Any
 
@@ -23,7 +22,7 @@ from catchment.model.frontier import Frontier
 from catchment.nodes.bootstrap import founded
 from catchment.nodes.status import status
 from catchment.simulate import Faults, World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter
 from catchment.tree.early_flush import holds_back
 from catchment.tree.local import Local
@@ -32,10 +31,11 @@ from catchment.tree.message import Head, decode, encode, weight_of
 from catchment.tree.outbox import Outbox
 from catchment.tree.records import NOWHERE, FlowNote, LocalPlace
 from catchment.tree.words import Beat, Reply
+from schedules import share
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000"))
+SCHEDULES = share(1250, 2)
 EAGER = [
     "streaming",
     "eager(uniform)",
@@ -55,7 +55,7 @@ def early(world: World) -> int:
 @pytest.mark.parametrize("flush", EAGER, ids=str)
 def test_what_leaves_early_changes_no_result(flush: object) -> None:
     gone = 0
-    for seed in range(max(SCHEDULES // 500, 4)):
+    for seed in range(SCHEDULES):
         dice = random.Random(seed)
         late = {"late": "update", "keep": 10**9, "timeout": 10**6} if seed % 3 == 0 else {}
         made = charter(TREE, QUERIES[:3], **late, flush=read(flush))
@@ -308,7 +308,7 @@ def test_sketches_stay_small_while_sets_are() -> None:
 def test_what_a_parent_has_no_room_for_goes_again() -> None:
     made = charter({"root": None, "a": "root"}, [QUERIES[5]]).with_schema(SCHEMA)
     events = batches(3, 40_000, 4000, 40_000)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(events))
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(events))
     member.adopt(made, 5)
     member.heard(GRANTED, 5)
     while member.step(5):

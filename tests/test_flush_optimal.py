@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from catchment.errors import JobError
 from catchment.flush.line import SendQueue
-from catchment.flush.optimal import eager_optimal, held, lazy_optimal
+from catchment.flush.optimal import cached, eager_optimal, lazy_optimal
 
 END = 4
 """Of the window in the tiny cases; arrivals are at whole times before it."""
@@ -141,7 +141,7 @@ def test_a_lazy_cache_holds_no_less_than_an_eager_one(given: Any) -> None:
     gone = np.empty(len(last))
     plan = lazy_optimal(last, sizes, line, end)
     gone[plan.keys] = plan.depart
-    assert (held(first, gone, at, sizes) >= held(first, last, at, sizes) - 1e-6).all()
+    assert (cached(first, gone, at, sizes) >= cached(first, last, at, sizes) - 1e-6).all()
 
 
 @given(larger())

@@ -15,12 +15,12 @@ from catchment.flush import parse, read
 from catchment.flush.bandwidth import Estimate, probe
 from catchment.flush.evictions import EVICTIONS, CachedAggregates, KeyHistory, first_out
 from catchment.flush.sharing import DAY, Meter, shares
-from catchment.flush.sizes import GRID, Past, SizeInputs, size
+from catchment.flush.sizes import GRID, SizeInputs, SliceHistory, size
 from catchment.flush.tuner import Spent, Tuner, cost_of
 from catchment.flush.watch import SliceWatch
 
 COUNTS = np.array([1.0, 1.0, 2.0, 5.0])
-PAST = Past.of(
+PAST = SliceHistory.of(
     first=np.array([10.0, 20.0, 5.0, 0.0]),
     last=np.array([10.0, 20.0, 70.0, 90.0]),
     count=COUNTS,
@@ -98,7 +98,9 @@ def test_optimal_caches_of_the_slice_before() -> None:
 @given(st.floats(0, 1), st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_an_eager_size_is_never_more_than_all_keys(done: float, counts: list[int]) -> None:
     n = len(counts)
-    past = Past.of(np.zeros(n), np.ones(n), np.array(counts, float), np.ones(n), 1.0, math.inf)
+    past = SliceHistory.of(
+        np.zeros(n), np.ones(n), np.array(counts, float), np.ones(n), 1.0, math.inf
+    )
     for name in ("uniform", "nonuniform", "eager(empirical)"):
         found = size(parse(name), moment(done=done, past=past))
         assert 0 <= found <= n + 1e-9

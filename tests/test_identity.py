@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,7 @@ from catchment.simulate import World
 from catchment.sinks.base import Delivery
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
+from catchment.sinks.rows import latest
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import oracle
 from catchment.testing.strategies import KINDS, Scenario, scenarios, to_table
@@ -82,6 +84,28 @@ def test_marks_at_one_instant_keep_their_rows_in_sinks(tmp_path: Path) -> None:
     for kept in (memory.latest("q"), parquet.latest(parquet.read("q"), ["k"])):
         found = [(r["window_end"], r["window_index"], r["total"]) for r in rows_of(kept)]
         assert sorted(found) == [(0, 0, 1), (0, 1, 2), (0, 2, 4), (1_000_000, 0, 8)]
+
+
+@pytest.mark.parametrize("keys", [("k",), ("k", "grouping_id"), ()])
+def test_subtotals_keep_their_rows_in_sinks(keys: tuple[str, ...], tmp_path: Path) -> None:
+    """A key that is null and the sum over all keys differ in `grouping_id` alone."""
+    text = "SELECT k, sum(v) AS total FROM events GROUP BY ROLLUP(k), window(ts, '1 second')"
+    query = ct.sql(text, "q")
+    table = results_of(query, [row(0, k="a"), row(0, k=None), row(0, k=None)])
+    memory, parquet = Memory(), ParquetSink(path=str(tmp_path))
+    for sink in (memory, parquet):
+        sink.write(delivery(0, {"q": table}, query.keys))
+    for kept in (memory.latest("q"), parquet.latest(parquet.read("q"), keys)):
+        found = [(r["k"], r["grouping_id"], r["total"]) for r in rows_of(kept)]
+        assert sorted(found, key=repr) == [("a", 0, 1), (None, 0, 2), (None, 1, 3)]
+
+
+def test_keys_of_every_width_are_told_apart() -> None:
+    """Decimals of 256 bits among them, which Polars has not."""
+    wide = [Decimal(10**60), Decimal(10**60 + 1), None, Decimal(10**60)]
+    many = pa.array(wide, pa.decimal256(70, 2))
+    columns = {"k": many, "window_start": [0] * 4, "window_end": [9] * 4, "revision": [0, 0, 0, 1]}
+    assert latest(pa.table(columns), ["k"])["revision"].to_pylist() == [0, 0, 1]
 
 
 Sink = Callable[[list[Delivery], Query], pa.Table]

@@ -323,13 +323,3 @@ def test_the_check_of_private_names_finds_them() -> None:
     assert reached_for("from catchment.engine.keys import _Recent") == ["line 1: _Recent"]
     assert reached_for("def f(x):\n    return x._parts") == ["line 2: ._parts"]
     assert not reached_for("def f(x):\n    return x._replace(a=1), x._PURGE")
-
-
-def test_no_two_classes_have_one_name() -> None:
-    """A reader who searches for a class finds one."""
-    places: dict[str, list[str]] = {}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -19,14 +19,14 @@ from catchment.engine.assembler import Assembler
 from catchment.engine.merger import Merger
 from catchment.engine.partials import Partials
 from catchment.engine.rows import Rows, no_rows
-from catchment.engine.shapes.base import Pile
+from catchment.engine.shapes.base import UnmergedRows
 from catchment.errors import SourceError, StateError
 from catchment.model.capacity import Capacity, machine_memory
 from catchment.model.frontier import Frontier
 from catchment.model.window import Window
 from catchment.nodes.status import limits, status
 from catchment.simulate import World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.sinks.base import Delivery
 from catchment.sinks.memory import Memory
 from catchment.sources import journal
@@ -155,7 +155,7 @@ def test_what_is_held_is_merged_before_it_is_refused(window: Window) -> None:
 def test_no_more_piles_up_than_is_merged_soon() -> None:
     """A pile is merged by its bytes, which must be the more the more was merged before, and where
     its tables are many."""
-    pile = Pile()
+    pile = UnmergedRows()
     row = no_rows({})
     for _ in range(64):
         pile.add(row)
@@ -271,7 +271,7 @@ def test_results_in_memory_are_dropped_oldest_first() -> None:
 def local(quota: int = 1 << 30, **settings: Any) -> Member:
     given = batches(1, 400)
     member = Member(
-        "a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(given), quota=quota
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(given), quota=quota
     )
     return granted(member, charter(ONE, **settings))
 
@@ -298,7 +298,9 @@ def test_a_full_outbox_holds_the_source_back() -> None:
 def test_a_full_inbox_acknowledges_nothing() -> None:
     made = charter(ONE).with_schema(SCHEMA)
     root = Member("root", MemoryDisk(), 5, deliver=lambda _: None, charter=made, quota=0)
-    sender = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1, 400)))
+    sender = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1, 400))
+    )
     sender.heard(root.on_hello(sender.hello(), 5), 5)
     while sender.step(5):
         pass
@@ -341,7 +343,9 @@ def test_the_log_of_the_root_gives_way_to_a_snapshot() -> None:
 def test_keys_that_are_asked_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "LANES", 2)
     query = ct.Query("tens", ct.sum("v"), by="k", window=ct.count_tumbling(5))
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1, 100)))
+    member = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1, 100))
+    )
     granted(member, charter(ONE, [query], count="monitor"))
     with pytest.raises(StateError, match=r"more keys than can be asked about \(given: 2\)"):
         any(not member.step(5) for _ in range(1000))
@@ -351,20 +355,21 @@ def test_a_node_that_keeps_many_events_reads_no_further() -> None:
     query = ct.Query("many", ct.sum("v"), window=ct.count_tumbling(100))
     rows = [{"ts": n, "k": "a", "v": 1, "m": None} for n in range(30_000)]
     tables = [pa.Table.from_pylist(rows[n : n + 500], SCHEMA) for n in range(0, 30_000, 500)]
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(tables))
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(tables))
     granted(member, charter(ONE, [query], count="monitor"))
     for _ in range(200):
         member.step(5)
     machine: Any = member.machine
-    kept = machine.flow.counting.kept
-    assert machine.crowded and not machine.ended
-    assert kept.capacity().limit < kept.capacity().used < kept.capacity().limit + 2000
+    kept = machine.flow.counting.leaf
+    assert machine.flow.crowded and not machine.ended
+    fullest = kept.capacities()[0]
+    assert fullest.limit < fullest.used < fullest.limit + 2000
 
 
 def test_a_node_reads_so_many_partitions() -> None:
     table = batches(1, 1)[0]
 
-    class Many(Events):
+    class Many(EventsInMemory):
         def splits(self, start: Any, end: Any, parallel: int) -> Any:
             from catchment.sources.base import Split
 
@@ -447,7 +452,7 @@ class FakeLog:
 
 
 def keeper(log: FakeLog, bucket: int = 0) -> Any:
-    from catchment.spark.state import Keeper
+    from catchment.spark.state import BucketState
 
     query = ct.Query("n", ct.count(), by="k", window=ct.tumbling("1h"))
     spec = SimpleNamespace(
@@ -455,7 +460,7 @@ def keeper(log: FakeLog, bucket: int = 0) -> Any:
         bound=lambda _: ct.Engine([query], schema=keyed(1).schema).bound,
         asked=lambda _: {},
     )
-    return Keeper(cast(Any, spec), bucket, cast(Any, log))
+    return BucketState(cast(Any, spec), bucket, cast(Any, log))
 
 
 def move(partials: Partials, plan: int = 0) -> Any:

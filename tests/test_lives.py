@@ -24,7 +24,7 @@ from catchment.errors import CatchmentError, RefusedError, StateError
 from catchment.measure.ports import free_port
 from catchment.nodes.status import status
 from catchment.simulate import World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Charter, NodePlace
@@ -56,7 +56,7 @@ class Pair:
 
     def start(self, disk: MemoryDisk | None = None) -> Member:
         self.now += 1
-        source: Callable[[], Any] = lambda: Events.of(EVENTS)
+        source: Callable[[], Any] = lambda: EventsInMemory.of(EVENTS)
         return Member("a", disk or self.disk, self.now, parent="root", source=source)
 
     def greet(self, child: Member) -> Reply:
@@ -95,7 +95,7 @@ def test_no_step_is_taken_before_a_life_is_granted() -> None:
     child.adopt(pair.made, 5)
     assert not child.step(6) and not list(child.outgoing(6)) and child.machine is not None
     pair.greet(child)
-    assert child.held.life == 1 and child.step(7)
+    assert child.own_life.life == 1 and child.step(7)
 
 
 def test_a_running_node_goes_on_without_its_parent() -> None:
@@ -111,9 +111,9 @@ def test_each_start_is_a_life_and_a_new_link_is_none() -> None:
     child.lost()
     assert pair.greet(child).life == 1
     again = pair.start()
-    assert pair.greet(again).life == 2 and again.held.life == 2
+    assert pair.greet(again).life == 2 and again.own_life.life == 2
     pair.work(again)
-    assert pair.start().held.life == 2  # it is on the disk
+    assert pair.start().own_life.life == 2  # it is on the disk
 
 
 def test_an_old_copy_of_a_folder_is_refused_for_good() -> None:
@@ -127,7 +127,7 @@ def test_an_old_copy_of_a_folder_is_refused_for_good() -> None:
     assert "catchment nodes rm a" in str(error)
     assert not back.step(9) and not list(back.outgoing(9))  # it cannot catch up by stepping
     assert status(pair.root, set()).refused == {"a": str(error)}
-    assert back.turn_away(error) and status(back, set()).trouble == str(error)
+    assert back.turn_away(error) and status(back, set()).error == str(error)
     right = pair.start()
     assert pair.greet(right).life == 2
     assert status(pair.root, set()).refused is UNSET
@@ -214,11 +214,11 @@ def test_a_root_from_a_backup_says_so(restarted: bool) -> None:
     assert not for_good(caught.value)  # nothing is wrong with the child
     assert not pair.root.step(pair.now + 10 * GRACE)
     shown = status(pair.root, set())
-    assert shown.trouble == str(caught.value) and "restore the newest copy" in shown.trouble
+    assert shown.error == str(caught.value) and "restore the newest copy" in shown.error
     pair.root = pair.start_root(right)
     pair.greet(child)
     pair.work(child, 3)
-    assert status(pair.root, set()).trouble is UNSET
+    assert status(pair.root, set()).error is UNSET
 
 
 def test_a_root_from_before_a_change_of_the_charter_says_so() -> None:

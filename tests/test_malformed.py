@@ -25,7 +25,7 @@ from catchment.model import records
 from catchment.model.node_id import LONGEST, alike, node_id
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.status import status
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.inbox import Inbox, log_of
 from catchment.tree.member import GRACE, Member
@@ -52,7 +52,7 @@ def sent(kind: str) -> tuple[Charter, tuple[bytes, ...]]:
     counted = {"count": "monitor"} if kind == "counted" else {}
     made = charter(ONE, queries, **counted).with_schema(SCHEMA)
     tables = batches(1, 600 if kind == "counted" else 60)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(tables))
+    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(tables))
     member.adopt(made, 5)
     member.heard(Reply(life=1), 5)
     while member.step(5):
@@ -178,7 +178,9 @@ def test_no_malformed_word_stops_a_root(seed: int) -> None:
             call()
         except CatchmentError:
             continue
-    child = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    child = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1))
+    )
     reply = records.plain(Reply(ack=0, life=1))
     for _ in range(dice.randint(0, 3)):
         name = dice.choice(Reply.__struct_fields__)

@@ -10,7 +10,7 @@ import pytest
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError
 from catchment.sources.arrow_file import ArrowFile
-from catchment.sources.base import NeverRead, told
+from catchment.sources.base import NeverRead, abridged
 from catchment.sources.csv_file import Csv
 from catchment.sources.json_lines import JsonLines
 from catchment.sources.parquet_file import Parquet
@@ -90,10 +90,12 @@ def test_a_parquet_file_that_lacks_a_column(tmp_path: Path) -> None:
 
 
 def test_many_files_are_told_in_one_line() -> None:
-    found = told(NeverRead(f"{n:04d}", "why", 10, 2) for n in range(150))
+    found = abridged(NeverRead(f"{n:04d}", "why", 10, 2) for n in range(150))
     assert len(found) == 101 and found[-1].rows == 100 and found[-1].nbytes == 500
     assert found[-1].reason == "and 50 others, for reasons such as: why"
-    unknown = told(NeverRead(f"{n:04d}", "why", 10, None if n == 149 else 2) for n in range(150))
+    unknown = abridged(
+        NeverRead(f"{n:04d}", "why", 10, None if n == 149 else 2) for n in range(150)
+    )
     assert unknown[-1].rows is None
 
 

@@ -14,7 +14,7 @@ from catchment.errors import QueryError
 from catchment.model.query import Aggregate, Query
 from catchment.model.window import Window
 from catchment.testing.compare import assert_same
-from catchment.testing.oracle import Results, Row, oracle, oracle_run
+from catchment.testing.oracle import OracleResults, Row, oracle, oracle_run
 from catchment.testing.strategies import Scenario, scenarios, to_table
 from catchment.windows import (
     between,
@@ -166,7 +166,7 @@ def test_processing_time_is_refused() -> None:
 # Frontier steps.
 
 
-def runs(window: Window, *steps: object, **settings: object) -> list[Results]:
+def runs(window: Window, *steps: object, **settings: object) -> list[OracleResults]:
     """An int is an advance, a list a push; a close comes last."""
     made = [("advance", s) if isinstance(s, int) else ("push", s) for s in steps]
     return oracle_run([q(window)], [*made, ("close",)], **settings)  # type: ignore[arg-type]

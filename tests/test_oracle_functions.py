@@ -8,7 +8,7 @@ import pytest
 
 from catchment.testing.compare import same
 from catchment.testing.oracle_expression import holds, value_of
-from catchment.testing.oracle_functions import Near, aggregate
+from catchment.testing.oracle_functions import Approximately, aggregate
 
 NAN, INF = math.nan, math.inf
 
@@ -77,7 +77,7 @@ def test_quantile_interpolates() -> None:
 
 def test_approximate_functions_accept_what_is_near() -> None:
     near = aggregate("approx_quantile", list(range(1000)), (0.5,))
-    assert isinstance(near, Near)
+    assert isinstance(near, Approximately)
     assert near.accepts(510)
     assert not near.accepts(600)
     assert aggregate("approx_count_distinct", [1, 1, 2]).accepts(2)

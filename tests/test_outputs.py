@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from against_oracle import check
+from catchment.engine import subtotals
 from catchment.model.definition import digest_of, next_definitions
 from catchment.model.query import Aggregate, Expression, Ordering
 from catchment.operators import OperatorRef
@@ -392,7 +393,7 @@ def made(*selected: Any, **options: Any) -> ct.Query:
             lambda: ct.sql(
                 "SELECT sum(v) FROM e GROUP BY CUBE(a,b,c,d,e,f,g,h,i,j,k), window(ts, '1s')", "q"
             ),
-            "CUBE of too many keys (given: 11 keys, 2048 sets); at most 10; list the sets that",
+            "GROUP BY stands for too many sets of keys (given: 2,048 sets); at most 1,024; list",
         ),
         (
             lambda: ct.sql(
@@ -483,3 +484,29 @@ def test_windows_in_from(call: str, window: Any) -> None:
         query = ct.sql(text, "q")
         assert query == ct.Query("q", ct.sum("v").alias("s"), by="k", window=window)
         assert (query.time, query.table) == ("ts", None)
+
+
+def test_sets_of_keys_are_bounded() -> None:
+    """Of several cubes too, before their sets are made; whichever way a query comes."""
+    names = [f"k{n}" for n in range(60)]
+    cubes = [f"CUBE({', '.join(names[at : at + 10])})" for at in range(0, 60, 10)]
+    for some in (cubes[:2], cubes, [f"CUBE({', '.join(names)})"]):
+        text = f"SELECT count(*) FROM events GROUP BY {', '.join(some)}, window(ts, '1 hour')"
+        with pytest.raises(ct.QueryError, match=r"too many sets of keys .*; at most 1,024"):
+            ct.sql(text, "q")
+    sets = [[name] for name in names] + [[a, b] for a in names for b in names if a < b]
+    with pytest.raises(ct.QueryError, match=r"too many sets of keys \(given: 1,830 sets\)"):
+        ct.Query("q", ct.count(), by=names, window=ct.tumbling("1h"), grouping_sets=sets)
+
+
+def test_subtotals_that_memory_cannot_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subtotals, "machine_memory", lambda: 100_000)
+    text = "SELECT count(*) AS n FROM events GROUP BY CUBE(a, b, c), window(ts, '1 hour')"
+    engine = ct.Engine([ct.sql(text, "q")])
+    many = list(range(40))
+    engine.push(
+        pa.table({"ts": pa.array(many, pa.timestamp("us")), "a": many, "b": many, "c": many})
+    )
+    with pytest.raises(ct.LimitError) as caught:
+        engine.close()["q"]
+    assert "more rows than memory has room for (given: 200 rows, at most 195)" in str(caught.value)

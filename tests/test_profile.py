@@ -29,10 +29,10 @@ def test_batches_add_up_once_spark_has_told_of_them() -> None:
     for batch in range(3):
         profiler.ours(BatchProfile(batch, read=1.0, assemble=0.5))
     assert profiler.profile().batches == 0
-    profiler.told(0, 2.0)
-    profiler.told(0, 2.0)  # Spark tells of its last batches again and again
-    profiler.told(1, 1.0)  # clocks differ: never less than nothing
-    profiler.told(9, 5.0)  # nothing of ours is known of it
+    profiler.finish_batch(0, 2.0)
+    profiler.finish_batch(0, 2.0)  # Spark tells of its last batches again and again
+    profiler.finish_batch(1, 1.0)  # clocks differ: never less than nothing
+    profiler.finish_batch(9, 5.0)  # nothing of ours is known of it
     found = profiler.profile()
     assert (found.batches, found.seconds) == (2, 3.0)
     assert found.parts["read"] == 2.0
@@ -44,14 +44,14 @@ def test_only_so_many_batches_wait() -> None:
     for batch in range(2 * Profiler.WAITING):
         profiler.ours(BatchProfile(batch, read=1.0))
     for batch in range(2 * Profiler.WAITING):
-        profiler.told(batch, 1.0)
+        profiler.finish_batch(batch, 1.0)
     assert profiler.profile().batches == Profiler.WAITING
 
 
 def test_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     profiler = Profiler()
     profiler.ours(BatchProfile(0, slice=1.0))
-    profiler.told(0, 4.0)
+    profiler.finish_batch(0, 4.0)
     show.profile(profiler.profile())
     shown = capsys.readouterr().out
     assert "1 batches in 4.0 s" in shown

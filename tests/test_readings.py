@@ -17,7 +17,7 @@ from catchment.job import load_job
 from catchment.job.window import read_window
 from catchment.planner.edges import LATEST
 from catchment.simulate import World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member
@@ -145,7 +145,9 @@ SHARING = [
 def climbing(queries: list[ct.Query]) -> tuple[list[dict[int, pa.Table]], Any]:
     """The partials of every message that a node which reads sends up, and the plan."""
     made = charter(ONE, queries).with_schema(SCHEMA)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    member = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1))
+    )
     member.adopt(made, 5)
     member.heard(GRANTED, 5)
     while member.step(5):

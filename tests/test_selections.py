@@ -128,7 +128,7 @@ def test_cells_find_what_a_search_of_all_finds(spans: list[tuple[int, int]]) -> 
         meets = {t: s for t, s in held.items() if s[0] < low + length and low < s[1]}
         equal = [t for t in meets if t == text]
         wanted = None if len(meets) > len(equal) else equal
-        assert cells.held(ranges) == wanted
+        assert cells.lookup(ranges) == wanted
         if wanted == []:
             cells.add(ranges, text)
             held[text] = (low, low + length)

@@ -16,9 +16,9 @@ import catchment as ct
 from catchment.durable.folder import Folder
 from catchment.engine.set_aside import SetAside
 from catchment.errors import QueryError, StateError
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.sources import aside_files
-from catchment.sources.aside_files import AsideFiles, AsidePlace, Kept, encoded
+from catchment.sources.aside_files import AsideFile, AsideFiles, AsidePlace, encoded
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.words import Reply
@@ -244,7 +244,7 @@ def test_files_of_an_older_version_are_taken_over(tmp_path: Path) -> None:
     files.write(7, 0, "bad", bad(2, 4))
     files.end(7)
     held = json.loads((tmp_path / "index.json").read_text())["files"]
-    assert [Kept(*one).rows for one in held] == [4, 2] and rows_in(tmp_path) == list(range(6))
+    assert [AsideFile(*one).rows for one in held] == [4, 2] and rows_in(tmp_path) == list(range(6))
 
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
 
 def node(tmp_path: Path, tables: list[pa.Table], disk: MemoryDisk, **settings: Any) -> Member:
     member = Member(
-        "a", disk, 5, parent="root", source=lambda: Events.of(tables), keep=store(tmp_path)
+        "a", disk, 5, parent="root", source=lambda: EventsInMemory.of(tables), keep=store(tmp_path)
     )
     member.adopt(charter(ONE, **settings).with_schema(SCHEMA), 5)
     member.heard(Reply(life=1 + member.hello().life), 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +17,7 @@ from catchment.testing import oracle
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from schedules import SCHEDULES, share
 from trees import QUERIES, READ, batches, charter, check, check_marked, final
 
 DEEP: dict[str, str | None] = {
@@ -30,10 +30,9 @@ DEEP: dict[str, str | None] = {
     "d": "root",
 }
 FEW = [QUERIES[0], QUERIES[3], QUERIES[5]]
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
-WRONG = max(80, SCHEDULES // 10)
+WRONG = share(10)
 """Schedules in which folders and processes go wrong, of all of them."""
-MOVING = max(8, SCHEDULES // 400)
+MOVING = share(400, 2)
 NODES = 1000 if SCHEDULES > 5000 else 200
 HOUR = 3600 * 10**6
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
 
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import VolatileDisk
+from schedules import share
 from test_simulate import FEW, HOUR, events_of, shape
 from trees import QUERIES, READ, charter, check
 
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "2000")) // 8
+SCHEDULES = share(20, 16)
 
 
 @pytest.mark.parametrize("part", range(8))

@@ -22,7 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError
 from catchment.sources.mqtt import Mqtt
-from catchment.sources.spool import Spool, Spot, path_of, records
+from catchment.sources.spool import Spool, SpoolPosition, path_of, records
 from servers import Mosquitto
 
 PATIENCE = 30
@@ -250,7 +250,9 @@ def filled(folder: Path, count: int, segment: int = 400) -> Spool:
     return spool
 
 
-def payloads(spool: Spool, folder: Path, start: Spot, end: Spot, parts: int) -> list[int]:
+def payloads(
+    spool: Spool, folder: Path, start: SpoolPosition, end: SpoolPosition, parts: int
+) -> list[int]:
     ranges = spool.ranges(start, end, parts)
     return [int(one.payload) for low, high in ranges for one in records(folder, low, high)]
 
@@ -273,7 +275,7 @@ def test_a_spool_is_cut_anywhere(tmp_path: Path, again: bool, most: int) -> None
     assert [int(p.stem) for p in tmp_path.glob("*.spool")] == [at.segment]
     assert spool.upto(at, 5, 5) == at
     with pytest.raises(SourceError, match="does not have the place"):
-        spool.upto(Spot(1, 16, 0), 5, 5)
+        spool.upto(SpoolPosition(1, 16, 0), 5, 5)
     spool.close()
 
 
@@ -342,7 +344,7 @@ def test_damage_and_a_second_writer_are_said(tmp_path: Path) -> None:
         payloads(spool, tmp_path, spool.first(), spool.end, 1)
     segment.unlink()
     with pytest.raises(SourceError, match="the same path wherever tasks run"):
-        list(records(tmp_path, Spot(1, 16, 0), spool.end))
+        list(records(tmp_path, SpoolPosition(1, 16, 0), spool.end))
     spool.close()
 
 

@@ -400,6 +400,7 @@ class Attacker:
         self.send(self.framed(self.who("admin", self.dice.random() < 0.7), packed))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(max(300, 20 * SECONDS))
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_a_port_under_attack(

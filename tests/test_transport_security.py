@@ -464,7 +464,7 @@ def test_a_flood_of_hellos_leaves_nothing_behind(tree: Tree) -> None:
         found = raw.read()
         assert found is None or found[0] == b"x"
         raw.close()
-    until(lambda: not server._seats)
+    until(lambda: not server._slots)
     # Guests that say who they are and then nothing make room for others.
     silent = [tree.raw() for _ in range(50)]
     for number, one in enumerate(silent):

@@ -20,13 +20,13 @@ from catchment.durable.log import FileLog
 from catchment.errors import DataError, JobError, QueryError, StateError
 from catchment.job import JobModel, load_job
 from catchment.job.topology import NodeSection, check_nodes
-from catchment.nodes.bootstrap import Given, founded
+from catchment.nodes.bootstrap import NodeConfig, founded
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.node_service import NodeService, check_move
 from catchment.nodes.process import NodeProcess
 from catchment.nodes.status import status, unread_of
 from catchment.simulate import World
-from catchment.simulate.memory import Events, MemoryDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.sources.base import NeverRead
 from catchment.testing.compare import rows_of
 from catchment.tree.charter import Charter, NodePlace
@@ -220,7 +220,9 @@ def test_a_query_that_an_older_root_took_does_not_keep_others_out() -> None:
 
 def a_message() -> tuple[Charter, bytes]:
     made = charter(ONE).with_schema(SCHEMA)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    member = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1))
+    )
     member.adopt(made, 5)
     member.heard(GRANTED, 5)
     while member.step(5):
@@ -265,7 +267,9 @@ def test_who_is_refused() -> None:
 def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:
     made = charter(ONE).with_schema(SCHEMA)
     root = root_of(made)
-    member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: Events.of(batches(1)))
+    member = Member(
+        "a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(batches(1))
+    )
     member.adopt(made, 5)
     member.heard(GRANTED, 5)
     root.on_hello(hello(), 5)
@@ -476,13 +480,13 @@ def test_a_node_that_begins_with_a_farewell_goes_to_its_new_parent(tmp_path: Pat
     root = root_of(charter({"root": None, "m": "root", "b": "m", "a": "root"}, QUERIES[:1]))
     assert root.charter is not None
     root.adopt(root.charter.moved("a", "m"), 1)
-    process = NodeProcess(Given("a", tmp_path, "h:1", None, None, (), None, None, "embedded"))
+    process = NodeProcess(NodeConfig("a", tmp_path, "h:1", None, None, (), None, None, "embedded"))
     process.host = office_of(root)  # it answers as the former parent does, then as a stranger
     troubles: list[str | None] = []
 
     def watch(process: NodeProcess) -> None:
-        if process.trouble not in troubles[-1:]:
-            troubles.append(process.trouble)
+        if process.last_error not in troubles[-1:]:
+            troubles.append(process.last_error)
         if len(troubles) == 2:
             process.stop()
 

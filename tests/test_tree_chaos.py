@@ -212,11 +212,13 @@ def fault(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
         proxy.mend()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_hundred_faults(tmp_path: Path) -> None:
     go_wrong(tmp_path, FAULTS, fault)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_faults_in_a_network_of_namespaces(tmp_path: Path) -> None:
     reason = missing_namespaces()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 
@@ -15,10 +14,11 @@ from catchment.counting import distributed, leaf_by_key
 from catchment.simulate import Faults, World
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.root import Root
+from schedules import share
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
 
-SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "0")) // 20 or 4
+SCHEDULES = share(1250, 2)
 COUNTED = [
     QUERIES[5],
     QUERIES[6],
@@ -71,12 +71,12 @@ def test_large_windows_cost_a_fraction_of_the_events() -> None:
 
 def test_what_cannot_be_asked_for_climbs_as_events() -> None:
     ruled = charter(FLAT, COUNTED, count="monitor").with_schema(batches(1)[0].schema)
-    assert len(ruled.asked(0)) == 4
-    assert charter(FLAT, COUNTED).with_schema(batches(1)[0].schema).asked(0) == {}
+    assert len(ruled.distributed_groups(0)) == 4
+    assert charter(FLAT, COUNTED).with_schema(batches(1)[0].schema).distributed_groups(0) == {}
     small = charter(FLAT, COUNTED, count="auto").with_schema(batches(1)[0].schema)
-    assert small.asked(0) == {}
+    assert small.distributed_groups(0) == {}
     updating = charter(FLAT, COUNTED, count="monitor", late="update")
-    assert updating.with_schema(batches(1)[0].schema).asked(0) == {}
+    assert updating.with_schema(batches(1)[0].schema).distributed_groups(0) == {}
 
 
 def test_a_function_whose_order_matters_gets_all_events_in_order() -> None:
@@ -91,7 +91,7 @@ def test_a_function_whose_order_matters_gets_all_events_in_order() -> None:
     queries = [ct.Query("path", path("v"), window=ct.count_tumbling(20)), COUNTED[0]]
     ruled = charter(FLAT, queries, count="monitor")
     plan = ruled.plans[0].plan
-    asked = ruled.with_schema(batches(1)[0].schema).asked(0)
+    asked = ruled.with_schema(batches(1)[0].schema).distributed_groups(0)
     assert [plan.names[query.name][0] in asked for query in queries] == [False, True]
     events = {id: batches(n, 90) for n, id in enumerate("abc")}
     world = World(ruled, events, 1, Faults(), until=0)
@@ -130,7 +130,7 @@ def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.Monkey
     check(world.deliveries, events, COUNTED)
 
 
-@pytest.mark.parametrize("seed", range(SCHEDULES // 2))
+@pytest.mark.parametrize("seed", range(share(2500, 1)))
 @pytest.mark.parametrize("scheme", SCHEMES[1:])
 def test_every_scheme_is_exact_whatever_goes_wrong(
     scheme: str, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +145,7 @@ def test_every_scheme_is_exact_whatever_goes_wrong(
     check(world.deliveries, events, COUNTED)
 
 
-@pytest.mark.parametrize("seed", range(max(SCHEDULES // 2, 2)))
+@pytest.mark.parametrize("seed", range(share(2500, 1)))
 def test_queries_come_and_go_while_edges_are_asked_for(seed: int) -> None:
     """What was there goes on as if nothing had happened; what comes counts from then on."""
     dice = random.Random(seed)
@@ -218,7 +218,7 @@ def test_a_node_reads_no_further_than_the_root_can_need(monkeypatch: pytest.Monk
         member = world.sites["a"].member
         flow = getattr(None if member is None else member.machine, "flow", None)
         if flow is not None:
-            most.append(sum(lane.events for lane, _ in flow.counting.kept.lanes.values()))
+            most.append(sum(lane.events for lane, _ in flow.counting.leaf.lanes.values()))
         world.after(10_000, watch)
 
     watch()
@@ -234,8 +234,8 @@ def test_status_says_how_edges_are_found() -> None:
     world.run()
     member = world.sites["root"].member
     assert member is not None and isinstance(member.machine, Root)
-    assert member.machine.tally is not None
-    said = member.machine.tally.status()
+    assert member.machine.counting is not None
+    said = member.machine.counting.status()
     assert said and all(lane.scheme == "monitor" for lane in said.values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 
@@ -10,14 +9,15 @@ import pytest
 
 from catchment.errors import StateError
 from catchment.simulate import Faults, World
-from catchment.simulate.memory import Events, VolatileDisk
+from catchment.simulate.memory import EventsInMemory, VolatileDisk
 from catchment.simulate.world import Site
 from catchment.tree.member import Member
+from schedules import share
 from test_simulate import HOUR, events_of
 from trees import QUERIES, charter, check, final
 
 SECOND = 1_000_000
-ROUNDS = int(os.environ.get("CATCHMENT_SCHEDULES", "2000")) // 10
+ROUNDS = share(25, 16)
 PARENTS: dict[str, str | None] = {"root": None, "m": "root", "l0": "m", "l1": "m", "l2": "root"}
 ASKED = [QUERIES[0], QUERIES[3]]
 WAYS = ["truncate", "empty", "flip", "double", "zero", "copy"]
@@ -79,7 +79,7 @@ def started(site: Site, world: World) -> tuple[str | None, list[str]]:
             disk,
             world.now,
             parent=site.parent,
-            source=None if batches is None else lambda: Events.of(batches),
+            source=None if batches is None else lambda: EventsInMemory.of(batches),
             deliver=(lambda _: None) if root else None,
             charter=world.charter if root else None,
         )

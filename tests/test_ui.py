@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2 as httpx
@@ -37,6 +39,7 @@ from catchment.ui.plan_view import QueriesView, queries_view
 from catchment.ui.results import ResultReader, as_csv, rows_view
 from catchment.ui.server import ASSETS, SHOWN, WATCHERS, Page
 from catchment.ui.snapshot import JobView, ShownNode, Snapshot
+from catchment.ui.strangers import STRANGERS, Strangers
 from catchment.ui.tree_job import node_views
 from watched_jobs import BEGAN, IMAGE, SCRIPT, FakeJob
 
@@ -246,10 +249,10 @@ def test_values_that_a_browser_cannot_hold_are_texts() -> None:
 
 def test_results_of_sinks_that_cannot_be_read_say_so() -> None:
     reader = ResultReader([Console()])
-    assert reader.told is None
+    assert reader.location is None
     with pytest.raises(QueryError, match=r"cannot read where this job's results go.*console"):
         reader.newest("q", 10)
-    assert "newest 1,000,000 rows" in (ResultReader([Memory()]).told or "")
+    assert "newest 1,000,000 rows" in (ResultReader([Memory()]).location or "")
 
 
 @pytest.mark.parametrize("layout", ["per-query", "long"])
@@ -399,6 +402,43 @@ def test_a_real_server_streams_and_ends_at_once(job: FakeJob) -> None:
             assert "server" not in stream.headers
         began = time.monotonic()
     assert time.monotonic() - began < 5
+
+
+def test_silent_strangers_neither_stay_nor_keep_others_out(job: FakeJob) -> None:
+    """Hundreds say nothing, or half a request: few of them are held, and not for long."""
+    few = Strangers(seconds=2.0)
+    with Page([job], 0, period=0.05, strangers=few) as page, httpx.Client() as browser:
+        address = ("127.0.0.1", page.port)
+        silent = [socket.create_connection(address) for _ in range(300)]
+        for one in silent[-20:]:
+            one.sendall(b"GET / HTTP/1.1\r\nhost: ")
+        assert browser.get(page.url).status_code == 303
+        with browser.stream("GET", f"http://127.0.0.1:{page.port}/api/jobs/0/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("data: {")
+            assert len(few) <= STRANGERS
+            for one in silent:
+                one.settimeout(10)
+                with suppress(ConnectionError):
+                    assert one.recv(1) == b""  # cut off
+                one.close()
+            assert len(few) == 0
+            assert any(line.startswith("data: {") for line in lines)  # who was let in stays
+
+
+def test_who_is_refused_is_a_stranger_still(job: FakeJob) -> None:
+    few = Strangers(seconds=1.0)
+    with (
+        Page([job], 0, strangers=few) as page,
+        socket.create_connection(("127.0.0.1", page.port), timeout=10) as refused,
+    ):
+        ask = f"GET / HTTP/1.1\r\nhost: 127.0.0.1:{page.port}\r\n\r\n".encode()
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            # It asks again and again, so that it is never idle.
+            while time.monotonic() < began + 8 and (refused.sendall(ask) or refused.recv(1024)):
+                time.sleep(0.1)
+        assert time.monotonic() < began + 6
 
 
 def test_a_second_page_on_the_port_says_which(page: Page, job: FakeJob) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from catchment.model.query import Query
-from catchment.testing.transcripts import Results, Transcript
+from catchment.testing.transcripts import TablesByQuery, Transcript
 
 OWNER = "transcript"
 """The column that says whose an event is."""
@@ -116,23 +116,25 @@ class Script:
         ticks = pa.Table.from_pylist(last, self.schema)
         return pa.concat_tables([events, ticks]) if name == EVENTS else ticks
 
-    def results(self, case: Transcript, found: Mapping[str, pa.Table]) -> Results:
+    def results(self, case: Transcript, found: Mapping[str, pa.Table]) -> TablesByQuery:
         """What of the job's results is one transcript's, by the names of its own queries."""
         number = self.cases.index(case)
         named = {query.name: f"{number}/{query.name}" for query in case.all_queries}
         return {name: found[long] for name, long in named.items() if long in found}
 
-    def by_step(self, case: Transcript, found: Sequence[Mapping[str, pa.Table]]) -> list[Results]:
+    def by_step(
+        self, case: Transcript, found: Sequence[Mapping[str, pa.Table]]
+    ) -> list[TablesByQuery]:
         """The results of a transcript by its own steps, from those after each slot."""
         wanted = [m for s, (_, m) in zip(case.steps, moments(case), strict=True) if s.gives]
-        parts: dict[Mark, list[Results]] = {mark: [] for mark in wanted}
+        parts: dict[Mark, list[TablesByQuery]] = {mark: [] for mark in wanted}
         for slot, results in zip(self.slots, found, strict=True):
             after = next(mark for mark in wanted if mark >= slot.mark)
             parts[after].append(self.results(case, results))
         return [_joined(parts[mark]) for mark in wanted]
 
 
-def _joined(parts: Sequence[Results]) -> Results:
+def _joined(parts: Sequence[TablesByQuery]) -> TablesByQuery:
     names = list(dict.fromkeys(name for part in parts for name in part))
     return {name: pa.concat_tables([p[name] for p in parts if name in p]) for name in names}
 

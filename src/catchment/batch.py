@@ -23,7 +23,7 @@ from catchment.planner import plan
 from catchment.sources import source_of
 from catchment.sources.base import Piece, Source
 from catchment.sources.reading import UnreadRow, pieces_of, refuse_waiting, unread_rows
-from catchment.spark.results import HeldHere, RunResults, batch_counts
+from catchment.spark.results import ResultsInProcess, RunResults, batch_counts
 
 Events = Any
 """Path or paths, a source, an Arrow table, a pandas or Polars frame, a Spark DataFrame."""
@@ -128,4 +128,4 @@ def _computed(bound: BoundPlan, pieces: Iterable[tuple[int, Piece]]) -> RunResul
             unread += unread_rows(piece, len(unread))
     results = assembler.close()
     counts = batch_counts([slicer.counts, assembler.counts], kept=0)
-    return RunResults(HeldHere([results], None), list(bound.plan.names), counts, unread)
+    return RunResults(ResultsInProcess([results], None), list(bound.plan.names), counts, unread)

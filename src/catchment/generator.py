@@ -21,10 +21,9 @@ import pyarrow as pa
 
 from catchment.errors import QueryError
 from catchment.model.duration import Duration, Instant, instant, micros
+from catchment.operators.ragged import Floats, Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Columns = dict[str, npt.NDArray[Any]]
+GeneratedColumns = dict[str, npt.NDArray[Any]]
 
 BLOCK = 1 << 16
 LENGTH, WIDTH = 105.0, 68.0  # of the pitch, in metres
@@ -121,7 +120,7 @@ class Generator:
 
     def _batches(self, size: int, rows: float, skip: int) -> Iterator[pa.RecordBatch]:
         blocks, before = _Blocks(self).seek(skip)
-        held: Columns | None = None
+        held: GeneratedColumns | None = None
         while before < skip:
             block = next(blocks)
             held = {name: column[skip - before :] for name, column in block.items()}
@@ -139,7 +138,7 @@ class Generator:
             yield self._batch({name: c[:wanted] for name, c in joined.items()}, arrived)
             arrived += wanted
 
-    def _batch(self, columns: Columns, arrived: int) -> pa.RecordBatch:
+    def _batch(self, columns: GeneratedColumns, arrived: int) -> pa.RecordBatch:
         keys, marker = columns["player"], columns["event"]
         arrays = [
             pa.array(columns["ts"]).cast(self.schema.field("ts").type),
@@ -170,7 +169,7 @@ class _Blocks:
         weights = 1.0 / np.arange(1, settings.keys + 1) ** settings.key_skew
         self.shares = np.cumsum(weights) / weights.sum()
 
-    def seek(self, place: int) -> tuple[Iterator[Columns], int]:
+    def seek(self, place: int) -> tuple[Iterator[GeneratedColumns], int]:
         """Blocks in order of arrival up to the event at a place and on, and how many came before.
 
         Late events wait for `late_by` at most, so it is enough to begin that much earlier.
@@ -185,13 +184,13 @@ class _Blocks:
         passed = sum(len(next(blocks)["ts"]) for _ in range(first, last))
         return blocks, first * BLOCK + passed
 
-    def arrivals(self, first: int = 0) -> Iterator[Columns]:
+    def arrivals(self, first: int = 0) -> Iterator[GeneratedColumns]:
         """Blocks in order of arrival; a late event moves to the block that it arrives in.
 
         No event of a later block arrives before that block's first instant, so what arrives before
         it is in its final order.
         """
-        waiting: Columns | None = None
+        waiting: GeneratedColumns | None = None
         for number in count(first):
             block = self._events(number)
             if not self.settings.late_share:
@@ -208,7 +207,7 @@ class _Blocks:
             waiting = {name: column[late] for name, column in known.items()}
             yield {name: column[order[:cut]] for name, column in known.items()}
 
-    def _events(self, number: int) -> Columns:
+    def _events(self, number: int) -> GeneratedColumns:
         """The events number `number * BLOCK` to `(number + 1) * BLOCK - 1`, in order of time."""
         random = self._random("event", number)
         ts = self._times(np.arange(number * BLOCK, (number + 1) * BLOCK) + random.random(BLOCK))
@@ -279,7 +278,7 @@ def _curves(random: np.random.Generator, keys: int) -> list[tuple[Floats, Floats
     ]
 
 
-def _join(parts: list[Columns]) -> Columns:
+def _join(parts: list[GeneratedColumns]) -> GeneratedColumns:
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[-1]}

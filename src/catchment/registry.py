@@ -89,7 +89,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         if there is not None and not self._own(there):
             return there
         claims = installed(self.group).get(name, ())
-        who = [_told(entry) for entry in claims]
+        who = [_entry_text(entry) for entry in claims]
         who += [] if there is None else ["Catchment itself"]
         if len(who) > 1:
             raise ExtensionError(
@@ -157,7 +157,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         if made is None:
             raise ExtensionError(
                 f"an entry point of {self.group} gives no {self.what} of its name",
-                given=f"{entry.name}: {_told(entry)}",
+                given=f"{entry.name}: {_entry_text(entry)}",
                 hint=f"it gives {found!r}",
             )
         return made
@@ -180,7 +180,7 @@ def _imported(entry: EntryPoint) -> Any:
     except Exception as error:  # whatever the module of a stranger may raise
         raise ExtensionError(
             f"the entry point {entry.name!r} of {entry.group} cannot be imported",
-            given=_told(entry),
+            given=_entry_text(entry),
             hint=f"{type(error).__name__}: {error}",
         ) from error
 
@@ -210,6 +210,6 @@ def look_again() -> None:
         settled.clear()
 
 
-def _told(entry: EntryPoint) -> str:
+def _entry_text(entry: EntryPoint) -> str:
     package = "an unknown package" if entry.dist is None else entry.dist.name
     return f"{entry.value} of {package}"

@@ -16,7 +16,7 @@ from catchment.errors import SourceError
 from catchment.flush.settings import WEIGHT
 from catchment.flush.units import rate, shown
 from catchment.job import load_job
-from catchment.simulate.advice import Row, SampledGroup, advise, samples
+from catchment.simulate.advice import PolicyRow, SampledGroup, advise, samples
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -36,7 +36,7 @@ def run(job: Path, events: Path, bandwidth: str | None, as_json: bool, plot: Pat
     loaded = load_job(job)
     given = rate(bandwidth, "bandwidth") if bandwidth else None
     found = samples(loaded.build(), read_events(events), loaded.time)
-    drawn: list[tuple[str, list[Row]]] = []
+    drawn: list[tuple[str, list[PolicyRow]]] = []
     for sample in found:
         for link in [given] if given else [times * sample.least for times in _TIMES]:
             rows = advise(sample, link)
@@ -46,7 +46,7 @@ def run(job: Path, events: Path, bandwidth: str | None, as_json: bool, plot: Pat
                 for row in rows:
                     typer.echo(json.dumps({"queries": sample.queries, **asdict(row)}))
             else:
-                typer.echo("\n".join([title, _told(sample), *table(rows, sample), ""]))
+                typer.echo("\n".join([title, _sample_line(sample), *table(rows, sample), ""]))
     if plot is not None:
         draw(drawn, plot)
         typer.echo(f"drew {plot}", err=as_json)
@@ -68,7 +68,7 @@ def read_events(path: Path) -> pa.Table:
     return found
 
 
-def _told(sample: SampledGroup) -> str:
+def _sample_line(sample: SampledGroup) -> str:
     slices, length = sample.arrivals.windows, sample.arrivals.length
     return (
         f"  {slices:,} slices of {length:g} s, {sample.arrivals.distinct().mean():,.0f} keys and "
@@ -77,7 +77,7 @@ def _told(sample: SampledGroup) -> str:
     )
 
 
-def table(rows: Sequence[Row], sample: SampledGroup) -> list[str]:
+def table(rows: Sequence[PolicyRow], sample: SampledGroup) -> list[str]:
     """The policies, the cheapest marked, and a plot: traffic as #, staleness as =."""
     length = sample.arrivals.length
     costs = [row.traffic + WEIGHT * row.late / length for row in rows]
@@ -99,7 +99,7 @@ def table(rows: Sequence[Row], sample: SampledGroup) -> list[str]:
     return lines
 
 
-def draw(drawn: Sequence[tuple[str, list[Row]]], path: Path) -> None:
+def draw(drawn: Sequence[tuple[str, list[PolicyRow]]], path: Path) -> None:
     """Traffic against staleness, a panel for each link."""
     plt = pyplot()
     figure, axes = plt.subplots(1, len(drawn), figsize=(4.5 * len(drawn), 3.6), squeeze=False)

@@ -91,7 +91,7 @@ def inspect(path: Path, *, connect: bool = False, offline: bool = False) -> Repo
     asked = [] if offline else list(sources(job, found.numbers.get("nodes", ())))
     looks = [_look(place, source, connect) for place, source in asked]
     for one in looks:
-        (mistakes if connect or one.wrong else warnings).extend(one.trouble)
+        (mistakes if connect or one.wrong else warnings).extend(one.mistakes)
     time = "time" in {mistake.place for mistake in mistakes}
     mistakes += _misfits(job, plans, [one for one in looks if one.schema is not None], time)
     if connect and not offline:
@@ -126,35 +126,35 @@ def _nodes(job: JobModel) -> Iterator[JobError]:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _ExaminedSource:
     """What a source tells without its events being read."""
 
     place: str
     schema: pa.Schema | None
-    trouble: tuple[Mistake, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
     """Why it cannot be used now."""
     wrong: bool = False
     """Whether it is there, and wrong."""
 
 
-def _look(place: str, source: Source, connect: bool) -> _Look:
+def _look(place: str, source: Source, connect: bool) -> _ExaminedSource:
     """Asks a source for its columns; where these are given in the file, it need not answer."""
     if not connect and "timeout" in type(source).model_fields:
         source = source.model_copy(update={"timeout": _PATIENCE})
     try:
         source.check()
-        return _Look(place, source.event_schema())
+        return _ExaminedSource(place, source.event_schema())
     except CatchmentError as error:
-        trouble = (Mistake(place, error),)
+        mistakes = (Mistake(place, error),)
         wrong = not isinstance(error, UnreachableError)
     try:
-        return _Look(place, source.event_schema(), trouble, wrong)
+        return _ExaminedSource(place, source.event_schema(), mistakes, wrong)
     except CatchmentError:
-        return _Look(place, None, trouble, wrong)
+        return _ExaminedSource(place, None, mistakes, wrong)
 
 
 def _misfits(
-    job: JobModel, plans: dict[str, Plan], looks: list[_Look], time: bool
+    job: JobModel, plans: dict[str, Plan], looks: list[_ExaminedSource], time: bool
 ) -> Iterator[Mistake]:
     """What does not fit the columns of the events. What is wrong over every source is told once."""
     found: dict[tuple[str, str, str], tuple[CatchmentError, list[str]]] = {}
@@ -213,11 +213,11 @@ def _no_source() -> JobError:
     return JobError("the job has no source", hint="add source: {type: parquet, path: events/}")
 
 
-def told(part: Source | Sink) -> str:
+def summary(part: Source | Sink) -> str:
     """A source or sink in a few words.
 
     >>> from catchment.sinks.parquet import ParquetSink
-    >>> told(ParquetSink(path="results/"))
+    >>> summary(ParquetSink(path="results/"))
     'parquet: path results/'
     """
     kind: Any = part
@@ -231,7 +231,7 @@ def _plain(value: Any) -> str:
 
 
 @dataclass
-class Reach:
+class ReachedSource:
     """What could be learnt of a source without reading its events."""
 
     schema: pa.Schema | None = None
@@ -240,9 +240,9 @@ class Reach:
     """Why nothing is known."""
 
 
-def look(source: Source) -> Reach:
+def look(source: Source) -> ReachedSource:
     """The columns and partitions of a source, if it can be reached."""
-    found = Reach()
+    found = ReachedSource()
     try:
         source.check()
         found.schema = source.event_schema()
@@ -265,14 +265,14 @@ def runtime(job: JobModel) -> str:
     reach = look(source)
     sinks: tuple[Sink, ...] = job.sinks
     lines = [
-        f"source: {told(source)}{_partitions(reach)}",
+        f"source: {summary(source)}{_partitions(reach)}",
         *_columns(job, reach),
         _trigger(job),
         f"late events: {_late(job)}",
         f"keys are shared out over {job.buckets or 'as many'} buckets"
         + ("" if job.buckets else " as there are cores"),
         _state(job),
-        *(f"sink: {told(sink)}" for sink in sinks or ()),
+        *(f"sink: {summary(sink)}" for sink in sinks or ()),
         *([] if sinks else ["no sink: results are only printed"]),
     ]
     marks = ["├─"] * (len(lines) - 1) + ["└─"]
@@ -280,7 +280,7 @@ def runtime(job: JobModel) -> str:
     return "\n".join(["runtime: Apache Spark", *branches])
 
 
-def _partitions(reach: Reach) -> str:
+def _partitions(reach: ReachedSource) -> str:
     if reach.why:
         return f" (it cannot be read now: {reach.why})"
     if not reach.partitions:
@@ -288,7 +288,7 @@ def _partitions(reach: Reach) -> str:
     return f"; {len(reach.partitions)} partition(s) known"
 
 
-def _columns(job: JobModel, reach: Reach) -> list[str]:
+def _columns(job: JobModel, reach: ReachedSource) -> list[str]:
     from catchment.cli.needs import has_spark
 
     if reach.schema is None or not has_spark():

@@ -36,12 +36,12 @@ EVENTS = Generator(**SETTINGS)
 EVERYTHING = 10_000_000
 """Events, if nothing else is asked for."""
 
-Report = Callable[[float, int, int], None]
+OnProgress = Callable[[float, int, int], None]
 """Told, after each batch, the seconds of event time, the events and the results so far."""
 
 
 @dataclass(frozen=True)
-class Cost:
+class DemoCost:
     """What some queries took to answer."""
 
     events: int
@@ -77,8 +77,8 @@ class DemoOutcome:
     results: dict[str, int] = field(default_factory=dict)
     last: dict[str, pa.Table] = field(default_factory=dict)
     sample_seconds: float = 0.0
-    together: Cost = Cost(0, 0, 0, 0.0)
-    apart: Cost = Cost(0, 0, 0, 0.0)
+    together: DemoCost = DemoCost(0, 0, 0, 0.0)
+    apart: DemoCost = DemoCost(0, 0, 0, 0.0)
     against_spark: AgainstSpark | None = None
     """None where Spark was not asked."""
 
@@ -95,7 +95,7 @@ def nothing_yet(asked: Sequence[Query]) -> DemoOutcome:
     return DemoOutcome(len(asked), results={query.name: 0 for query in asked})
 
 
-def run(events: int, report: Report) -> DemoOutcome:
+def run(events: int, report: OnProgress) -> DemoOutcome:
     """Runs the demo in this process, and compares one engine with one per query."""
     asked = hundred()
     outcome = nothing_yet(asked)
@@ -132,7 +132,7 @@ def compare(outcome: DemoOutcome, asked: Sequence[Query]) -> None:
     _cost(asked, sample.slice(0, 1000))  # what is computed once in a process is nobody's cost
     outcome.together = _cost(asked, sample)
     costs = [_cost([query], sample) for query in asked]
-    outcome.apart = Cost(
+    outcome.apart = DemoCost(
         sum(cost.events for cost in costs),
         sum(cost.slices for cost in costs),
         sum(cost.operator_calls for cost in costs),
@@ -140,11 +140,11 @@ def compare(outcome: DemoOutcome, asked: Sequence[Query]) -> None:
     )
 
 
-def _cost(asked: Sequence[Query], sample: pa.Table) -> Cost:
+def _cost(asked: Sequence[Query], sample: pa.Table) -> DemoCost:
     started = time.perf_counter()
     engine = ct.Engine(asked, time="ts", lateness=LATE_BY)
     engine.push(sample)
     engine.close()
     stats = engine.stats
     elapsed = time.perf_counter() - started
-    return Cost(stats.events, stats.slices, stats.operator_calls, elapsed)
+    return DemoCost(stats.events, stats.slices, stats.operator_calls, elapsed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from catchment.cli import demo
 from catchment.cli.demo import DemoOutcome
 from catchment.cli.demo_queries import hundred
-from catchment.cli.live import Voice, moment
+from catchment.cli.live import RunReporter, moment
 from catchment.cli.needs import need_spark
 from catchment.cli.run import spark_session
 from catchment.job import load_job
@@ -27,7 +27,7 @@ PER_BATCH = 2_500_000
 """Large enough that a batch is more work than overhead, small enough that the line moves."""
 
 
-def run(events: int, voice: Voice) -> DemoOutcome:
+def run(events: int, voice: RunReporter) -> DemoOutcome:
     """Streams the events through all queries at once; compares with Spark and with many engines."""
     need_spark()
     from catchment.cli.demo_against_spark import compare
@@ -56,7 +56,7 @@ def run(events: int, voice: Voice) -> DemoOutcome:
 def _stream(
     outcome: DemoOutcome,
     events: int,
-    voice: Voice,
+    voice: RunReporter,
     sinks: tuple[ParquetSink, Memory],
     state: str,
     spark: SparkSession,
@@ -84,7 +84,7 @@ def _stream(
     outcome.events, outcome.late = status.events, status.late
 
 
-def _tell(voice: Voice, status: Status, events: int) -> None:
+def _tell(voice: RunReporter, status: Status, events: int) -> None:
     """How far it is, in words: events, speed, and up to when windows are done."""
     parts = [f"{status.events / 1e6:.1f} M events"]
     if status.rate:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from catchment.errors import CatchmentError
 from catchment.generator import Generator
-from catchment.measure.bed import Bed, Form, Layout, Traffic
+from catchment.measure.bed import Bed, JobForm, Layout, Traffic
 from catchment.measure.central import Central, central
 from catchment.nodes.questions import AskStatus, ask
 from catchment.nodes.status import NodeStatus
@@ -38,7 +38,7 @@ RATE = 20_000
 SHOWN = "speed"
 PATIENCE = 80.0
 """Seconds besides those of the events: nodes start, and one is away for a while."""
-QUERIES: list[Form] = [
+QUERIES: list[JobForm] = [
     {
         "name": SHOWN,
         "select": ["avg(v) AS mean", "max(v) AS top", "count(*) AS n"],
@@ -48,7 +48,7 @@ QUERIES: list[Form] = [
     {"name": "trend", "select": ["avg(v) AS mean"], "by": "player", "window": "sliding(10s, 1s)"},
     {"name": "all", "select": ["count(*) AS n"], "window": "tumbling(1s)"},
 ]
-_OPTIONS: Form = {"timeout": "3s", "late": "update", "keep": "10m"}
+_OPTIONS: JobForm = {"timeout": "3s", "late": "update", "keep": "10m"}
 
 Say = Callable[[str], None]
 
@@ -91,7 +91,7 @@ class TreeDemoOutcome:
 
 def layout(seconds: int) -> Layout:
     """The tree: each site has players and curves of its own."""
-    sources: dict[str, Form] = {
+    sources: dict[str, JobForm] = {
         site: {
             "type": "generator",
             "seed": number,

@@ -45,10 +45,10 @@ class Ending:
     seconds: float = 0.0
 
 
-class Voice:
+class RunReporter:
     """Says nothing; the others say more."""
 
-    def __enter__(self) -> Voice:
+    def __enter__(self) -> RunReporter:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +70,7 @@ class Voice:
         """The job is over."""
 
 
-class JsonReport(Voice):
+class JsonReporter(RunReporter):
     """One object a batch on standard output, and one at the end."""
 
     def note(self, text: str) -> None:
@@ -86,7 +86,7 @@ class JsonReport(Voice):
         _print(ending.status.to_dict() | {"final": True, "places": ending.places})
 
 
-class Plain(Voice):
+class LineReporter(RunReporter):
     """Lines for logs: one now and then, and one for each new phase."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Plain(Voice):
         show.ending(ending)
 
 
-class StatusLine(Plain):
+class StatusLine(LineReporter):
     """One line that changes in place, on a terminal."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class StatusLine(Plain):
         )
         self._task = self._line.add_task("", total=None, timed=True)
 
-    def __enter__(self) -> Voice:
+    def __enter__(self) -> RunReporter:
         if sys.stdout.isatty():
             Results.board = self._line.show
         self._line.start()
@@ -190,18 +190,18 @@ class _Elapsed(TimeElapsedColumn):
         return super().render(task) if task.fields["timed"] else Text("")
 
 
-def voice(as_json: bool, quiet: bool) -> Voice:
+def voice(as_json: bool, quiet: bool) -> RunReporter:
     """How this command speaks."""
     if quiet:
-        return Voice()
+        return RunReporter()
     if as_json:
-        return JsonReport()
+        return JsonReporter()
     return on_screen()
 
 
-def on_screen() -> Voice:
+def on_screen() -> RunReporter:
     """A live line for people, plain lines for logs."""
-    return StatusLine() if sys.stderr.isatty() else Plain()
+    return StatusLine() if sys.stderr.isatty() else LineReporter()
 
 
 def line(status: Status, brief: bool = False) -> str:

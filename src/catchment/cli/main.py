@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from catchment.cli import completion
 from catchment.cli import queries as query_commands
 from catchment.cli import tree as tree_commands
+from catchment.cli.options import AsJson, JobFile
 from catchment.errors import CatchmentError, JobError, QueryError, SchemaError, missing_package
 
 if TYPE_CHECKING:
@@ -44,9 +45,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Thousands of windowed aggregations over event streams for the price of one pass.",
 )
-
-JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 _PORT = 4600

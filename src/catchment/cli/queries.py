@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catchment.cli import completion
+from catchment.cli.options import AsJson
 from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
 
@@ -24,11 +25,11 @@ app = typer.Typer(
 Checkpoint = Annotated[
     Path | None, typer.Option(help="The job's checkpoint.", metavar="DIR", show_default=False)
 ]
-JobOf = Annotated[
+JobOrTree = Annotated[
     Path | None,
     typer.Option("--job", help="A job file, for its checkpoint or its tree.", metavar="JOB.YAML"),
 ]
-RootAt = Annotated[
+TreeRoot = Annotated[
     str | None, typer.Option("--root", help="The address of a tree's root.", metavar="HOST:PORT")
 ]
 
@@ -36,9 +37,9 @@ RootAt = Annotated[
 @app.command("ls")
 def listed(
     checkpoint: Checkpoint = None,
-    job: JobOf = None,
-    root: RootAt = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    job: JobOrTree = None,
+    root: TreeRoot = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the queries, and the files that were rejected, with the reason."""
     from catchment.cli import show
@@ -57,7 +58,7 @@ def listed(
         ]
         rejected: dict[str, str] = {}
     else:
-        found, rejected = _held(home_of(checkpoint, job))
+        found, rejected = _stored_queries(home_of(checkpoint, job))
     if as_json:
         typer.echo(json.dumps({"queries": records.plain(found), "rejected": rejected}))
     else:
@@ -73,11 +74,11 @@ def add(
     sql: Annotated[str | None, typer.Option(help="A query in SQL, instead of a file.")] = None,
     name: Annotated[str | None, typer.Option(help="The name of the SQL query.")] = None,
     checkpoint: Checkpoint = None,
-    job: JobOf = None,
-    root: RootAt = None,
+    job: JobOrTree = None,
+    root: TreeRoot = None,
 ) -> None:
     """Add queries; the job takes them up with its next batch."""
-    asked = _asked(file, sql, name)
+    asked = _given_queries(file, sql, name)
     if _in_tree(job, root):
         from catchment.nodes.questions import AddQueries, TreeChange
 
@@ -109,8 +110,8 @@ def remove(
         ),
     ],
     checkpoint: Checkpoint = None,
-    job: JobOf = None,
-    root: RootAt = None,
+    job: JobOrTree = None,
+    root: TreeRoot = None,
     drain: Annotated[
         bool,
         typer.Option("--drain", help="Let open windows end; no new ones begin. Then remove."),
@@ -184,7 +185,7 @@ def home_at(address: str | None) -> Folder:
     return home
 
 
-def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
+def _given_queries(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
     from catchment.sqltext import sql as query_of
 
     if (file is None) == (sql is None):
@@ -205,7 +206,7 @@ def _asked(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
     return parse(data, file.name)
 
 
-def _held(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
+def _stored_queries(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
     """The queries with their files, and the files that cannot be used."""
     from catchment.cli.show import QueryRow
     from catchment.job.query_file import parse

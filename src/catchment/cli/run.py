@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from catchment.cli import live
-from catchment.cli.check import connect, told
-from catchment.cli.live import Ending, Voice
+from catchment.cli.check import connect, summary
+from catchment.cli.live import Ending, RunReporter
 from catchment.cli.needs import need_spark, need_ui
 from catchment.cli.ui import RECENT, on_spark, served
 from catchment.errors import CatchmentError
@@ -73,7 +73,7 @@ def run(path: Path, options: Options) -> None:
             status = _batch(held, options, voice)
         else:
             status = _stream(held, options, voice, watched)
-    places = [told(sink) for sink in held.sinks]
+    places = [summary(sink) for sink in held.sinks]
     voice.end(Ending(status, places, kept, time.monotonic() - started))
 
 
@@ -99,7 +99,7 @@ def adjusted(job: JobModel, options: Options) -> JobModel:
 
 
 @contextlib.contextmanager
-def _checkpoint(job: JobModel, voice: Voice) -> Iterator[tuple[JobModel, str | None]]:
+def _checkpoint(job: JobModel, voice: RunReporter) -> Iterator[tuple[JobModel, str | None]]:
     """The job with a checkpoint, and its address if it is kept."""
     if job.checkpoint is not None:
         yield job, job.checkpoint
@@ -113,7 +113,7 @@ def _checkpoint(job: JobModel, voice: Voice) -> Iterator[tuple[JobModel, str | N
 
 
 @contextlib.contextmanager
-def _page(job: JobModel, options: Options, voice: Voice) -> Iterator[SparkJob | None]:
+def _page(job: JobModel, options: Options, voice: RunReporter) -> Iterator[SparkJob | None]:
     """The page of the job, where one is wanted, and what it looks at."""
     if options.ui is None:
         yield None
@@ -130,19 +130,19 @@ def _aloud(text: str) -> None:
 
 
 def _stream(
-    job: JobModel, options: Options, voice: Voice, watched: SparkJob | None = None
+    job: JobModel, options: Options, voice: RunReporter, watched: SparkJob | None = None
 ) -> Status:
     from catchment.spark import job_folder
-    from catchment.spark.stream import held
+    from catchment.spark.stream import lock_checkpoint
 
     home = job_folder.home_of(str(job.checkpoint))
     job_folder.writable(home)
-    with held(home) as lock:  # before Spark takes its time to start
+    with lock_checkpoint(home) as lock:  # before Spark takes its time to start
         return _streamed(job, options, voice, lock, watched)
 
 
 def _streamed(
-    job: JobModel, options: Options, voice: Voice, lock: Lock, watched: SparkJob | None
+    job: JobModel, options: Options, voice: RunReporter, lock: Lock, watched: SparkJob | None
 ) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.stream import start
@@ -177,7 +177,7 @@ def _streamed(
         return status
 
 
-def _followed(handle: Handle, spark: SparkSession, voice: Voice) -> Status:
+def _followed(handle: Handle, spark: SparkSession, voice: RunReporter) -> Status:
     try:
         with _stopping(handle, spark, voice):
             return handle.wait()
@@ -187,7 +187,7 @@ def _followed(handle: Handle, spark: SparkSession, voice: Voice) -> Status:
 
 
 @contextlib.contextmanager
-def _stopping(handle: Handle, spark: SparkSession, voice: Voice) -> Iterator[None]:
+def _stopping(handle: Handle, spark: SparkSession, voice: RunReporter) -> Iterator[None]:
     """Ctrl-C and SIGTERM stop the job after the batch at hand; a second time, at once."""
     asked = threading.Event()
     hurry = threading.Event()
@@ -240,17 +240,17 @@ def _last(query: Any) -> int:
     return -1 if progress is None else int(progress["batchId"])
 
 
-def _batch(job: JobModel, options: Options, voice: Voice) -> Status:
+def _batch(job: JobModel, options: Options, voice: RunReporter) -> Status:
     from catchment.spark import job_folder
-    from catchment.spark.stream import held
+    from catchment.spark.stream import lock_checkpoint
 
     home = job_folder.home_of(str(job.checkpoint))
     job_folder.writable(home)
-    with held(home) as lock:  # before Spark takes its time to start
+    with lock_checkpoint(home) as lock:  # before Spark takes its time to start
         return _batched(job, options, voice, lock)
 
 
-def _batched(job: JobModel, options: Options, voice: Voice, lock: Lock) -> Status:
+def _batched(job: JobModel, options: Options, voice: RunReporter, lock: Lock) -> Status:
     from catchment.spark import job_folder
     from catchment.spark.batch_job import run_bounded
 
@@ -278,7 +278,7 @@ def _interrupted(*_: object) -> None:
 
 
 @contextlib.contextmanager
-def _metrics(job: JobModel, host: str, voice: Voice) -> Iterator[Metrics | None]:
+def _metrics(job: JobModel, host: str, voice: RunReporter) -> Iterator[Metrics | None]:
     if job.metrics is None:
         yield None
         return
@@ -293,7 +293,9 @@ def _metrics(job: JobModel, host: str, voice: Voice) -> Iterator[Metrics | None]
 
 
 @contextlib.contextmanager
-def spark_session(cores: int | None, voice: Voice, brief: bool = False) -> Iterator[SparkSession]:
+def spark_session(
+    cores: int | None, voice: RunReporter, brief: bool = False
+) -> Iterator[SparkSession]:
     """A session of our own, for long or brief; its log is kept only if something went wrong."""
     from catchment.spark.session import log_file, session, settings
 

@@ -17,13 +17,13 @@ from rich.text import Text
 from catchment.cli import live
 
 if TYPE_CHECKING:
-    from catchment.cli.demo import AgainstSpark, Cost, DemoOutcome, Report
+    from catchment.cli.demo import AgainstSpark, DemoCost, DemoOutcome, OnProgress
     from catchment.cli.live import Ending
     from catchment.spark.profile import Profile
 
 
 @contextmanager
-def progress(seconds: float) -> Iterator[Report]:
+def progress(seconds: float) -> Iterator[OnProgress]:
     """A live line on stderr, so that stdout holds only the result."""
     line = Progress(
         TextColumn("{task.fields[at]:6.1f} s of play"),
@@ -209,7 +209,7 @@ def _against_spark(found: AgainstSpark) -> str:
     )
 
 
-def _pairs(together: Cost, apart: Cost) -> list[tuple[str, float, float]]:
+def _pairs(together: DemoCost, apart: DemoCost) -> list[tuple[str, float, float]]:
     return [
         ("events read", together.events, apart.events),
         ("slices", together.slices, apart.slices),

@@ -122,7 +122,7 @@ def _tree_lines(found: NodeStatus) -> Iterator[str]:
     plan = None if found.plan is UNSET else found.plan
     flush = None if found.flush is UNSET else found.flush
     yield f"job {found.job}  plan {plan}  charter {found.charter}"
-    yield f"frontier {when(found.frontier)}  sure {when(found.sure)}"
+    yield f"frontier {when(found.frontier)}  complete until {when(found.complete_until)}"
     yield "  ".join(f"{name} {count:,}" for name, count in (found.counts or {}).items())
     seen = None if found.event_rate is UNSET else found.event_rate
     planned = None if found.planned_rate is UNSET else found.planned_rate
@@ -141,8 +141,8 @@ def _tree_lines(found: NodeStatus) -> Iterator[str]:
     yield f"missing: {', '.join(found.missing) or 'nobody'}"
     for damage in found.damage:
         yield f"damaged: {damage}"
-    if found.trouble is not UNSET:
-        yield f"trouble: {found.trouble}"
+    if found.error is not UNSET:
+        yield f"error: {found.error}"
     for id, why in (found.refused or {}).items():
         yield f"refused: {id}: {why}"
     for id, child in (found.children or {}).items():

@@ -25,7 +25,7 @@ from catchment.flush.units import shown as bytes_shown
 from catchment.job import load_job
 from catchment.model.costs import shown
 from catchment.ui.alerts import Alerts
-from catchment.ui.snapshot import JobView, ShownNode, Snapshot, Time
+from catchment.ui.snapshot import JobView, ShownNode, ShownTime, Snapshot
 from catchment.ui.watched import WatchedJob
 
 _ROWS = 40
@@ -163,5 +163,5 @@ def _partitions(found: Snapshot, rows: int) -> Table:
     return table
 
 
-def _time(value: Time) -> str:
+def _time(value: ShownTime) -> str:
     return moment(value) if isinstance(value, int) else value or "unknown"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from catchment.cli import completion
+from catchment.cli.options import AsJson
 from catchment.errors import CatchmentError, JobError, RefusedError
 
 if TYPE_CHECKING:
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
 JobOf = Annotated[
     Path | None, typer.Option("--job", help="The tree's job file.", metavar="JOB.YAML")
 ]
 RootAt = Annotated[
     str | None, typer.Option("--root", help="The root's address, instead of a job file.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes of a tree.")
 
@@ -109,7 +108,7 @@ def _standing(process: Any) -> NodeStatus:
     links = process.links()
     with process.lock:
         found = status(process.member, links, process.source_note(), process.capacities())
-    return msgspec.structs.replace(found, trouble=process.trouble)
+    return msgspec.structs.replace(found, error=process.last_error)
 
 
 class _Reporter:

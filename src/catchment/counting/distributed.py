@@ -15,7 +15,7 @@ LARGE = 2_000
 bytes than the events."""
 
 
-def found_by_asking(planned: Planned, schema: pa.Schema, count: str) -> dict[int, str]:
+def distributed_groups(planned: Planned, schema: pa.Schema, count: str) -> dict[int, str]:
     """The groups whose count windows can be found by asking, and their names for good.
 
     Such a group has count windows only, of events whose order does not matter to any function.

@@ -65,7 +65,7 @@ class LeafByKeyState(Struct, frozen=True, array_like=True):
 
     heard: int
     over: bool
-    told_end: bool
+    end_sent: bool
     frontier: int | None
     pending: bool
     ended: bool
@@ -87,7 +87,7 @@ class LeafByKey:
         self.early: dict[Lane, bytes] = {}
         """Orders for groups of a newer plan, kept until this node goes over to it."""
         self.heard = 0
-        self.over = self.pending = self.ended = self._told_end = False
+        self.over = self.pending = self.ended = self._end_sent = False
         self.frontier: int | None = None
 
     def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
@@ -99,14 +99,14 @@ class LeafByKey:
     def crowded(self) -> bool:
         """Whether more is kept than the root can need before it has found the next edge."""
         return any(
-            lane.held.settled > _AHEAD * lane.edges.longest + _FEW
+            lane.buffer.settled > _AHEAD * lane.edges.longest + _FEW
             for lane, _ in self.lanes.values()
         )
 
     def capacities(self) -> list[Capacity]:
         """How many events the fullest lane keeps, and how many lanes there are."""
         found = [
-            Capacity(_NAME, lane.held.settled, _AHEAD * lane.edges.longest + _FEW, "rows", _THEN)
+            Capacity(_NAME, lane.buffer.settled, _AHEAD * lane.edges.longest + _FEW, "rows", _THEN)
             for lane, _ in self.lanes.values()
         ]
         nothing = Capacity(_NAME, 0, _FEW, "rows", _THEN)
@@ -121,11 +121,11 @@ class LeafByKey:
     def _lane(self, at: Lane) -> tuple[LocalCounter, SliceBetweenEdges]:
         if at not in self.lanes:
             room_for_lane(len(self.lanes))
-            lift = SliceBetweenEdges(self.bound.groups[self.groups[at.group]])
-            lane = LocalCounter(self.number, counts_of(lift.bound.group), lift)
+            slices = SliceBetweenEdges(self.bound.groups[self.groups[at.group]])
+            lane = LocalCounter(self.number, counts_of(slices.bound.group), slices)
             if self.frontier is not None:
                 lane.advance(self.frontier)
-            self.lanes[at] = (lane, lift)
+            self.lanes[at] = (lane, slices)
         return self.lanes[at]
 
     def feed(self, events: dict[str, pa.Table], frontier: int, ended: bool) -> None:
@@ -147,11 +147,11 @@ class LeafByKey:
         codes = index.codes_of(codec.ints(table, SELECTION), key_columns(table, bound.group.by))
         names = [settled.TIME, settled.ARRIVAL, *bound.columns]
         for code, rows in segments(codes):
-            lane, lift = self._lane(Lane(name, key_of(index, code)))
+            lane, slices = self._lane(Lane(name, key_of(index, code)))
             some = table.select(names)
             some = some if len(rows) == len(codes) else some.take(rows)
-            first = lift.rows
-            lift.tables.append(some)
+            first = slices.rows
+            slices.tables.append(some)
             numbers = np.arange(first, first + some.num_rows, dtype=np.int64)
             times, arrivals = (codec.ints(some, name) for name in names[:2])
             lane.push(times, arrivals, {"row": numbers})
@@ -170,9 +170,9 @@ class LeafByKey:
         return True
 
     def _obey(self, at: Lane, down: bytes) -> None:
-        lane, lift = self._lane(at)
+        lane, slices = self._lane(at)
         lane.hear(wire.load(Down, down))
-        lift.prune(lane.first("row", lift.rows))
+        slices.prune(lane.first("row", slices.rows))
 
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""
@@ -182,21 +182,21 @@ class LeafByKey:
             for at, (lane, _) in self.lanes.items()
             if (up := lane.step()) is not None
         ]
-        if not said and ended == self._told_end:
+        if not said and ended == self._end_sent:
             return None
-        self._told_end = ended
+        self._end_sent = ended
         return pa.table({"note": [wire.dump(LeafNote(self.number, ended, said))]})
 
     def to_bytes(self) -> bytes:
         lanes = [
-            LaneState(at, lane.state(), lift.base, to_ipc(lift.tables))
-            for at, (lane, lift) in self.lanes.items()
+            LaneState(at, lane.state(), slices.base, to_ipc(slices.tables))
+            for at, (lane, slices) in self.lanes.items()
         ]
         return wire.dump(
             LeafByKeyState(
                 self.heard,
                 self.over,
-                self._told_end,
+                self._end_sent,
                 self.frontier,
                 self.pending,
                 self.ended,
@@ -208,16 +208,19 @@ class LeafByKey:
     def load(self, data: bytes) -> None:
         """Goes on from saved state."""
         found = wire.load(LeafByKeyState, data)
-        self.heard, self.over, self._told_end = found.heard, found.over, found.told_end
+        self.heard, self.over, self._end_sent = found.heard, found.over, found.end_sent
         self.frontier, self.pending, self.ended = found.frontier, found.pending, found.ended
         self.early = found.early
         for saved in found.lanes:
             if saved.lane.group not in self.groups:
                 continue
-            lift = SliceBetweenEdges(self.bound.groups[self.groups[saved.lane.group]])
-            lift.base, lift.tables = saved.base, [from_ipc(saved.events)] if saved.events else []
-            lane = LocalCounter.restored(saved.counter, counts_of(lift.bound.group), lift)
-            self.lanes[saved.lane] = (lane, lift)
+            slices = SliceBetweenEdges(self.bound.groups[self.groups[saved.lane.group]])
+            slices.base, slices.tables = (
+                saved.base,
+                [from_ipc(saved.events)] if saved.events else [],
+            )
+            lane = LocalCounter.restored(saved.counter, counts_of(slices.bound.group), slices)
+            self.lanes[saved.lane] = (lane, slices)
 
 
 def segments(codes: Ints) -> Iterator[tuple[int, Ints]]:

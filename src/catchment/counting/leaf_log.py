@@ -14,19 +14,19 @@ from catchment.durable.journaled import Journaled
 from catchment.engine.merger import Merger
 
 
-class Switched(Struct, frozen=True, tag="switched"):
+class PlanSwitched(Struct, frozen=True, tag="switched"):
     """Another version of the plan: the names of the groups that are asked about."""
 
     names: tuple[str, ...]
 
 
-class Heard(Struct, frozen=True, tag="heard"):
+class OrdersReceived(Struct, frozen=True, tag="heard"):
     """Orders of the root."""
 
     orders: bytes
 
 
-class Fed(Struct, frozen=True, tag="fed"):
+class EventsReceived(Struct, frozen=True, tag="fed"):
     """Events by the name of their group, and how far the node has come with them."""
 
     events: dict[str, bytes]
@@ -34,12 +34,12 @@ class Fed(Struct, frozen=True, tag="fed"):
     ended: bool
 
 
-class Noted(Struct, frozen=True, tag="noted"):
+class NotesTaken(Struct, frozen=True, tag="noted"):
     """All that there was to say was said."""
 
 
-Happened = Switched | Heard | Fed | Noted
-Entry = tuple[Happened, ...]
+LeafEvent = PlanSwitched | OrdersReceived | EventsReceived | NotesTaken
+StepEvents = tuple[LeafEvent, ...]
 """What happened in a step, in its order."""
 
 
@@ -47,7 +47,7 @@ class LeafState(Struct, frozen=True):
     """A snapshot: the names of the groups that are asked about, and what is kept of them."""
 
     names: tuple[str, ...]
-    kept: bytes
+    leaf: bytes
 
 
 class LeafLog:
@@ -59,74 +59,74 @@ class LeafLog:
 
     def __init__(
         self,
-        asked: Mapping[int, str],
+        groups: Mapping[int, str],
         number: int,
         merger: Merger,
         disk: Disk,
         written: int | None = None,
     ) -> None:
         self._merger = merger
-        self.kept = LeafByKey(number, merger.bound)
-        self._happened: list[Happened] = []
+        self.leaf = LeafByKey(number, merger.bound)
+        self._happened: list[LeafEvent] = []
         """What happened since the last step."""
         self._names: tuple[str, ...] = ()
-        self._ids = {name: id for id, name in asked.items()}
-        self._journal: Journaled[Entry, LeafState] = Journaled(
-            disk, "counted", "counted", Entry, LeafState, upto=written or 0
+        self._ids = {name: id for id, name in groups.items()}
+        self._journal: Journaled[StepEvents, LeafState] = Journaled(
+            disk, "counted", "counted", StepEvents, LeafState, upto=written or 0
         )
         saved, self._journal.state = self._journal.state, None
         if saved is not None:
-            self._do(Switched(saved.names))
-            self.kept.load(saved.kept)
+            self._do(PlanSwitched(saved.names))
+            self.leaf.load(saved.leaf)
         for entry in self._journal.replay():
             for what in entry:
                 self._do(what)
         if self._names != tuple(sorted(self._ids)):
-            self.switch(asked)
+            self.switch(groups)
 
     # -- what happens -----------------------------------------------------------------------------
 
-    def switch(self, asked: Mapping[int, str]) -> None:
+    def switch(self, groups: Mapping[int, str]) -> None:
         """Goes on by another version of the plan, which the merger follows already.
 
-        `asked` are the groups whose count windows are found by asking, and their names.
+        `groups` are those whose count windows are found by asking, and their names.
         """
-        self._ids = {name: id for id, name in asked.items()}
-        what = Switched(tuple(sorted(self._ids)))
+        self._ids = {name: id for id, name in groups.items()}
+        what = PlanSwitched(tuple(sorted(self._ids)))
         self._happened.append(what)
         self._do(what)
 
     def hear(self, orders: bytes) -> None:
         """Takes orders of the root."""
-        if self.kept.hear(orders):
-            self._happened.append(Heard(orders))
+        if self.leaf.hear(orders):
+            self._happened.append(OrdersReceived(orders))
 
     def feed(self, frontier: int, ended: bool) -> None:
         """Takes the events that wait in the merger, and moves the frontier on."""
-        waiting = {name: self._merger.take_waiting(id) for name, id in self.kept.groups.items()}
+        waiting = {name: self._merger.take_waiting(id) for name, id in self.leaf.groups.items()}
         found = {name: to_ipc([table]) for name, table in waiting.items() if table is not None}
-        what = Fed(found, frontier, ended)
+        what = EventsReceived(found, frontier, ended)
         self._happened.append(what)
         self._do(what)
 
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""
-        self._happened.append(Noted())
-        return self.kept.notes()
+        self._happened.append(NotesTaken())
+        return self.leaf.notes()
 
-    def _do(self, what: Happened) -> None:
+    def _do(self, what: LeafEvent) -> None:
         match what:
-            case Switched(names):
+            case PlanSwitched(names):
                 self._names = names
                 groups = {name: self._ids[name] for name in names if name in self._ids}
-                self.kept.switch(self._merger.bound, groups)
-            case Heard(orders):
-                self.kept.hear(orders)
-            case Fed(events, frontier, ended):
+                self.leaf.switch(self._merger.bound, groups)
+            case OrdersReceived(orders):
+                self.leaf.hear(orders)
+            case EventsReceived(events, frontier, ended):
                 tables = {name: from_ipc(body) for name, body in events.items()}
-                self.kept.feed(tables, frontier, ended)
-            case Noted():
-                self.kept.notes()  # it was said
+                self.leaf.feed(tables, frontier, ended)
+            case NotesTaken():
+                self.leaf.notes()  # it was said
 
     # -- on disk ----------------------------------------------------------------------------------
 
@@ -144,4 +144,4 @@ class LeafLog:
     def compact(self) -> None:
         """Writes all down after a step, once the log is longer than that."""
         if self._journal.due:
-            self._journal.compact(LeafState(self._names, self.kept.to_bytes()))
+            self._journal.compact(LeafState(self._names, self.leaf.to_bytes()))

@@ -40,7 +40,7 @@ EARLIEST, LATEST = -(2**62), 2**62
 _GROWN = 1.1
 
 
-class Tile(NamedTuple):
+class SentRange(NamedTuple):
     """What was sent: from which position to which, and whether as events."""
 
     low: int
@@ -51,15 +51,15 @@ class Tile(NamedTuple):
 class LocalState(Struct, frozen=True, array_like=True):
     """What a `LocalCounter` must not lose: its attributes of the same names."""
 
-    held: EventBuffer
+    buffer: EventBuffer
     life: int
     down: Down | None
-    asked: int
-    zoned: int
+    answered_ask: int
+    answered_zone: int
     known: dict[int, FoundEdge]
     done: int
     passed: int
-    tiles: list[Tile]
+    sent_ranges: list[SentRange]
     sent: int
     last_sent: tuple[int, int]
     speak: bool
@@ -72,22 +72,22 @@ class LocalState(Struct, frozen=True, array_like=True):
 class LocalCounter:
     """Holds a node's events until the root has what it needs of them.
 
-    What was sent is remembered as tiles. An edge, or a zone around one, may ask for a tile to be
+    The ranges that were sent are remembered. An edge, or a zone around one, may ask for one to be
     cut finer; nothing else is sent twice.
     """
 
     def __init__(self, node: int, windows: Sequence[Counted], fold: Fold) -> None:
         self.node, self.fold = node, fold
         self.edges = RankEdges(windows)
-        self.held = EventBuffer(node)
+        self.buffer = EventBuffer(node)
         self.life = 0
         self.down: Down | None = None
-        self.asked = self.zoned = 0
+        self.answered_ask = self.answered_zone = 0
         """The last ask and the last zone that were answered."""
         self.known = {0: FoundEdge(0, at(EARLIEST))}
         """Edges that the root found, from the last complete one on."""
         self.done = self.passed = 0
-        self.tiles: list[Tile] = []
+        self.sent_ranges: list[SentRange] = []
         self.sent = 0
         self.last_sent: tuple[int, int] = (EARLIEST, 0)
         self._seen = -1
@@ -100,14 +100,14 @@ class LocalCounter:
     # -- events and words in ---------------------------------------------------------------------
 
     def push(self, times: Ints, arrivals: Ints, data: Columns) -> None:
-        self.held.push(times, arrivals, data)
+        self.buffer.push(times, arrivals, data)
 
     def advance(self, frontier: int) -> None:
-        self.held.advance(frontier)
+        self.buffer.advance(frontier)
 
     @property
     def frontier(self) -> int:
-        return EARLIEST if self.held.frontier is None else self.held.frontier
+        return EARLIEST if self.buffer.frontier is None else self.buffer.frontier
 
     def hear(self, down: Down) -> None:
         """Takes what the root says; what it said before that is out of date."""
@@ -124,7 +124,7 @@ class LocalCounter:
             if edge not in self.known and edge > self.done:
                 self.known[edge] = found
                 if edge > down.complete:
-                    cut = self.held.before(found.place)
+                    cut = self.buffer.before(found.place)
                     self._expose(cut, cut)
                 self.passed = max(self.passed, edge)
         self._forget(down.complete)
@@ -135,12 +135,12 @@ class LocalCounter:
         """Begins a new life after this node was given up, or is new: events before the place that
         the root names are late."""
         self.life = new.life
-        self.held.advance(new.place.time)
-        self.held.renumber(new.position, new.place)
-        self.tiles = []
+        self.buffer.advance(new.place.time)
+        self.buffer.renumber(new.position, new.place)
+        self.sent_ranges = []
         self._clear()
         self.sent = new.position
-        self.asked = self.zoned = 0
+        self.answered_ask = self.answered_zone = 0
         self.known = dict(down.edges)
         self.done = down.complete
         self.passed = max([down.complete, *self.known])
@@ -150,17 +150,19 @@ class LocalCounter:
         """The root has all pieces up to an edge: the events are not needed any more."""
         if complete <= self.done or complete not in self.known:
             return
-        cut = self.held.before(self.known[complete].place)
-        self.held.drop(cut)
-        self.tiles = [t._replace(low=max(t.low, cut)) for t in self.tiles if t.high > cut]
+        cut = self.buffer.before(self.known[complete].place)
+        self.buffer.drop(cut)
+        self.sent_ranges = [
+            t._replace(low=max(t.low, cut)) for t in self.sent_ranges if t.high > cut
+        ]
         self.known = {edge: what for edge, what in self.known.items() if edge >= complete}
         self.done = complete
 
     def _repeat(self) -> None:
         """Says again what may have been lost."""
-        for tile in self.tiles:
-            self._send(tile)
-        self.asked = self.zoned = 0
+        for sent_range in self.sent_ranges:
+            self._send(sent_range)
+        self.answered_ask = self.answered_zone = 0
         self.speak = True
 
     # -- words out -------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ class LocalCounter:
         """What there is to say now."""
         down, scheme = self.down, "" if self.down is None else SCHEMES[self.down.scheme]
         if scheme == "central":
-            self._expose(self.sent, self.held.end)
+            self._expose(self.sent, self.buffer.end)
         self._on_zone()
         self._on_ask()
         if down is not None and down.forecast is not None and scheme in ("async", "approx"):
@@ -177,7 +179,7 @@ class LocalCounter:
         silent = down is not None and (
             down.ask is not None or down.zone is not None or down.forecast is not None
         )
-        now = (self.frontier, self.held.end)
+        now = (self.frontier, self.buffer.end)
         news = not silent and now != self.last_sent and self._worth(now)
         if not (news or self.speak or self.pieces or self.counts):
             return None
@@ -186,14 +188,14 @@ class LocalCounter:
             self.node,
             self.life,
             self.frontier,
-            self.held.end,
+            self.buffer.end,
             self.passed,
-            self.asked,
-            self.zoned,
+            self.answered_ask,
+            self.answered_zone,
             self.counts,
             self.samples,
             self.pieces,
-            self.held.late,
+            self.buffer.late,
             self.span,
         )
         self._clear()
@@ -211,32 +213,32 @@ class LocalCounter:
 
     def _on_ask(self) -> None:
         ask = None if self.down is None else self.down.ask
-        if ask is None or ask.number <= self.asked or at(self.frontier) < ask.high:
+        if ask is None or ask.number <= self.answered_ask or at(self.frontier) < ask.high:
             return
-        low, high = self.held.before(ask.low), self.held.before(ask.high)
+        low, high = self.buffer.before(ask.low), self.buffer.before(ask.high)
         count = min(ask.most, high - low)
         positions = evenly(low, high, count)
-        events = self.held.events(low, high).take(positions - low)
+        events = self.buffer.events(low, high).take(positions - low)
         self.samples = Samples(low, high, events.times, events.arrivals - positions)
-        self.asked, self.speak = ask.number, True
+        self.answered_ask, self.speak = ask.number, True
 
     def _on_zone(self) -> None:
         zone = None if self.down is None else self.down.zone
-        if zone is None or zone.number <= self.zoned:
+        if zone is None or zone.number <= self.answered_zone:
             return
         span = None if zone.spans is None else zone.spans.get(self.node)
         due = at(self.frontier) >= zone.high
-        if span is not None and (due or self.held.end >= span[1]):
-            low, high = (min(max(position, self.held.base), self.held.end) for position in span)
+        if span is not None and (due or self.buffer.end >= span[1]):
+            low, high = (min(max(position, self.buffer.base), self.buffer.end) for position in span)
             self._fence(low, high)
         elif due:
-            low, high = self.held.before(zone.low), self.held.before(zone.high)
+            low, high = self.buffer.before(zone.low), self.buffer.before(zone.high)
             self.span = (low, high)
         else:
             return
         self._expose(low, high)
         self.passed = max(self.passed, zone.edge)
-        self.zoned, self.speak = zone.number, True
+        self.answered_zone, self.speak = zone.number, True
 
     def _ahead(self, forecast: Forecast, blind: bool) -> None:
         """Cuts where the next edges are expected, without waiting to be told."""
@@ -250,7 +252,7 @@ class LocalCounter:
                 low, high = span(forecast, rank)
                 if self.frontier < high:
                     return
-                bounds = self.held.before(at(low)), self.held.before(at(high))
+                bounds = self.buffer.before(at(low)), self.buffer.before(at(high))
                 self.counts |= {at(low): bounds[0], at(high): bounds[1]}
             else:
                 found = self._share(forecast, rank, blind)
@@ -270,53 +272,57 @@ class LocalCounter:
         middle = start + round(share * strides)
         low, high = (middle, middle) if blind else (middle - buffer, middle + buffer)
         wait = strides * forecast.stride * forecast.pace * (1 + 2 * buffer / max(share, 1))
-        if self.held.end < high and (blind or self.frontier < forecast.time + wait):
+        if self.buffer.end < high and (blind or self.frontier < forecast.time + wait):
             return None
-        low, high = (min(max(p, self.held.base), self.held.end) for p in (low, high))
+        low, high = (min(max(p, self.buffer.base), self.buffer.end) for p in (low, high))
         return low, high
 
     def _fence(self, low: int, high: int) -> None:
         """Tells the places at both ends of a zone that is given by positions."""
-        if low > self.held.base:
-            self.counts[after(self.held.place(low - 1))] = low
-        if high < self.held.end:
-            self.counts[self.held.place(high)] = high
+        if low > self.buffer.base:
+            self.counts[after(self.buffer.place(low - 1))] = low
+        if high < self.buffer.end:
+            self.counts[self.buffer.place(high)] = high
 
-    # -- tiles -----------------------------------------------------------------------------------
+    # -- ranges that were sent ---------------------------------------------------------------------
 
     def _expose(self, low: int, high: int) -> None:
-        """Has tiles end at two positions, and everything between them go as events."""
-        low = max(low, self.held.base)
-        tiles = []
-        for tile in self.tiles:
-            if tile.raw or tile.high <= low or tile.low >= high:
-                tiles.append(tile)
+        """Has ranges end at two positions, and everything between them go as events."""
+        low = max(low, self.buffer.base)
+        sent_ranges = []
+        for sent_range in self.sent_ranges:
+            if sent_range.raw or sent_range.high <= low or sent_range.low >= high:
+                sent_ranges.append(sent_range)
                 continue
-            tiles += self._split(tile, low, high)
-        self.tiles = tiles
+            sent_ranges += self._split(sent_range, low, high)
+        self.sent_ranges = sent_ranges
         if low > self.sent:
-            self._tile(Tile(self.sent, low, raw=False))
+            self._add_range(SentRange(self.sent, low, raw=False))
         if high > self.sent:
-            self._tile(Tile(self.sent, high, raw=True))
+            self._add_range(SentRange(self.sent, high, raw=True))
 
-    def _split(self, tile: Tile, low: int, high: int) -> list[Tile]:
-        start, end, _ = tile
+    def _split(self, sent_range: SentRange, low: int, high: int) -> list[SentRange]:
+        start, end, _ = sent_range
         low, high = max(low, start), min(max(high, low), end)
-        parts = [Tile(start, low, False), Tile(low, high, True), Tile(high, end, False)]
+        parts = [
+            SentRange(start, low, False),
+            SentRange(low, high, True),
+            SentRange(high, end, False),
+        ]
         parts = [part for part in parts if part.high > part.low]
         if len(parts) > 1 or parts[0].raw:
             for part in parts:
                 self._send(part)
         return parts
 
-    def _tile(self, tile: Tile) -> None:
-        self.tiles.append(tile)
-        self._send(tile)
-        self.sent = tile.high
+    def _add_range(self, sent_range: SentRange) -> None:
+        self.sent_ranges.append(sent_range)
+        self._send(sent_range)
+        self.sent = sent_range.high
 
-    def _send(self, tile: Tile) -> None:
-        low, high, raw = tile
-        events, positions = self.held.events(low, high), np.arange(low, high)
+    def _send(self, sent_range: SentRange) -> None:
+        low, high, raw = sent_range
+        events, positions = self.buffer.events(low, high), np.arange(low, high)
         data = self.fold.raw(events.data) if raw else self.fold.lift(events.data)
         if not raw:
             positions = positions[[0, -1]]
@@ -332,18 +338,18 @@ class LocalCounter:
         down = self.down
         if down is None or not down.waits or not (down.ask or down.zone):
             return False
-        asked = down.ask is not None and down.ask.number > self.asked
-        zoned = down.zone is not None and down.zone.number > self.zoned
+        asked = down.ask is not None and down.ask.number > self.answered_ask
+        zoned = down.zone is not None and down.zone.number > self.answered_zone
         return not asked and not zoned
 
     def first(self, column: str, default: int) -> int:
         """The least value of a column in the events that are kept."""
-        return self.held.least(column, default)
+        return self.buffer.least(column, default)
 
     @property
     def events(self) -> int:
         """Events that are kept."""
-        return self.held.settled + self.held.waiting
+        return self.buffer.settled + self.buffer.waiting
 
     def state(self) -> LocalState:
         """All that it must not lose, as of now: it must be written down before anything else."""
@@ -352,7 +358,7 @@ class LocalCounter:
     @classmethod
     def restored(cls, state: LocalState, windows: Sequence[Counted], fold: Fold) -> LocalCounter:
         """A counter that goes on from a state that was written down."""
-        made = cls(state.held.node, windows, fold)
+        made = cls(state.buffer.node, windows, fold)
         for name in LocalState.__struct_fields__:
             setattr(made, name, getattr(state, name))
         return made

@@ -28,8 +28,8 @@ class NodeView(Struct, array_like=True):
     frontier: int = EARLIEST
     settled: int = 0
     passed: int = 0
-    asked: int = 0
-    zoned: int = 0
+    answered_ask: int = 0
+    answered_zone: int = 0
     late: int = 0
     heard: int = 0
     gone: bool = False
@@ -49,7 +49,10 @@ class NodeView(Struct, array_like=True):
         self.fresh = False
         self.settled, self.frontier = max(self.settled, up.settled), max(self.frontier, up.frontier)
         self.passed, self.late = max(self.passed, up.passed), max(self.late, up.late)
-        self.asked, self.zoned = max(self.asked, up.ask), max(self.zoned, up.zone)
+        self.answered_ask, self.answered_zone = (
+            max(self.answered_ask, up.ask),
+            max(self.answered_zone, up.zone),
+        )
         self.counts.update(up.counts)
         self.counts[at(up.frontier)] = up.settled
         if up.samples is not None and len(up.samples.times):
@@ -147,7 +150,7 @@ class NodeView(Struct, array_like=True):
         self.gone, self.fresh = False, True
         self.life += 1
         self.frontier = time
-        self.asked = self.zoned = 0
+        self.answered_ask = self.answered_zone = 0
 
 
 def _back(

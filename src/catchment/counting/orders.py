@@ -16,7 +16,7 @@ from catchment.errors import StateError
 from catchment.model.capacity import Capacity
 
 KeyValue = int | bool | str | None
-"""A value of a key column whose events are counted by asking (`distributed.found_by_asking`)."""
+"""A value of a key column whose events are counted by asking (`distributed.distributed_groups`)."""
 LANES = 1 << 20
 """Keys whose count windows are found by asking, of all groups together."""
 

@@ -21,7 +21,7 @@ from catchment.counting.place import Place, at
 from catchment.counting.rank_bounds import RankBounds, RankPlace
 from catchment.counting.retransmit import Retransmit
 from catchment.counting.scheme import SCHEMES, WAITING, Auto, check, samples
-from catchment.counting.windows import FullWindow, Shelf, Slice
+from catchment.counting.windows import FullWindow, Slice, SliceList
 from catchment.model.window import Counted
 
 LATEST = 2**62
@@ -35,10 +35,10 @@ class RootCounterState(Struct, frozen=True, array_like=True):
     scheme: str
     predictor: str
     timeout: int | None
-    patience: Retransmit
+    retransmit: Retransmit
     zones: bool
     returns: bool
-    tracks: dict[int, NodeView]
+    views: dict[int, NodeView]
     found: dict[int, FoundEdge]
     edge: int
     complete: int
@@ -78,24 +78,28 @@ class RootCounter:
         scheme: str = "auto",
         predictor: str = "pace",
         timeout: int | None = None,
-        patience: int | None = None,
+        retransmit_after: int | None = None,
         zones: bool = True,
         returns: bool = True,
     ) -> None:
         self.edges, self.fold = RankEdges(windows), fold
         self.scheme = check(scheme)
-        self.predictor, self.timeout, self.patience = predictor, timeout, Retransmit(patience)
+        self.predictor, self.timeout, self.retransmit = (
+            predictor,
+            timeout,
+            Retransmit(retransmit_after),
+        )
         self.zones, self.returns = zones, returns
         """Whether events may be sent, or only their places, until an edge is found; and whether a
         node that was given up is back as soon as it is heard of, or when `back` says so."""
-        self.tracks = {node: NodeView(node) for node in nodes}
-        for track in self.tracks.values():
-            track.cuts[0] = 0
+        self.views = {node: NodeView(node) for node in nodes}
+        for view in self.views.values():
+            view.cuts[0] = 0
         self.found = {0: FoundEdge(0, at(EARLIEST))}
         """Edges from the last complete one on."""
         self.edge = self.complete = 0
         """The last edge that was found, and the last up to which all pieces are here."""
-        self.shelf = Shelf(self.edges, fold)
+        self.slice_list = SliceList(self.edges, fold)
         self.pace, self.shares = Pace(self.edges.stride), Shares()
         self.auto = Auto()
         self.ask: Ask | None = None
@@ -113,12 +117,12 @@ class RootCounter:
 
     @property
     def slices(self) -> list[Slice]:
-        """What the shelf holds."""
-        return self.shelf.slices
+        """Slices that windows still need."""
+        return self.slice_list.slices
 
     @slices.setter
     def slices(self, slices: list[Slice]) -> None:
-        self.shelf.slices = slices
+        self.slice_list.slices = slices
 
     @property
     def total(self) -> int:
@@ -129,16 +133,16 @@ class RootCounter:
 
     def receive(self, up: Up, now: int = 0, nbytes: int = 0) -> None:
         """Takes what a node says."""
-        track = self.tracks.get(up.node)
-        if track is None:
+        view = self.views.get(up.node)
+        if view is None:
             return
-        track.heard = max(track.heard, now)
-        if track.gone and self.returns:
+        view.heard = max(view.heard, now)
+        if view.gone and self.returns:
             self.back(up.node)
-        if not track.take(up):
-            self.changed |= not track.gone  # it does not know yet that it begins anew
+        if not view.take(up):
+            self.changed |= not view.gone  # it does not know yet that it begins anew
             return
-        self._answered(track, up)
+        self._answered(view, up)
         if self.pace.time is None and up.settled:
             self.pace.learn(0, float(up.frontier))
         self.news = True
@@ -146,55 +150,55 @@ class RootCounter:
         raw = sum(piece.high - piece.low for piece in up.pieces if piece.raw)
         self.auto.saw(raw, nbytes)
 
-    def _answered(self, track: NodeView, up: Up) -> None:
+    def _answered(self, view: NodeView, up: Up) -> None:
         """What an answer says of the places that were asked about."""
         ask, zone = self.ask, self.zone
         if ask is not None and up.ask == ask.number and up.samples is not None:
-            track.counts |= {ask.low: up.samples.low, ask.high: up.samples.high}
+            view.counts |= {ask.low: up.samples.low, ask.high: up.samples.high}
         if zone is not None and up.zone == zone.number and up.span is not None:
-            track.counts |= {zone.low: up.span[0], zone.high: up.span[1]}
+            view.counts |= {zone.low: up.span[0], zone.high: up.span[1]}
 
     def join(self, node: int, now: int = 0) -> None:
         """One more node; its events count from the last edge on."""
-        if node in self.tracks:
+        if node in self.views:
             return
         time = self._horizon()
-        track = self.tracks[node] = NodeView(node, life=1, frontier=time, fresh=True)
-        track.cuts = dict.fromkeys(self.found, 0)
-        track.heard, track.passed = now, self.edge
+        view = self.views[node] = NodeView(node, life=1, frontier=time, fresh=True)
+        view.cuts = dict.fromkeys(self.found, 0)
+        view.heard, view.passed = now, self.edge
         self.changed = self.news = True
 
     def leave(self, node: int) -> None:
         """A node that will not come back; what it sent stays."""
-        self.tracks[node].left = True
-        if self.tracks[node].frontier < LATEST:
+        self.views[node].left = True
+        if self.views[node].frontier < LATEST:
             self.give_up(node)
 
     def give_up(self, node: int) -> None:
         """A node that is not waited for any more, until it is heard of."""
-        if node in self.tracks and not self.tracks[node].gone:
-            self._give_up(self.tracks[node])
+        if node in self.views and not self.views[node].gone:
+            self._give_up(self.views[node])
 
     def alive(self, node: int, now: int) -> None:
         """A node is there, though it has nothing to say."""
-        self.tracks[node].heard = max(self.tracks[node].heard, now)
+        self.views[node].heard = max(self.views[node].heard, now)
 
     def _horizon(self) -> int:
         """A time after all edges that were found."""
         time = self.found[self.edge].place.time
         return EARLIEST if time == EARLIEST else min(time + 1, LATEST)
 
-    def _give_up(self, track: NodeView) -> None:
-        track.give_up(self.edge)
+    def _give_up(self, view: NodeView) -> None:
+        view.give_up(self.edge)
         self.news = True
 
     def back(self, node: int) -> None:
         """A node that was given up: what it has from before the last edge is late."""
-        track = self.tracks[node]
-        if not track.gone or track.left:
+        view = self.views[node]
+        if not view.gone or view.left:
             return
-        track.begin(max(self._horizon(), track.newest + 1))
-        track.passed = self.edge
+        view.begin(max(self._horizon(), view.newest + 1))
+        view.passed = self.edge
         self.changed = self.news = True
 
     # -- words out -------------------------------------------------------------------------------
@@ -207,20 +211,20 @@ class RootCounter:
         """Finds the edges that can be found by now; gives the next order to all nodes, if there is
         one."""
         if self.timeout is not None:
-            for track in self.tracks.values():
-                if not track.gone and track.frontier < LATEST and now - track.heard > self.timeout:
-                    self._give_up(track)
+            for view in self.views.values():
+                if not view.gone and view.frontier < LATEST and now - view.heard > self.timeout:
+                    self._give_up(view)
         if self.news:
             self.news = False
             self._work()
-        again = self.patience.lost(now, self.complete, self.over, self._lost)
+        again = self.retransmit.lost(now, self.complete, self.over, self._lost)
         self._lost = False
         if not self.changed and not again:
             return None
-        self.changed, self.patience.said = False, now
+        self.changed, self.retransmit.said = False, now
         self.version += 1
         waits = self.scheme in WAITING
-        gone = [node for node, track in self.tracks.items() if track.gone]
+        gone = [node for node, view in self.views.items() if view.gone]
         down = Down(
             self.version,
             SCHEMES.index(self.using),
@@ -235,7 +239,7 @@ class RootCounter:
             again,
         )
         if self.scheme == "auto":
-            self.spent += len(wire.dump(down)) * len(self.tracks)
+            self.spent += len(wire.dump(down)) * len(self.views)
         return down
 
     @property
@@ -252,19 +256,19 @@ class RootCounter:
 
     def _lives(self) -> dict[int, NewLife]:
         return {
-            node: NewLife(track.life, track.settled, at(track.frontier))
-            for node, track in self.tracks.items()
-            if track.fresh
+            node: NewLife(view.life, view.settled, at(view.frontier))
+            for node, view in self.views.items()
+            if view.fresh
         }
 
     @property
     def _reached(self) -> int:
         """How far all nodes are that are waited for."""
-        return min((t.frontier for t in self.tracks.values() if not t.gone), default=LATEST)
+        return min((t.frontier for t in self.views.values() if not t.gone), default=LATEST)
 
     @property
     def _settled(self) -> int:
-        return sum(t.settled for t in self.tracks.values())
+        return sum(t.settled for t in self.views.values())
 
     # -- finding edges ---------------------------------------------------------------------------
 
@@ -290,24 +294,24 @@ class RootCounter:
         if self._settled < rank:
             return None
         place = self.found[self.edge].place
-        survey = RankBounds({n: t.points(self.edge, place) for n, t in self.tracks.items()})
-        found = survey.find(rank)
+        bounds = RankBounds({n: t.points(self.edge, place) for n, t in self.views.items()})
+        found = bounds.find(rank)
         while found.place is not None:
             self._locate(rank, found.place, found.cuts)
             rank = self.edges.after(rank)
-            found = survey.find(rank)
+            found = bounds.find(rank)
         return found
 
     def _ready(self) -> bool:
         """Whether all that was asked for is here, as far as anybody is waited for."""
-        live = [track for track in self.tracks.values() if not track.gone]
+        live = [view for view in self.views.values() if not view.gone]
         if self.ordered == self.edge + 1:
             if self.ask is not None:
-                return all(track.asked >= self.ask.number for track in live)
+                return all(view.answered_ask >= self.ask.number for view in live)
             if self.zone is not None:
-                return all(track.zoned >= self.zone.number for track in live)
+                return all(view.answered_zone >= self.zone.number for view in live)
             if self.forecast is not None:
-                return all(track.passed > self.edge for track in live)
+                return all(view.passed > self.edge for view in live)
         return True
 
     def _pursue(self, rank: int, found: RankPlace | None) -> None:
@@ -321,13 +325,13 @@ class RootCounter:
                 self._further(rank, found)
             return
         low = found.low or self.found[self.edge].place
-        if self.zones and found.loose <= _FEW * len(self.tracks):
+        if self.zones and found.loose <= _FEW * len(self.views):
             zone, last = Zone(self.orders + 1, self.edge + 1, low, found.high), self.zone
             # All events there were sent, so who is asked for them again has to send them again.
             self._lost = last is not None and replace(last, number=zone.number) == zone
             self._give(None, zone)
         else:
-            most = samples(found.loose / len(self.tracks))
+            most = samples(found.loose / len(self.views))
             self._give(Ask(self.orders + 1, low, found.high, most), None)
 
     def _predicted(self) -> bool:
@@ -347,7 +351,7 @@ class RootCounter:
         lacking = max(rank - self._settled, 0) * ahead.pace
         step = math.ceil(max(lacking * 1.05, 0.02 * ahead.stride * ahead.pace, 1.0))
         low = (found.low if found is not None else None) or place
-        most = samples((rank - known) / max(len(self.tracks), 1))
+        most = samples((rank - known) / max(len(self.views), 1))
         self._give(Ask(self.orders + 1, low, at(reached + step), most), None)
 
     def _drop_orders(self) -> None:
@@ -370,7 +374,7 @@ class RootCounter:
         if self._reached >= LATEST and self._settled < rank:
             return  # no more events will come
         ahead = self.pace.forecast(self.edge, known, float(place.time))
-        live = sum(not track.gone for track in self.tracks.values())
+        live = sum(not view.gone for view in self.views.values())
         self.doubtful = 0.0 if ahead is None else doubtful(ahead, rank)
         if self.scheme == "auto" and ahead is not None:
             self.auto.choose(self.edge, self.auto.costs(live, rank - known, self.doubtful))
@@ -393,7 +397,7 @@ class RootCounter:
 
     def _by_shares(self, ahead: Forecast, rank: int) -> None:
         """Predictions as in the paper: every node contributes as many events as the last time."""
-        cuts = {node: track.cuts[self.edge] for node, track in self.tracks.items()}
+        cuts = {node: view.cuts[self.edge] for node, view in self.views.items()}
         if not self.shares.known:
             return
         sizes = self.shares.of(cuts)
@@ -411,14 +415,14 @@ class RootCounter:
 
     def _locate(self, rank: int, place: Place, cuts: dict[int, int]) -> None:
         """An edge was found."""
-        live = sum(not track.gone for track in self.tracks.values())
+        live = sum(not view.gone for view in self.views.values())
         self.auto.learn(self.spent, live, self.doubtful, self.corrected)
         self.spent = 0.0
-        before = {node: track.cuts[self.edge] for node, track in self.tracks.items()}
+        before = {node: view.cuts[self.edge] for node, view in self.views.items()}
         self.edge += 1
         self.found[self.edge] = FoundEdge(rank, place)
-        for node, track in self.tracks.items():
-            track.cuts[self.edge] = cuts[node]
+        for node, view in self.views.items():
+            view.cuts[self.edge] = cuts[node]
         if place.time < LATEST:
             self.pace.learn(rank, float(place.time))
         self.shares.learn(cuts, before)
@@ -433,8 +437,8 @@ class RootCounter:
         self.edge += 1
         self.ordered = self.edge + 1
         self.found[self.edge] = FoundEdge(rank, self.found[self.edge - 1].place)
-        for node, track in self.tracks.items():
-            track.cuts[self.edge] = cuts.get(node, track.settled)
+        for node, view in self.views.items():
+            view.cuts[self.edge] = cuts.get(node, view.settled)
 
     # -- slices ----------------------------------------------------------------------------------
 
@@ -443,29 +447,29 @@ class RootCounter:
         before = self.complete
         while self.complete < self.edge:
             parts, missing = [], []
-            for node, track in self.tracks.items():
-                low, high = track.cuts[self.complete], track.cuts[self.complete + 1]
-                tiles = track.tiling(low, high)
-                if tiles is None and not track.gone:
+            for node, view in self.views.items():
+                low, high = view.cuts[self.complete], view.cuts[self.complete + 1]
+                tiles = view.tiling(low, high)
+                if tiles is None and not view.gone:
                     break
-                if track.gone and not track.left:
+                if view.gone and not view.left:
                     missing.append(node)
-                parts += track.most(low, high) if tiles is None else tiles
+                parts += view.most(low, high) if tiles is None else tiles
             else:
                 self._slice(parts, tuple(missing))
                 continue
             break
         if self.complete > before:
             place = self.found[self.edge].place
-            for track in self.tracks.values():
-                track.drop(self.edge, place, self.complete)
+            for view in self.views.values():
+                view.drop(self.edge, place, self.complete)
             self.found = {n: what for n, what in self.found.items() if n >= self.complete}
 
     def _slice(self, parts: list[tuple[SlicePiece, int, int]], missing: tuple[int, ...]) -> None:
         low, high = self.found[self.complete].rank, self.found[self.complete + 1].rank
         exact = self.scheme != "approx" or self.complete < 2
-        merged = self.shelf.merged(parts)
-        self.full += self.shelf.add(Slice(low, high, merged, exact, missing))
+        merged = self.slice_list.merged(parts)
+        self.full += self.slice_list.add(Slice(low, high, merged, exact, missing))
         self.complete += 1
 
     def take(self) -> list[FullWindow]:

@@ -89,9 +89,9 @@ class RootByKey:
     def _lane(self, at: Lane) -> RootCounter:
         if at not in self.lanes:
             room_for_lane(len(self.lanes))
-            lift = self._lifts[at.group]
+            slices = self._lifts[at.group]
             lane = RootCounter(
-                self.nodes, counts_of(lift.bound.group), lift, self.scheme, returns=False
+                self.nodes, counts_of(slices.bound.group), slices, self.scheme, returns=False
             )
             for node in self.away:
                 lane.give_up(node)
@@ -135,9 +135,9 @@ class RootByKey:
         return Partials({id: pa.concat_tables([t for g, t in full if g == id]) for id in ids})
 
     def _full(self, at: Lane, windows: list[FullWindow]) -> pa.Table:
-        id, lift = self.groups[at.group], self._lifts[at.group]
+        id, slices = self.groups[at.group], self._lifts[at.group]
         self.uncounted += [(id, at.key, window) for window in windows if window.missing]
-        return full_of(lift, at.key, windows)
+        return full_of(slices, at.key, windows)
 
     def newly_late(self) -> int:
         """Events of all nodes that came too late, since the last call."""
@@ -147,7 +147,7 @@ class RootByKey:
 
     @property
     def _all_late(self) -> int:
-        return sum(t.late for lane in self.lanes.values() for t in lane.tracks.values())
+        return sum(t.late for lane in self.lanes.values() for t in lane.views.values())
 
     def not_full(self) -> tuple[int, int]:
         """Windows that have begun and are not full, of all lanes, and the events in them."""
@@ -179,6 +179,6 @@ class RootByKey:
         self._late = state.late
         for at, lane in state.lanes:
             if at.group in self.groups:
-                lift = self._lifts[at.group]
-                windows = counts_of(lift.bound.group)
-                self.lanes[at] = RootCounter.restored(lane, windows, lift, repeat=False)
+                slices = self._lifts[at.group]
+                windows = counts_of(slices.bound.group)
+                self.lanes[at] = RootCounter.restored(lane, windows, slices, repeat=False)

@@ -29,7 +29,7 @@ class CountStatus(Struct, frozen=True):
 
 def status(root: RootCounter) -> CountStatus:
     """How the count windows of a key stand at the root."""
-    tracks = root.tracks
+    views = root.views
     return CountStatus(
         scheme=root.using,
         moves=root.auto.moves,
@@ -37,14 +37,14 @@ def status(root: RootCounter) -> CountStatus:
         corrections=root.corrections,
         rounds=root.rounds,
         clocks=clocks(root),
-        late={node: track.late for node, track in tracks.items() if track.late},
-        missing=[node for node, track in tracks.items() if track.gone and not track.left],
+        late={node: view.late for node, view in views.items() if view.late},
+        missing=[node for node, view in views.items() if view.gone and not view.left],
     )
 
 
 def clocks(root: RootCounter) -> dict[int, str]:
     """Nodes whose clocks seem wrong: far from the others', or running backwards."""
-    live = {node: track.frontier for node, track in root.tracks.items() if not track.gone}
+    live = {node: view.frontier for node, view in root.views.items() if not view.gone}
     known = sorted(frontier for frontier in live.values() if EARLIEST < frontier < LATEST)
     if not known or not root.pace.paces:
         return {}
@@ -52,5 +52,5 @@ def clocks(root: RootCounter) -> dict[int, str]:
     far = _FAR * root.pace.paces[-1] * root.edges.stride
     found = {node: "ahead" for node, frontier in live.items() if middle + far < frontier < LATEST}
     found |= {node: "behind" for node, f in live.items() if EARLIEST < f < middle - far}
-    late = {n: "backwards" for n, track in root.tracks.items() if track.late and n not in found}
+    late = {n: "backwards" for n, view in root.views.items() if view.late and n not in found}
     return found | late

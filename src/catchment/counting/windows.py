@@ -34,7 +34,7 @@ class Slice(Struct, frozen=True, array_like=True):
     missing: tuple[int, ...]
 
 
-class Shelf:
+class SliceList:
     """Slices that windows still need; every window is a range of them."""
 
     def __init__(self, edges: RankEdges, fold: Fold) -> None:

@@ -29,7 +29,7 @@ SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
 
 
-class _Snapshot(Struct, frozen=True, array_like=True):
+class _JournalSnapshot(Struct, frozen=True, array_like=True):
     number: Annotated[int, Meta(ge=0)]
     state: msgspec.Raw
 
@@ -59,7 +59,7 @@ class Journaled(Generic[E, S]):
         self._base = self._saved_bytes = self._used = 0
         held = disk.get(snapshot)
         if held is not None:
-            found = records.unpack(_Snapshot, held, snapshot, damaged)
+            found = records.unpack(_JournalSnapshot, held, snapshot, damaged)
             self.state = records.unpack(state, found.state, snapshot, damaged)
             self._base, self._saved_bytes = found.number, len(held)
         self.number = max(self._base, self._log.last if upto is None else upto)
@@ -106,7 +106,7 @@ class Journaled(Generic[E, S]):
         """Writes the state as of an entry, the last one unless it is given; forgets those up to
         it."""
         number = self.number if upto is None else upto
-        blob = records.pack(_Snapshot(number, msgspec.Raw(records.pack(state))))
+        blob = records.pack(_JournalSnapshot(number, msgspec.Raw(records.pack(state))))
         self._disk.put(self._snapshot, blob)
         self._log.trim(number)
         self._base, self._saved_bytes, self._used = number, len(blob), 0

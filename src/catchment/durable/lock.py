@@ -170,20 +170,20 @@ class Lease(Lock):
         self._stop = threading.Event()
         self._lost: LockHolder | None = None
         self._until = 0.0
-        held = self._held()
+        held = self._holder()
         if held is not None and (held.expires or 0) > clock():
             raise _taken(
                 folder.shown, held, f"if it is gone, wait until {_shown(held.expires or 0)}"
             )
         self._write()
         time.sleep(settle)
-        held = self._held()
+        held = self._holder()
         if held is None or held.owner != self._me.owner:
             raise _taken(folder.shown, held, "it came at the same moment")
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
-    def _held(self) -> LockHolder | None:
+    def _holder(self) -> LockHolder | None:
         return _read(self._folder.read(NAME))
 
     def _write(self) -> None:
@@ -195,7 +195,7 @@ class Lease(Lock):
     def _renew(self) -> None:
         while not self._stop.wait(self._seconds / 3):
             try:
-                held = self._held()
+                held = self._holder()
                 if held is None or held.owner != self._me.owner:
                     self._lost = held or msgspec.structs.replace(self._me, pid=0, host="nobody")
                     _log.error("%s", self._error())
@@ -224,7 +224,7 @@ class Lease(Lock):
         self._thread.join()
         if self._lost is None:
             with contextlib.suppress(StateError):  # it ends by itself
-                held = self._held()
+                held = self._holder()
                 if held is not None and held.owner == self._me.owner:
                     self._folder.remove(NAME)
 

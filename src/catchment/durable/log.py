@@ -99,7 +99,7 @@ class LostEntries:
         )
 
 
-class _Place(NamedTuple):
+class _EntryPlace(NamedTuple):
     """Where an entry is."""
 
     segment: int
@@ -144,7 +144,7 @@ class FileLog:
         self._files: FileSystem = LocalFiles() if files is None else files
         self._most = segment
         self._segments: dict[int, _Segment] = {}
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, _EntryPlace] = {}
         self._bytes = 0
         self._last = self._trimmed = NEVER
         self._highest = 0
@@ -342,7 +342,7 @@ class FileLog:
         except OSError:
             self._abandon(segment)
             raise
-        place = _Place(segment.number, at + len(head), len(data), self._last, checksum)
+        place = _EntryPlace(segment.number, at + len(head), len(data), self._last, checksum)
         self._places[number] = place
         self._bytes += len(data)
         self._last = segment.newest = number
@@ -556,7 +556,7 @@ def _packed(number: int, previous: int, body: bytes, seed: int) -> tuple[bytes, 
     return b"".join((_MARKER, _CHECK.pack(zlib.crc32(rest, seed)), rest, body)), checksum
 
 
-def _entry(data: bytes, at: int, seed: int) -> tuple[int, _Place] | None:
+def _entry(data: bytes, at: int, seed: int) -> tuple[int, _EntryPlace] | None:
     """The entry at a place, its segment left open; None when it is not whole."""
     if at + _ENTRY.size > len(data):
         return None
@@ -566,7 +566,7 @@ def _entry(data: bytes, at: int, seed: int) -> tuple[int, _Place] | None:
         return None
     if end + size > len(data) or zlib.crc32(memoryview(data)[end : end + size], seed) != checksum:
         return None
-    return number, _Place(0, at, _ENTRY.size + size, previous, checksum)
+    return number, _EntryPlace(0, at, _ENTRY.size + size, previous, checksum)
 
 
 def _next_entry(data: bytes, at: int, seed: int) -> int:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from catchment.durable.files import Data
 
-Change = TypeVar("Change")
+T = TypeVar("T")
 
 
 @dataclass
@@ -47,15 +47,17 @@ class _Content:
 
 
 @dataclass
-class _Names:
+class _FolderNames:
     """A folder: names as a crash surely leaves them, changes since, and as a program sees them."""
 
-    synced: dict[str, _Content | _Names] = field(default_factory=dict)
-    changes: list[tuple[str | None, str | None, _Content | _Names]] = field(default_factory=list)
+    synced: dict[str, _Content | _FolderNames] = field(default_factory=dict)
+    changes: list[tuple[str | None, str | None, _Content | _FolderNames]] = field(
+        default_factory=list
+    )
     """The name that is gone, the name that is new, and what it stands for."""
-    now: dict[str, _Content | _Names] = field(default_factory=dict)
+    now: dict[str, _Content | _FolderNames] = field(default_factory=dict)
 
-    def change(self, gone: str | None, new: str | None, what: _Content | _Names) -> None:
+    def change(self, gone: str | None, new: str | None, what: _Content | _FolderNames) -> None:
         self.changes.append((gone, new, what))
         _renamed(self.now, gone, new, what)
 
@@ -75,7 +77,10 @@ def _changed(old: bytes, at: int, data: bytes | None) -> bytes:
 
 
 def _renamed(
-    names: dict[str, _Content | _Names], gone: str | None, new: str | None, what: _Content | _Names
+    names: dict[str, _Content | _FolderNames],
+    gone: str | None,
+    new: str | None,
+    what: _Content | _FolderNames,
 ) -> None:
     if gone is not None:
         names.pop(gone, None)
@@ -83,7 +88,7 @@ def _renamed(
         names[new] = what
 
 
-def _survivors(dice: random.Random, changes: list[Change]) -> list[Change]:
+def _survivors(dice: random.Random, changes: list[T]) -> list[T]:
     """What a crash leaves of changes that were not synced: nothing, all, a beginning, or any."""
     way = dice.randrange(4)
     if way == 0:
@@ -128,7 +133,7 @@ class VolatileFiles:
     """A file system in memory. Its root is a folder that is always there."""
 
     def __init__(self) -> None:
-        self._root = _Names()
+        self._root = _FolderNames()
         self.full = False
         """Whether there is no room for anything new."""
         self.dead = False
@@ -170,7 +175,7 @@ class VolatileFiles:
     def names(self, folder: str) -> list[str]:
         self.check()
         found = self._find(folder)
-        if not isinstance(found, _Names):
+        if not isinstance(found, _FolderNames):
             return []
         return sorted(name for name, what in found.now.items() if isinstance(what, _Content))
 
@@ -210,17 +215,17 @@ class VolatileFiles:
 
     def is_folder(self, path: str) -> bool:
         self.check()
-        return isinstance(self._find(path), _Names)
+        return isinstance(self._find(path), _FolderNames)
 
     def make_folder(self, path: str) -> None:
         folder, name = self._place(path)
         if name not in folder.now:
             self.count_down()
-            folder.change(None, name, _Names())
+            folder.change(None, name, _FolderNames())
 
     def sync_folder(self, path: str) -> None:
         found = self._find(path)
-        if not isinstance(found, _Names):
+        if not isinstance(found, _FolderNames):
             raise _not_there(path)
         self.count_down()
         found.synced, found.changes = dict(found.now), []
@@ -235,12 +240,12 @@ class VolatileFiles:
         content.now = content.synced = how(content.now)
         content.changes = []
 
-    def _find(self, path: str) -> _Content | _Names | None:
-        found: _Content | _Names | None = self._root
+    def _find(self, path: str) -> _Content | _FolderNames | None:
+        found: _Content | _FolderNames | None = self._root
         for part in path.split("/"):
             if part in ("", "."):
                 continue
-            found = found.now.get(part) if isinstance(found, _Names) else None
+            found = found.now.get(part) if isinstance(found, _FolderNames) else None
         return found
 
     def _content(self, path: str) -> _Content:
@@ -250,11 +255,11 @@ class VolatileFiles:
             raise _not_there(path)
         return found
 
-    def _place(self, path: str) -> tuple[_Names, str]:
+    def _place(self, path: str) -> tuple[_FolderNames, str]:
         self.check()
         above, _, name = path.rpartition("/")
         found = self._find(above)
-        if not isinstance(found, _Names):
+        if not isinstance(found, _FolderNames):
             raise _not_there(above)
         return found, name
 

@@ -309,10 +309,12 @@ class Assembler:
             for name, limit in self.limits.items()
             if limit.until is not None
             and self.plan.names[name][0] not in elsewhere
-            and drained(self.plan, self.states, name, limit.until + self._kept(name))
+            and drained(
+                self.plan, self.states, name, limit.until + self._correctable_after_end(name)
+            )
         ]
 
-    def _kept(self, name: str) -> int:
+    def _correctable_after_end(self, name: str) -> int:
         """How long after their end the windows of a query may be corrected before it leaves.
 
         A query that goes over to another group stays, and so do its corrections.

@@ -11,7 +11,7 @@ import pyarrow as pa
 from catchment.engine.choosing import chooser
 from catchment.engine.keys import Encoder, LocalKeys
 from catchment.expression import evaluate
-from catchment.operators.base import Reading, is_exact
+from catchment.operators.base import InputForm, is_exact
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import ColumnValues, Mask, column_of, one_piece
 
@@ -50,7 +50,7 @@ class Batch:
         self.arrival = arrival
         self.encoder = encoder or Encoder()
         self._arrays: dict[str, pa.Array[Any]] = {}
-        self._columns: dict[tuple[str, Reading], ColumnValues] = {}
+        self._columns: dict[tuple[str, InputForm], ColumnValues] = {}
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
@@ -98,11 +98,11 @@ class Batch:
         column = self.table.column(name)
         return one_piece(column) if isinstance(column, pa.ChunkedArray) else column
 
-    def column(self, expression: str, reads: Reading = "doubles") -> ColumnValues:
+    def column(self, expression: str, reads: InputForm = "doubles") -> ColumnValues:
         """The values of an SQL expression as operators work on them."""
         array = self.array(expression)
         told = reads == "parts" or is_exact(array.type)
-        place: tuple[str, Reading] = (expression, reads if told else "values")
+        place: tuple[str, InputForm] = (expression, reads if told else "values")
         if place not in self._columns:
             self._columns[place] = column_of(array, place[1])
         return self._columns[place]

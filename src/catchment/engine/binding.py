@@ -196,9 +196,7 @@ def _check_keys(
 
 def _check_outputs(shape: ResultColumns, query: str, refuse: Refuse) -> None:
     for number in range(len(shape.group.answers)):
-        try:
-            shape.check(number, query)
-        except CatchmentError as mistake:
+        for mistake in shape.misfits(number, query):
             refuse(mistake)
 
 

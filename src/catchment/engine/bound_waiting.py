@@ -23,10 +23,10 @@ from catchment.operators.ragged import Array, Ints
 _CHOICE = "#selection "
 _CHOICES = pa.int32()
 
-Selections = tuple[str | None, ...]
+SelectionTexts = tuple[str | None, ...]
 
 
-def choice_of(selections: Selections) -> str | None:
+def choice_of(selections: SelectionTexts) -> str | None:
     """The column that says which events meet selections; None: all events do.
 
     Its name follows from the selections alone, so that it means the same in every plan.
@@ -105,7 +105,7 @@ class BoundWaiting:
         return np.flatnonzero(mask)
 
 
-def _choice(batch: Batch, selections: Selections) -> Array:
+def _choice(batch: Batch, selections: SelectionTexts) -> Array:
     """Which of some selections each event meets; -1: none."""
     rows, met = batch.chosen(selections)
     choice: Array = np.full(len(batch), -1, np.int32)

@@ -25,7 +25,7 @@ from catchment.operators.values import Mask
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _Bounds = tuple[Array, Array, Ints]
 
-Owned = tuple[Range, int]
+RangeOwner = tuple[Range, int]
 """A range of values, and the number of the selection that has it."""
 
 
@@ -36,7 +36,7 @@ class Chooser:
         self._selections = selections
         self._conditions: list[int] = []
         """The selections that are evaluated one by one."""
-        owned: dict[tuple[str, str], list[Owned]] = {}
+        owned: dict[tuple[str, str], list[RangeOwner]] = {}
         for number, condition in enumerate(selections):
             found = None if condition is None else column_ranges(condition)
             if found is None or not _can_look_up(found[1].kind, found[1].parts):
@@ -45,7 +45,7 @@ class Chooser:
             column, (kind, parts) = found
             owned.setdefault((column, kind), []).extend((part, number) for part in parts)
         self._lookups = [
-            (column, _Texts(of) if kind == "string" else _Numbers(of))
+            (column, _TextChooser(of) if kind == "string" else _NumberChooser(of))
             for (column, kind), of in owned.items()
         ]
 
@@ -84,10 +84,10 @@ def _point(part: Range) -> bool:
     return len(low) == len(high) == 3 and low[1] == high[1]
 
 
-class _Texts:
+class _TextChooser:
     """Selections by the text that a column has."""
 
-    def __init__(self, owned: list[Owned]) -> None:
+    def __init__(self, owned: list[RangeOwner]) -> None:
         self.numbers = [number for _, number in owned]
         self._values = pa.array([low[1] for (low, _), _ in owned], pa.string())
         self._found = np.array([*self.numbers, -1], np.int64)
@@ -100,10 +100,10 @@ class _Texts:
         return self._found[known]
 
 
-class _Numbers:
+class _NumberChooser:
     """Selections by the range that the number in a column is in."""
 
-    def __init__(self, owned: list[Owned]) -> None:
+    def __init__(self, owned: list[RangeOwner]) -> None:
         owned = sorted(owned)
         self.numbers = [number for _, number in owned]
         self._ranges = [part for part, _ in owned]
@@ -163,7 +163,7 @@ def _double(part: Range) -> tuple[float, float]:
     return first, last
 
 
-def _looked_up(lookup: _Texts | _Numbers, values: Any) -> Ints | None:
+def _looked_up(lookup: _TextChooser | _NumberChooser, values: Any) -> Ints | None:
     """The selections of a column's values, or -1; None where its type cannot be looked up."""
     if not isinstance(values, pa.DictionaryArray):
         return lookup(values)

@@ -84,7 +84,7 @@ def ints(table: pa.Table, name: str) -> Ints:
     return np.array(whole(table, name).to_numpy(zero_copy_only=False), np.int64)
 
 
-class _Text(msgspec.Struct, frozen=True):
+class _SnapshotText(msgspec.Struct, frozen=True):
     """The JSON before the tables."""
 
     meta: msgspec.Raw
@@ -114,7 +114,7 @@ def pack(
         data = sink.getvalue().to_pybytes()
         sizes[name] = len(data)
         parts.append(data)
-    text = records.encode(_Text(msgspec.Raw(records.encode(record)), sizes))
+    text = records.encode(_SnapshotText(msgspec.Raw(records.encode(record)), sizes))
     body = struct.pack(">Q", len(text)) + text + b"".join(parts)
     return _HEAD.pack(MAGIC, FORMAT, zlib.crc32(body), len(body)) + body
 
@@ -138,7 +138,7 @@ def unpack(data: bytes, kind: type[_T]) -> tuple[_T, dict[str, pa.Table]]:
             hint="take it again, or restore an older one",
         )
     (size,) = struct.unpack_from(">Q", body)
-    text = records.decode(_Text, bytes(body[8 : 8 + size]), _WHAT)
+    text = records.decode(_SnapshotText, bytes(body[8 : 8 + size]), _WHAT)
     tables = {}
     at = 8 + size
     for name, length in text.tables.items():

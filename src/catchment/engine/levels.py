@@ -34,7 +34,7 @@ def concat_keyed(parts: Sequence[KeyedPartials], operators: Operators) -> KeyedP
     return KeyedPartials(np.concatenate([part.key for part in parts]), fields)
 
 
-class Growing:
+class GrowingColumn:
     """A column that grows at the end and is dropped from the front, at amortized constant cost."""
 
     def __init__(self, like: Field) -> None:
@@ -42,7 +42,7 @@ class Growing:
         values = like.values if isinstance(like, Ragged) else like
         self._data = np.empty(16, values.dtype)
         self._from = self._to = 0
-        self._lengths = Growing(np.empty(0, np.int64)) if self.ragged else None
+        self._lengths = GrowingColumn(np.empty(0, np.int64)) if self.ragged else None
 
     def append(self, field: Field) -> None:
         values = field.values if isinstance(field, Ragged) else field
@@ -93,11 +93,13 @@ class Level:
 
     def __init__(self, operators: Operators, base: int) -> None:
         self.base = base
-        self._ends = Growing(np.empty(0, np.int64))
+        self._ends = GrowingColumn(np.empty(0, np.int64))
         self._dropped = 0
         self._total = 0
-        self._key = Growing(np.empty(0, np.int64))
-        self._fields = {name: Growing(field) for name, field in empty_fields(operators).items()}
+        self._key = GrowingColumn(np.empty(0, np.int64))
+        self._fields = {
+            name: GrowingColumn(field) for name, field in empty_fields(operators).items()
+        }
 
     def __len__(self) -> int:
         """The number that the next entry gets."""

@@ -9,14 +9,14 @@ of each window are put in order and cut off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.errors import SchemaError
+from catchment.errors import CatchmentError, SchemaError
 from catchment.expression import evaluate, infer
 from catchment.model.output import GROUPING_ID, Output, RowOrder, grouping_name
 from catchment.operators.ragged import Ints
@@ -40,26 +40,28 @@ class OutputStage:
         fields = list(raw)
         return pa.schema([*fields[:lead], *made, *fields[lead + self._aggregates :]])
 
-    def check(self, raw: pa.Schema, query: str) -> None:
-        """Refuses expressions that do not fit the types of aggregates and keys."""
+    def misfits(self, raw: pa.Schema, query: str) -> Iterator[CatchmentError]:
+        """Every expression that does not fit the types of aggregates and keys, as an error."""
         known = self._visible(raw)
-        for column in self.output.columns:
-            infer(column.expression, known)
-        having = self.output.having
-        if having is not None:
-            kind = infer(having, known)
-            if not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-                raise SchemaError(
+        having, output = self.output.having, self.output
+        texts = [column.expression for column in output.columns]
+        texts += [order.expression for order in output.order]
+        for text in dict.fromkeys([*texts, *([having] if having else [])]):
+            try:
+                kind = infer(text, known)
+            except CatchmentError as mistake:
+                yield mistake
+                continue
+            if text == having and not (pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+                yield SchemaError(
                     f"query {query!r}: the having condition is not a condition",
                     given=f"{having} is {kind}",
                     hint="compare it with something, as in count(*) > 3",
                 )
-        for order in self.output.order:
-            kind = infer(order.expression, known)
-            if pa.types.is_nested(kind):
-                raise SchemaError(
+            if pa.types.is_nested(kind) and any(text == o.expression for o in output.order):
+                yield SchemaError(
                     f"query {query!r}: nothing can be ordered by such values",
-                    given=f"{order.expression} is {kind}",
+                    given=f"{text} is {kind}",
                     hint="order by a number, a text or a time",
                 )
 

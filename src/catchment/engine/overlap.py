@@ -14,12 +14,12 @@ _CELLS = 1 << 22
 _SHARED = 4
 """How often a slice must be in windows of one length before they share their work."""
 
-Ways = dict[str, np.ufunc]
+MergeFunctions = dict[str, np.ufunc]
 _PRESENT = "?"
 
 
 def reduce_full(
-    low: Ints, high: Ints, store: SliceStore, ways: Ways
+    low: Ints, high: Ints, store: SliceStore, ways: MergeFunctions
 ) -> tuple[Ints, Ints, dict[str, Field]]:
     """Merges the slices `[low, high)` of each window, by key; windows come in order of `low`."""
     keys, windows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -52,7 +52,7 @@ def _parts(windows: Ints, low: Ints, high: Ints, store: SliceStore) -> Iterator[
 class _Merge:
     """Merges runs of slices: columns are slices by keys, and each has its way to merge."""
 
-    def __init__(self, columns: dict[str, Array], ways: Ways) -> None:
+    def __init__(self, columns: dict[str, Array], ways: MergeFunctions) -> None:
         self.columns, self.ways = columns, ways
         self.running: dict[int, dict[str, tuple[Array, Array]]] = {}
 

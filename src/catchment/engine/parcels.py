@@ -172,7 +172,7 @@ def _marks(values: pa.Array[Any]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     return marks ^ (marks >> np.uint64(27))
 
 
-class Sheet:
+class ResultTables:
     """Result rows as they were made elsewhere; stands where a block would."""
 
     def __init__(self, tables: Mapping[tuple[int, int], pa.Table], complete: bool = True) -> None:
@@ -236,7 +236,9 @@ def unpack_results(data: bytes, bound: BoundPlan, kind: type[Any] = NoNote) -> t
         number, form, low = map(int, name.split())
         sheets.setdefault(number, {})[form, low] = table
     results = bound.no_results(record.limits)
-    made = {number: Sheet(held, number not in record.unended) for number, held in sheets.items()}
+    made = {
+        number: ResultTables(held, number not in record.unended) for number, held in sheets.items()
+    }
     for number, group, window, selection, low, high in record.spans:
         if number in made:
             results.add(group, made[number], [(window, selection, low, high)])

@@ -16,6 +16,7 @@ from catchment.engine.keys import KeyIndex
 from catchment.engine.outputs import OutputStage
 from catchment.engine.rows import Operators, computed
 from catchment.engine.subtotals import subtotals
+from catchment.errors import CatchmentError
 from catchment.functions import function_of
 from catchment.model.output import GROUPING_ID
 from catchment.model.plan import Group, Plan
@@ -56,7 +57,7 @@ class Block:
     """Whether its windows have ended; false: the input ended before they did."""
     _tables: dict[int, pa.Table] = field(default_factory=dict)
     _bounds: list[pa.Array[Any]] = field(default_factory=list)
-    _lowered: dict[Text, pa.Array[Any]] = field(default_factory=dict)
+    _lowered: dict[AggregateText, pa.Array[Any]] = field(default_factory=dict)
     _whole: Computed | None = None
 
     def __len__(self) -> int:
@@ -152,7 +153,7 @@ def times(values: Ints) -> pa.Array[Any]:
     return pa.array(values, pa.int64()).view(TIME)
 
 
-Text = tuple[str, str | None, tuple[object, ...]]
+AggregateText = tuple[str, str | None, tuple[object, ...]]
 
 
 class Leaf(Protocol):
@@ -273,11 +274,12 @@ class ResultColumns:
             self._outputs[answer] = stage.schema(self.schema(form, marks), lead), lead
         return stage.apply(table, *self._outputs[answer])
 
-    def check(self, answer: int, query: str) -> None:
-        """Refuses what an answer makes of its aggregates, where their types do not allow it."""
+    def misfits(self, answer: int, query: str) -> Iterable[CatchmentError]:
+        """What an answer makes of its aggregates although their types do not allow it."""
         stage = self.stage(answer)
-        if stage is not None:
-            stage.check(self.schema(self.forms[answer], self.marks(answer)), query)
+        if stage is None:
+            return ()
+        return stage.misfits(self.schema(self.forms[answer], self.marks(answer)), query)
 
     def empty(self, answer: int) -> pa.Table:
         return self.schema(self.forms[answer], self.marks(answer)).empty_table()
@@ -288,17 +290,17 @@ _Alike = tuple[tuple[Aggregate, ...], tuple[str, ...], tuple[tuple[int, ...], ..
 
 def _forms(group: Group) -> list[Form]:
     windows: dict[_Alike, set[int]] = {}
-    told: list[_Alike] = []
+    found: list[_Alike] = []
     for answer in group.answers:
         keys = answer.keys or group.by
         sets = answer.output.sets if answer.output is not None else ()
         places = tuple(tuple(keys.index(key) for key in some) for some in sets)
-        told.append((answer.aggregates, keys, places))
-        windows.setdefault(told[-1], set()).add(answer.window)
+        found.append((answer.aggregates, keys, places))
+        windows.setdefault(found[-1], set()).add(answer.window)
     numbers = {form: number for number, form in enumerate(windows)}
     most = {form: 2 * len(w) >= len(group.windows) for form, w in windows.items()}
     return [
-        Form(numbers[form], form[0], most[form] and not form[2], form[1], form[2]) for form in told
+        Form(numbers[form], form[0], most[form] and not form[2], form[1], form[2]) for form in found
     ]
 
 
@@ -316,7 +318,7 @@ class Limit(NamedTuple):
         return table.filter(pa.array((start > low) & (start <= high)))
 
 
-Place = tuple[int, int, int]
+AnswerId = tuple[int, int, int]
 """Group, window, selection."""
 
 
@@ -338,15 +340,15 @@ class Results(Mapping[str, pa.Table]):
         shapes: Mapping[int, ResultColumns],
         names: NamesOf,
         limits: Mapping[str, Limit] | None = None,
-        told: bool = False,
+        with_complete: bool = False,
     ) -> None:
         self.limits = dict(limits or {})
-        self._told = told
+        self._with_complete = with_complete
         """Whether results say of windows that may never end whether they have."""
         self._plan = plan
         self.shapes = shapes
         self.names = names
-        self.parts: dict[Place, list[tuple[Leaf, int, int]]] = {}
+        self.parts: dict[AnswerId, list[tuple[Leaf, int, int]]] = {}
         self._made: dict[tuple[int, int], pa.Table] = {}
 
     def add(self, group: int, block: Leaf, spans: list[tuple[int, int, int, int]]) -> None:
@@ -389,7 +391,10 @@ class Results(Mapping[str, pa.Table]):
     def _judged(self, group: int, number: int, table: pa.Table, complete: bool) -> pa.Table:
         """The table, and whether its windows have ended where that is to be said."""
         made = self._plan.groups[group]
-        if not self._told or not made.windows[made.answers[number].window].bounded_by_events:
+        if (
+            not self._with_complete
+            or not made.windows[made.answers[number].window].bounded_by_events
+        ):
             return table
         column = pa.repeat(pa.scalar(complete), table.num_rows)
         return table.append_column(COMPLETE, column)
@@ -431,7 +436,7 @@ class Results(Mapping[str, pa.Table]):
         return _Items(self)
 
     def values(self) -> ValuesView[pa.Table]:
-        return _Values(self)
+        return _ResultValues(self)
 
     def __len__(self) -> int:
         if self.limits or self.names.some_select:
@@ -503,7 +508,7 @@ class Results(Mapping[str, pa.Table]):
                 yield group, piece
 
     def _none(self) -> Results:
-        return Results(self._plan, self.shapes, self.names, self.limits, self._told)
+        return Results(self._plan, self.shapes, self.names, self.limits, self._with_complete)
 
 
 class _Items(ItemsView[str, pa.Table]):
@@ -513,7 +518,7 @@ class _Items(ItemsView[str, pa.Table]):
         return self._mapping._pairs()
 
 
-class _Values(ValuesView[pa.Table]):
+class _ResultValues(ValuesView[pa.Table]):
     _mapping: Results
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -525,7 +530,7 @@ class NamesOf:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._answers: dict[Place, dict[int, list[str]]] = {}
+        self._answers: dict[AnswerId, dict[int, list[str]]] = {}
         self._former: dict[str, list[str]] = {}
         self.some_select = any(
             answer.output is not None and answer.output.selects
@@ -534,7 +539,7 @@ class NamesOf:
         )
         """Whether a query may give other rows than one for each key and window."""
 
-    def of(self, place: Place) -> Iterable[tuple[int, list[str]]]:
+    def of(self, place: AnswerId) -> Iterable[tuple[int, list[str]]]:
         if not self._answers:
             for name, (group, number) in self._plan.names.items():
                 answer = self._plan.groups[group].answers[number]
@@ -549,5 +554,5 @@ class NamesOf:
                 self._former.setdefault(owner, []).append(name)
         return self._former.get(query, [])
 
-    def count(self, place: Place) -> int:
+    def count(self, place: AnswerId) -> int:
         return sum(len(names) for _, names in self.of(place))

@@ -15,7 +15,7 @@ from catchment.engine.rows import Rows, flat
 from catchment.engine.slicing import lift
 from catchment.model.plan import Group
 from catchment.operators import Grouping, Operator
-from catchment.operators.base import Reading
+from catchment.operators.base import InputForm
 from catchment.operators.grouping import segment_codes, sort_rows
 from catchment.operators.ragged import Ints
 from catchment.operators.values import ColumnValues, Mask, one_piece
@@ -42,7 +42,7 @@ class Ordered:
         self.key = key
         self.time = time
         self._arrays: dict[str, pa.Array[Any]] = {}
-        self.values: dict[tuple[str, Reading], ColumnValues] = {}
+        self.values: dict[tuple[str, InputForm], ColumnValues] = {}
         """Columns in order, as operators work on them."""
         self._masks: dict[str, Mask] = {}
 

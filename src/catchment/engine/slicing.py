@@ -19,7 +19,7 @@ from catchment.engine.rows import Rows, concat_rows, empty_names, flat, merge_fi
 from catchment.model.plan import Group
 from catchment.model.window import Period
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
-from catchment.operators.base import QUIET, Reading
+from catchment.operators.base import QUIET, InputForm
 from catchment.operators.ragged import Fields, Ints, take
 from catchment.planner.cost import edges_of, overlap, periods_of, session_grid, smallest_gap
 from catchment.planner.edges import Edges
@@ -319,7 +319,7 @@ class SharedSlicer:
             some //= 2
         return {}
 
-    def _cells(self, batch: Batch, slicers: list[GroupSlicer], some: int) -> _Cells | None:
+    def _cells(self, batch: Batch, slicers: list[GroupSlicer], some: int) -> _EventCells | None:
         """The cells of the first groups; None where they are too many."""
         joint = self._joint.get(some)
         if joint is None:
@@ -347,7 +347,7 @@ class SharedSlicer:
             return None
         code = place if keys.codes is None else kept.of(keys.codes) * len(sets) + place
         made = joint.joint_rows(batch, kept, code, keys.count * len(sets))
-        return _Cells(batch, keys, conditions, sets, made, rows * len(joint.operators))
+        return _EventCells(batch, keys, conditions, sets, made, rows * len(joint.operators))
 
 
 def _met(batch: Batch, group: Group) -> int:
@@ -362,7 +362,7 @@ def _work(events: int, operators: Mapping[str, Operator]) -> int:
     return events * (_FINDING + len(operators))
 
 
-class _Cells(NamedTuple):
+class _EventCells(NamedTuple):
     """A batch, reduced to rows whose keys are `key * len(sets) + set of conditions met`."""
 
     batch: Batch
@@ -434,7 +434,7 @@ def lift(
     operators: Mapping[str, Operator],
 ) -> dict[str, Fields]:
     """Every operator's partials; the nulls of a column are dropped once for all its operators."""
-    inputs: dict[tuple[str | None, Reading], Input] = {}
+    inputs: dict[tuple[str | None, InputForm], Input] = {}
     out: dict[str, Fields] = {}
     for id, operator in operators.items():
         place = (operator.ref.column, operator.reads)
@@ -450,7 +450,7 @@ def _input(
     times: Callable[[], Ints],
     groups: Grouping,
     text: str | None,
-    reads: Reading,
+    reads: InputForm,
 ) -> Input:
     if text is None:  # whole events, which have no value
         nothing = np.empty(0, np.int64)

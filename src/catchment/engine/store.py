@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from catchment.engine.levels import Growing, KeyedPartials, Level, concat_keyed
+from catchment.engine.levels import GrowingColumn, KeyedPartials, Level, concat_keyed
 from catchment.engine.rows import Operators, Rows, identity_fields, merge_fields
 from catchment.model.plan import StoreKind
 from catchment.operators.grouping import Grouping, runs
@@ -30,8 +30,8 @@ class SliceStore:
         self.kind = kind
         self.operators = operators
         self.levels = [Level(operators, 0)]
-        self._starts = Growing(np.empty(0, np.int64))
-        self._ends = Growing(np.empty(0, np.int64))
+        self._starts = GrowingColumn(np.empty(0, np.int64))
+        self._ends = GrowingColumn(np.empty(0, np.int64))
 
     @property
     def starts(self) -> Ints:

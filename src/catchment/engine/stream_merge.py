@@ -138,7 +138,7 @@ def complete(
     return _READINGS[state.window.reading](state, frontier, awaited, operators)
 
 
-Way = Callable[[Gathered, int, Awaited, Operators], tuple[Gathered, Rows]]
+ReadingMerge = Callable[[Gathered, int, Awaited, Operators], tuple[Gathered, Rows]]
 
 
 def _past(rows: Rows, frontier: int) -> Mask:
@@ -234,7 +234,7 @@ def _since(state: Gathered, rows: Rows) -> Rows:
     return rows if state.since is None else rows.where(rows.start > state.since)
 
 
-_READINGS: dict[str, Way] = {
+_READINGS: dict[str, ReadingMerge] = {
     "local": _local,
     "aligned": _aligned,
     "ordered": _ordered,

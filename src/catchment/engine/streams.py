@@ -142,7 +142,7 @@ def course(window: Marked, since: int | None = None) -> Course:
 class StreamWindows(NamedTuple):
     """Windows of one type in some events: which each event is in, and each one's number."""
 
-    track: marked.MarkTrack
+    assigned: marked.MarkAssignment
     number: Ints
     start: Ints
 
@@ -158,31 +158,31 @@ def follow(state: Course, events: settled.Ordered) -> tuple[Course, StreamWindow
         state.since,
         state.lane,
     )
-    track = marked.track(held, events)
+    assigned = marked.assign(held, events)
     # A window that began unseen is no result; but what overlaps it is none either.
-    counts = (track.unknown == 0) | (state.window.reading == "gaps")
+    counts = (assigned.unknown == 0) | (state.window.reading == "gaps")
     fresh = counts.copy()
-    fresh[track.carried] = False
+    fresh[assigned.carried] = False
     touched = events.key[events.heads]
     grown = _with_lanes(state, touched)
-    place = np.searchsorted(grown.lane, track.key)
+    place = np.searchsorted(grown.lane, assigned.key)
     before = np.concatenate([[0], np.cumsum(fresh)])
-    rank = before[:-1] - before[np.searchsorted(track.key, track.key)]
+    rank = before[:-1] - before[np.searchsorted(assigned.key, assigned.key)]
     number = np.where(fresh, grown.begun[place] + rank, grown.begun[place] - 1)
     number = np.where(counts, number, -1)
     seen_from = (
-        track.start
+        assigned.start
         if state.since is None
-        else np.where(track.unknown > 0, state.since, track.start)
+        else np.where(assigned.unknown > 0, state.since, assigned.start)
     )
     begun = grown.begun.copy()
     np.add.at(begun, place[fresh], 1)
     after, unknown = grown.start.copy(), grown.unknown.copy()
     after[np.searchsorted(grown.lane, touched)] = OPEN
-    stays = ~track.closed
-    after[place[stays]], unknown[place[stays]] = track.start[stays], track.unknown[stays]
+    stays = ~assigned.closed
+    after[place[stays]], unknown[place[stays]] = assigned.start[stays], assigned.unknown[stays]
     return grown._replace(begun=begun, start=after, unknown=unknown), StreamWindows(
-        track, number, seen_from
+        assigned, number, seen_from
     )
 
 
@@ -215,14 +215,14 @@ def cut(
         moved, followed = follow(state, events)
         after.append(moved)
         found.append(followed)
-        cuts |= marked.boundaries(followed.track)
+        cuts |= marked.boundaries(followed.assigned)
     rows, heads = settled.cut_rows(events, cuts, group, operators)
     rows.start = np.where(rows.start <= EARLIEST, rows.first, rows.start)
     rows.end = np.where(rows.end >= LATEST, rows.last + 1, rows.end)
     tags = np.full((len(rows), 1 + 3 * len(found)), OPEN, np.int64)
     parts = []
     for kind, followed in enumerate(found):
-        member = followed.track.member[heads]  # -1, in none, is the place of the one appended
+        member = followed.assigned.member[heads]  # -1, in none, is the place of the one appended
         number = tags[:, 1 + 3 * kind] = np.append(followed.number, -1)[member]
         start = np.append(followed.start, 0)[member]
         tags[:, 2 + 3 * kind] = np.where(number >= 0, start, 0)
@@ -242,8 +242,8 @@ def _ended(
     operators: Operators,
 ) -> Owned:
     """Of each window that ended, a row that says so; it lies in the slice of the window's end."""
-    done = np.flatnonzero(followed.track.closed & (followed.number >= 0))
-    at = followed.track.end[done]
+    done = np.flatnonzero(followed.assigned.closed & (followed.number >= 0))
+    at = followed.assigned.end[done]
     edges = settled.slice_edges(group).around(
         events.time, int(events.time.min()), int(events.time.max())
     )
@@ -252,7 +252,7 @@ def _ended(
     rows = Rows(
         np.where(low <= EARLIEST, at, low),
         np.where(high >= LATEST, at + 1, high),
-        followed.track.key[done],
+        followed.assigned.key[done],
         at,
         at,
         identity_fields(operators, len(done)),

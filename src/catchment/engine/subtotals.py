@@ -17,8 +17,13 @@ import pyarrow as pa
 
 from catchment.engine.keys import distinct, encode
 from catchment.engine.rows import Operators, merge_fields
+from catchment.errors import LimitError
+from catchment.model.capacity import machine_memory
 from catchment.operators import Grouping
 from catchment.operators.ragged import Field, Ints
+
+_BYTES_A_ROW = 512
+"""What a row takes until it is delivered, with its keys and fields; a round figure."""
 
 
 class Subtotals(NamedTuple):
@@ -56,7 +61,19 @@ def subtotals(
             assert own is not None
             codes = _joined(codes, own[finer.rows], encoded[number].count)
         found[wanted] = _merged(finer, codes, operators)
+        _bounded(sum(len(some.rows) for some in found.values()))
     return [found[frozenset(places)] for places in sets]
+
+
+def _bounded(rows: int) -> None:
+    """Refuses more rows than the machine's memory holds."""
+    most = machine_memory() // _BYTES_A_ROW
+    if rows > most:
+        raise LimitError(
+            "the subtotals of one step have more rows than memory has room for",
+            given=f"{rows:,} rows, at most {most:,}",
+            hint="list fewer sets of keys, or keys with fewer values",
+        )
 
 
 def _joined(codes: Ints, more: Ints, count: int) -> Ints:

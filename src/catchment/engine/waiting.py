@@ -16,7 +16,7 @@ import pyarrow as pa
 from catchment.engine import codec, partials, settled
 from catchment.engine.bound_waiting import (
     BoundWaiting,
-    Selections,
+    SelectionTexts,
     WaitingEvents,
     choice_of,
     with_columns,
@@ -141,7 +141,7 @@ class SettledEvents:
         self._events = events
         self._keys = keys
         self._lanes = lanes
-        self._seen: dict[Selections, Ordered] = {}
+        self._seen: dict[SelectionTexts, Ordered] = {}
 
     def of(self, group: Group) -> Ordered:
         """The events that a group wants, under the codes of its selections and keys."""
@@ -150,7 +150,7 @@ class SettledEvents:
             self._seen[selections] = self._of(selections)
         return self._seen[selections]
 
-    def _of(self, selections: Selections) -> Ordered:
+    def _of(self, selections: SelectionTexts) -> Ordered:
         events, name = self._events, choice_of(selections)
         if name is None:
             return events

@@ -1,8 +1,8 @@
 """Arithmetic and functions of numbers and texts.
 
 Whole numbers are int64, decimals have the types that Spark gives them (`decimals.py`), others are
-doubles. What has no result (a division by zero, an overflow, the logarithm of a negative number) is
-null, so that no event is ever fatal.
+doubles; unsigned numbers of 64 bits are decimals of 20 digits. What has no result (a division by
+zero, an overflow, the logarithm of a negative number) is null, so that no event is ever fatal.
 """
 
 from __future__ import annotations

@@ -169,6 +169,9 @@ def _show_float(value: float) -> str:
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
+_show_decimal = _by_value("{:f}".format)
+
+
 def _read_float(text: str) -> float | None:
     text = text.strip()
     if _NUMBER.fullmatch(text):
@@ -250,7 +253,7 @@ _ROUTES: dict[tuple[str, str], Callable[[Value, pa.DataType], Value]] = {
     ("decimal", "bool"): _not_zero,
     ("decimal", "decimal"): convert,
     ("decimal", "time"): _from_seconds,
-    ("decimal", "string"): _by_value("{:f}".format),
+    ("decimal", "string"): lambda value, to: _show_decimal(decimals.in_128_bits(value), to),
     ("int", "decimal"): convert,
     ("float", "decimal"): lambda value, to: _to_decimal(double(value), to),
     ("string", "decimal"): _to_decimal,

@@ -61,14 +61,14 @@ def compare(node: Call, args: Sequence[Value]) -> Value:
 
 
 def _sides(node: Call, left: Value, right: Value) -> tuple[Value, Value]:
-    unsigned = [pa.types.is_uint64(v.type) for v in (left, right)]
-    if any(unsigned) and not all(unsigned) and kind(left) == kind(right) == "int":
+    whole = [pa.types.is_integer(v.type) for v in (left, right)]
+    if all(whole) and left.type != right.type and pa.uint64() in (left.type, right.type):
         return pc.cast(left, _WIDE), pc.cast(right, _WIDE)
     if pa.types.is_float16(left.type):
         return double(left), double(right)
     left, right = with_decimals(node.args, (left, right))
     kinds = {kind(left), kind(right)}
-    if "decimal" in kinds and kinds <= {"int", "decimal"}:
+    if "decimal" in kinds and kinds <= {"int", "decimal"} and left.type != right.type:
         scale = max(decimals.digits_of(side.type)[1] for side in (left, right))
         return decimals.rescaled(left, scale), decimals.rescaled(right, scale)
     left, right = common(node, (left, right))
@@ -120,7 +120,7 @@ def is_null(_: Call, args: Sequence[Value]) -> Value:
 def contained(node: Call, args: Sequence[Value]) -> Value:
     """IN: null where the value is null, or is not found but the list has a null."""
     value, options = args[0], args[1:]
-    hashed = isinstance(value, pa.Array) and not pa.types.is_uint64(value.type)
+    hashed = isinstance(value, pa.Array)
     constant = all(isinstance(o, pa.Scalar) for o in options)
     if not hashed or not constant or len(options) < _FEW or kind(value) == "decimal":
         pairs = zip(node.args[1:], options, strict=True)

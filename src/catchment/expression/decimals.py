@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Value = Any
-"""pa.Array or pa.Scalar, of decimals."""
+"""pa.Array or pa.Scalar (the stubs' overloads know no such pair); here, of decimals."""
 
 MOST = 38
 """The digits of Spark's widest decimal."""
@@ -218,21 +218,21 @@ def _unit(number: int, zeros: int) -> Value:
     return constant(number * 10**zeros, 0)
 
 
-def _told(value: Value, precision: int) -> Value:
+def _with_precision(value: Value, precision: int) -> Value:
     """Whole numbers as kernels are told of them, who calculate types from the digits told."""
     return pc.cast(value, pa.decimal256(precision, 0), safe=False)
 
 
 def _sum(left: Value, right: Value) -> Value:
-    return pc.add(_told(left, WIDEST - 1), _told(right, WIDEST - 1))
+    return pc.add(_with_precision(left, WIDEST - 1), _with_precision(right, WIDEST - 1))
 
 
 def _difference(left: Value, right: Value) -> Value:
-    return pc.subtract(_told(left, WIDEST - 1), _told(right, WIDEST - 1))
+    return pc.subtract(_with_precision(left, WIDEST - 1), _with_precision(right, WIDEST - 1))
 
 
 def _product(left: Value, right: Value) -> Value:
-    return pc.multiply(_told(left, 37), _told(right, 38))
+    return pc.multiply(_with_precision(left, 37), _with_precision(right, 38))
 
 
 def _units(value: Value) -> Value:
@@ -279,7 +279,7 @@ def _towards(rest: Value, by: Value) -> Value:
 def _rough_quotient(units: Value, by: Value, zeros: int | None) -> Value:
     if zeros is not None:
         return pc.cast(_scaled(units, zeros), _UNITS, safe=False)
-    four = pc.divide(_told(units, 70), _told(by, 1))
+    four = pc.divide(_with_precision(units, 70), _with_precision(by, 1))
     return pc.cast(four, _UNITS, safe=False)
 
 

@@ -31,15 +31,15 @@ _EXACT = 2**53
 Fact = tuple[Node, bool]
 """A condition, and whether it must hold (True) or its negation must."""
 
-Place = tuple[Any, ...]
+RangeBound = tuple[Any, ...]
 """A place in the order of all values: `(0,)` is before any value, `(1, v, 0)` just before the value
 v, `(1, v, 1)` just behind it, `(2,)` behind all values. There, up to `(3,)`, is null."""
 
-Range = tuple[Place, Place]
+Range = tuple[RangeBound, RangeBound]
 """All values from one place to another: of `3 <= v < 7` that is `((1, 3, 0), (1, 7, 0))`."""
 
-_FIRST: Place = (0,)
-_LAST: Place = (2,)
+_FIRST: RangeBound = (0,)
+_LAST: RangeBound = (2,)
 _NULL: Range = (_LAST, (3,))
 
 
@@ -242,8 +242,8 @@ class _Term:
     """The kind of the values it is compared with; empty where there are several."""
     is_null: bool = False
     is_valued: bool = False
-    low: Place = _FIRST
-    high: Place = _LAST
+    low: RangeBound = _FIRST
+    high: RangeBound = _LAST
     among: frozenset[Any] | None = None
     excluded: frozenset[Any] = frozenset()
 

@@ -9,8 +9,8 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Literal as OneOf
 
-Kind = OneOf["null", "bool", "int", "float", "string", "time", "date"]
-Value = None | bool | int | float | str | datetime | date
+LiteralKind = OneOf["null", "bool", "int", "float", "string", "time", "date"]
+LiteralValue = None | bool | int | float | str | datetime | date
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Column:
 class Literal:
     """A constant; the kind keeps 1, 1.0 and TRUE apart, which Python holds to be equal."""
 
-    kind: Kind
-    value: Value
+    kind: LiteralKind
+    value: LiteralValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import SchemaError
 from catchment.expression.decimals import MOST, digits_of, fitted, number, rescaled, wide
+from catchment.expression.decimals import Value as Value
 from catchment.expression.nodes import Call, Literal, Node, render
-
-Value = Any
-"""pa.Array or pa.Scalar (the stubs' overloads know no such pair)."""
 
 Kernel = Callable[[Call, Sequence[Value]], Value]
 
@@ -35,7 +32,7 @@ def kind(value: Value) -> str:
     """One of null, bool, int, decimal, float, string, time, date; other for what has no operators.
 
     Decimals that Spark does not have (more than 38 digits, digits before the point alone) count as
-    floats.
+    floats. Unsigned numbers of 64 bits count as decimals of 20 digits: int64 cannot hold them.
     """
     return _kind(value.type)
 
@@ -43,7 +40,7 @@ def kind(value: Value) -> str:
 def _kind(of: pa.DataType) -> str:
     is_ = pa.types
     if is_.is_integer(of):
-        return "int"
+        return "decimal" if is_.is_uint64(of) else "int"
     if is_.is_decimal(of):
         precision, scale = digits_of(of)
         return "decimal" if precision <= MOST and scale >= 0 else "float"
@@ -102,12 +99,7 @@ def double(value: Value) -> Value:
 
 
 def integer(value: Value) -> Value:
-    """As int64; an unsigned number that does not fit is null."""
-    if value.type == INT:
-        return value
-    if pa.types.is_uint64(value.type):
-        value = where(pc.greater(value, pa.scalar(2**63 - 1, pa.uint64())), null(value.type), value)
-    return pc.cast(value, INT)
+    return value if value.type == INT else pc.cast(value, INT)
 
 
 def common(

@@ -53,14 +53,15 @@ import numpy as np
 
 from catchment.flush.average import moving
 from catchment.flush.bandwidth import probe
-from catchment.flush.evictions import EVICTIONS, Floats, Ints, KeyHistory, first_out
+from catchment.flush.evictions import EVICTIONS, KeyHistory, first_out
 from catchment.flush.learnt import NOTHING, Learnt
 from catchment.flush.open_slice import OpenSlice
 from catchment.flush.policy import Policy
 from catchment.flush.settings import Flush
 from catchment.flush.sharing import shares
-from catchment.flush.sizes import Past, size
+from catchment.flush.sizes import SliceHistory, size
 from catchment.flush.tuner import Spent, Tuner, cost_of
+from catchment.operators.ragged import Floats, Ints
 
 _SOON = 0.05
 """Seconds: what takes no longer to send may as well wait, says `auto`."""
@@ -122,12 +123,12 @@ class HeldRows(NamedTuple):
 
 
 @dataclass
-class _Group:
+class _GroupSender:
     """A group whose slices are followed."""
 
     slices: dict[float, OpenSlice] = field(default_factory=dict)
     """By when they begin."""
-    past: Past | None = None
+    past: SliceHistory | None = None
     memory: KeyHistory = field(default_factory=KeyHistory)
     late: int = 0
     """Rows for slices that had ended, since the last slice did."""
@@ -143,7 +144,7 @@ class _Wanted(NamedTuple):
 
     place: int
     """Among the rows that are held."""
-    held: HeldRows
+    rows: HeldRows
     part: OpenSlice
     surplus: float
 
@@ -186,7 +187,7 @@ class EarlySender:
         """Rows that have left early so far."""
         self._cost = cost_of(flush)
         self._order = EVICTIONS[flush.eviction]
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, _GroupSender] = {}
         self._steps: deque[tuple[float, float]] = deque(maxlen=_STEPS)
         self._frontier = -math.inf
         self._closing: list[_Closed] = []
@@ -221,11 +222,11 @@ class EarlySender:
         if group is None:
             self._groups = {}
         elif group in self._groups:
-            self._groups[group] = _Group(past=self._groups[group].past)
+            self._groups[group] = _GroupSender(past=self._groups[group].past)
 
-    def _followed(self, group: int) -> _Group:
+    def _followed(self, group: int) -> _GroupSender:
         if group not in self._groups:
-            self._groups[group] = _Group()
+            self._groups[group] = _GroupSender()
         return self._groups[group]
 
     # -- what comes -------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class EarlySender:
                 continue
             followed = self._followed(rows.group)
             part = followed.slice(rows.begin, rows.end)
-            if part.held != len(rows.keys):
+            if part.cached != len(rows.keys):
                 part.places(rows.keys, step.newest)
             surplus = self._surplus(part, rows.sizes, step)
             if surplus > 0:
@@ -307,7 +308,7 @@ class EarlySender:
         self.early += len(rows.keys)
         return np.arange(len(rows.keys))
 
-    def _close(self, followed: _Group, step: FlushStep) -> None:
+    def _close(self, followed: _GroupSender, step: FlushStep) -> None:
         """Slices that have ended tell what the next will be like, and what they have cost."""
         ended = [begin for begin, part in followed.slices.items() if part.end <= step.frontier]
         for begin in ended:
@@ -318,7 +319,7 @@ class EarlySender:
                 continue
             followed.past = part.closed(self.each or 1.0, self.link.rate / self._speed)
             followed.memory.learn(part.keys[seen], part.count[seen])
-            sent, followed.late = part.sent + part.held + followed.late, 0
+            sent, followed.late = part.sent + part.cached + followed.late, 0
             length = part.length / self._speed
             self._closing.append(
                 _Closed(step.seq, step.now, sent / many, length, sent * self.each / length)
@@ -375,15 +376,15 @@ class EarlySender:
         room = rate * max(self._gap(step), _LEAST) - self.link.ahead - step.released
         if min(sum(surplus), room) < rate * _LEAST:
             return [0.0] * len(wanted)  # many small messages cost more than a few
-        weights = [want.held.weight for want in wanted]
+        weights = [want.rows.weight for want in wanted]
         given: list[float] = shares(max(room, 0.0), surplus, weights).tolist()
         return given
 
     def _leaving(self, want: _Wanted, amount: float, now: float) -> Ints:
         """The rows that an eviction lets go first, until they come to so many bytes."""
         part = want.part
-        places = part.places(want.held.keys, now)
-        memory = self._groups[want.held.group].memory
-        gone = first_out(self._order(part.at(places, memory, now)), want.held.sizes, amount)
+        places = part.places(want.rows.keys, now)
+        memory = self._groups[want.rows.group].memory
+        gone = first_out(self._order(part.at(places, memory, now)), want.rows.sizes, amount)
         part.leave(places[gone])
         return gone

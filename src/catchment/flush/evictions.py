@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from catchment.operators.ragged import Floats, Ints
 
 # The constants were chosen by trying some on the arrivals of `simulate/workload.py`, large query.
 _MEMORY = 0.7

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from catchment.errors import JobError
-from catchment.flush.evictions import Floats
+from catchment.operators.ragged import Floats
 
 
 class SendQueue:

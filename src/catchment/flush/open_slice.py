@@ -13,22 +13,20 @@ An arrival costs a binary search, and the first of a key moves the arrays by one
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from catchment.flush.evictions import CachedAggregates, Floats, Ints, KeyHistory
-from catchment.flush.sizes import Past
+from catchment.flush.evictions import CachedAggregates, KeyHistory
+from catchment.flush.sizes import SliceHistory
 from catchment.flush.watch import SliceWatch
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+from catchment.operators.ragged import Floats, Ints
+from catchment.operators.values import Mask
 
 
 class OpenSlice:
     """What has come for a slice; times are in seconds of event time."""
 
     def __init__(
-        self, begin: float, end: float, past: Past | None, expected: Ints | None = None
+        self, begin: float, end: float, past: SliceHistory | None, expected: Ints | None = None
     ) -> None:
         """`expected` names keys that will come, in order and once each, where that is known: a
         place is then kept for each. Nothing that is decided depends on it."""
@@ -38,7 +36,7 @@ class OpenSlice:
         many = len(self.keys)
         self.first, self.last, self.count = np.zeros(many), np.zeros(many), np.zeros(many)
         self.here: Mask = np.zeros(many, np.bool_)
-        self.held = 0
+        self.cached = 0
         """How many keys are here."""
         self.sent = 0
         """Rows that have left early."""
@@ -69,7 +67,7 @@ class OpenSlice:
             self.first[place[fresh][::-1]] = times[fresh][::-1]  # of equal keys the first one stays
         self.here[place] = True
         missed = len(place) if (place[1:] > place[:-1]).all() else len(np.unique(place))
-        self.held += missed
+        self.cached += missed
         return missed
 
     def places(self, keys: Ints, now: float) -> Ints:
@@ -90,7 +88,7 @@ class OpenSlice:
     def leave(self, places: Ints) -> None:
         """Rows at these places are sent."""
         self.here[places] = False
-        self.held -= len(places)
+        self.cached -= len(places)
         self.sent += len(places)
 
     def held_places(self) -> Ints:
@@ -111,10 +109,10 @@ class OpenSlice:
             self.length,
         )
 
-    def closed(self, each: float, bandwidth: float) -> Past:
+    def closed(self, each: float, bandwidth: float) -> SliceHistory:
         """What the slice tells of the next one, once it has ended; a row takes `each` bytes."""
         seen = self.count > 0
-        return Past.of(
+        return SliceHistory.of(
             self.first[seen] - self.begin,
             self.last[seen] - self.begin,
             self.count[seen],

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catchment.flush.evictions import Floats, Ints
 from catchment.flush.line import SendQueue
+from catchment.operators.ragged import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ def lazy_optimal(last: Floats, sizes: Floats, line: SendQueue, end: float) -> Sc
     return Schedule(eager.keys, depart, line.when(after))
 
 
-def held(first: Floats, gone: Floats, at: Floats, sizes: Floats) -> Floats:
+def cached(first: Floats, gone: Floats, at: Floats, sizes: Floats) -> Floats:
     """How much is in a cache at some times, if each key enters at its first arrival and goes once.
 
     >>> one = np.ones(2)
-    >>> held(np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([0.5, 1.5, 2.5]), one).tolist()
+    >>> cached(np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([0.5, 1.5, 2.5]), one).tolist()
     [1.0, 2.0, 1.0]
     """
     into, out = np.argsort(first), np.argsort(gone)

@@ -11,7 +11,7 @@ from catchment.errors import JobError, did_you_mean
 from catchment.registry import Registry
 
 if TYPE_CHECKING:
-    from catchment.flush.sizes import Past, SizeInputs
+    from catchment.flush.sizes import SizeInputs, SliceHistory
 
 _SHAPE = re.compile(r"\s*([a-z]\w*)\s*(?:\(\s*(.*?)\s*\))?\s*$")
 _EXAMPLES = "try auto, batching, streaming, hybrid(0.25), eager(uniform) or lazy(pessimistic)"
@@ -28,7 +28,7 @@ class CachePolicy:
     one is asked where the link has a bandwidth: while it takes all at once, everything waits.
     """
 
-    eager: Callable[[SizeInputs, Past], float] | None = None
+    eager: Callable[[SizeInputs, SliceHistory], float] | None = None
     """Of what has come, what is likely to come again."""
     lazy: Callable[[SizeInputs], float] | None = None
     """What can still be sent by the end of the slice."""

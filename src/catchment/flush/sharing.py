@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from catchment.flush.evictions import Floats
+from catchment.operators.ragged import Floats
 
 DAY = 86400.0
 

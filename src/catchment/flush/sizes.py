@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from catchment.flush.evictions import Floats
 from catchment.flush.line import SendQueue
-from catchment.flush.optimal import held, lazy_optimal
+from catchment.flush.optimal import cached, lazy_optimal
 from catchment.flush.policy import Policy, cache_policy
+from catchment.operators.ragged import Floats
 
 GRID = 256
 """Points of a slice at which the sizes of optimal caches are kept for the next one."""
 
 
 @dataclass(frozen=True)
-class Past:
+class SliceHistory:
     """What is remembered of the slice before: keys, how often each came, optimal cache sizes."""
 
     keys: int
@@ -44,7 +44,7 @@ class Past:
         sizes: Floats,
         length: float,
         bandwidth: float,
-    ) -> Past:
+    ) -> SliceHistory:
         """From the first and last arrival of each key, in seconds since the slice began."""
         often, many = np.unique(count, return_counts=True)
         at = np.linspace(0.0, length, GRID)
@@ -53,14 +53,14 @@ class Past:
             late = lazy_optimal(last, sizes, SendQueue.steady(bandwidth), length)
             gone = np.empty(len(last))
             gone[late.keys] = late.depart
-            lazy = held(first, gone, at, sizes)
+            lazy = cached(first, gone, at, sizes)
         return cls(
             len(count),
             int(count.sum()),
             float(sizes.mean()) if len(sizes) else 0.0,
             often,
             many.astype(float),
-            held(first, last, at, sizes),
+            cached(first, last, at, sizes),
             lazy,
         )
 
@@ -81,7 +81,7 @@ class SizeInputs:
     """Bytes a second, as estimated."""
     each: float
     """Bytes of an update."""
-    past: Past | None
+    past: SliceHistory | None
     """The slice before; None: this is the first."""
 
     def over(self, left: float) -> SizeInputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from catchment.flush.sizes import Past, SizeInputs
+from catchment.flush.sizes import SizeInputs, SliceHistory
 
 _SPAN = 0.05
 """The share of a slice's arrivals over which misses are averaged."""
@@ -14,7 +14,7 @@ _FEWEST = 200.0
 class SliceWatch:
     """Follows one slice, from when it begins until it ends; times are in seconds."""
 
-    def __init__(self, begin: float, end: float, past: Past | None) -> None:
+    def __init__(self, begin: float, end: float, past: SliceHistory | None) -> None:
         self.begin, self.end, self.past = begin, end, past
         self.arrivals = 0
         self.misses = 1.0

@@ -186,10 +186,10 @@ def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> 
     return aggregate
 
 
-Builder = Callable[..., Aggregate]
+FunctionBuilder = Callable[..., Aggregate]
 
 
-def builder(function: Function) -> Builder:
+def builder(function: Function) -> FunctionBuilder:
     """The function's name as a Python function: `avg("v")`, `quantile("v", 0.95)`."""
 
     def build(column: str | None = None, *params: Any) -> Aggregate:
@@ -213,7 +213,7 @@ def _signature(function: Function) -> inspect.Signature:
     return inspect.Signature(found, return_annotation="Aggregate")
 
 
-def builder_from(name: str, file: str) -> Builder:
+def builder_from(name: str, file: str) -> FunctionBuilder:
     """The builder of a function that a file of this package registers."""
     import_module(f"catchment.functions.{file}")
     function = FUNCTIONS.registered().get(name)

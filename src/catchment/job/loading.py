@@ -21,7 +21,7 @@ from catchment.errors import CatchmentError, JobError, did_you_mean
 from catchment.flush import read as read_flush
 from catchment.job.brackets import Parted, mend
 from catchment.job.model import TRIGGERS, JobModel, located, period
-from catchment.job.reading import Place, Told, path_text, read, tell_all
+from catchment.job.reading import FieldError, JobPath, path_text, read, tell_all
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, refusals
 from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
@@ -111,7 +111,7 @@ def examine(source: str | Path | Mapping[str, Any]) -> ExaminedJob:
         return ExaminedJob(None, {}, (Mistake("", error),))
     held = _copied(data)
     mistakes = [_parted(one) for one in mend(held)]
-    draft = _Draft(held)
+    draft = _JobDraft(held)
     job = None
     while job is None and draft.rounds < _ROUNDS:
         try:
@@ -148,7 +148,7 @@ def _copied(data: Any) -> Any:
 
 
 @dataclass
-class _Draft:
+class _JobDraft:
     """What a job file holds, less what was found to be wrong."""
 
     data: dict[str, Any]
@@ -162,13 +162,13 @@ class _Draft:
             if isinstance(self.data.get(key), list):
                 self.numbers[key] = list(range(len(self.data[key])))
 
-    def in_file(self, place: Place) -> Place:
+    def in_file(self, place: JobPath) -> JobPath:
         """A place in what is left, as a place in the file."""
         if len(place) > 1 and place[0] in self.numbers and isinstance(place[1], int):
             return (place[0], self.numbers[str(place[0])][place[1]], *place[2:])
         return place
 
-    def without(self, told: list[Told]) -> list[Mistake]:
+    def without(self, told: list[FieldError]) -> list[Mistake]:
         """Leaves out, or puts right, what is wrong; the mistakes as they are in the file."""
         self.rounds += 1
         meant = {one.place: key for one in told if (key := self._meant(one)) is not None}
@@ -179,7 +179,7 @@ class _Draft:
         for one in told:
             path = path_text(self.in_file(one.place))
             found.append(Mistake(path, one.error(path)))
-        elements: set[Place] = set()
+        elements: set[JobPath] = set()
         for one in told:
             if one.kind == "extra_forbidden":
                 at = _at(self.data, one.place[:-1])
@@ -193,7 +193,7 @@ class _Draft:
             self._leave_out(place)
         return found
 
-    def _meant(self, told: Told) -> str | None:
+    def _meant(self, told: FieldError) -> str | None:
         """The key that a misspelt one was surely meant to be."""
         if told.kind != "extra_forbidden":
             return None
@@ -204,12 +204,12 @@ class _Draft:
     def without_cause(self, error: CatchmentError) -> Mistake:
         """Leaves out the section that raises an error which does not tell its place."""
         self.rounds += 1
-        places: list[Place] = [(key,) for key in self.data if key not in _LISTS]
+        places: list[JobPath] = [(key,) for key in self.data if key not in _LISTS]
         for key in _LISTS:
             held = self.data.get(key)
             places += [(key, n) for n in range(len(held))] if isinstance(held, list) else []
         for place in places:
-            trial = _Draft(_copied(self.data))
+            trial = _JobDraft(_copied(self.data))
             trial._leave_out(place)
             if not _raises(trial.data, error):
                 path = path_text(self.in_file(place))
@@ -218,7 +218,7 @@ class _Draft:
         self.rounds = _ROUNDS  # no single section is to blame
         return Mistake("", error)
 
-    def _leave_out(self, place: Place) -> None:
+    def _leave_out(self, place: JobPath) -> None:
         """Takes out an element of a list, or a whole section."""
         key = str(place[0])
         self.left_out.add(key)
@@ -231,11 +231,11 @@ class _Draft:
             self.data.pop(key, None)
 
 
-def _order(place: Place) -> tuple[str, int]:
+def _order(place: JobPath) -> tuple[str, int]:
     return str(place[0]), place[1] if len(place) > 1 and isinstance(place[1], int) else -1
 
 
-def _at(data: Any, place: Place) -> Any:
+def _at(data: Any, place: JobPath) -> Any:
     for part in place:
         data = data[part]
     return data
@@ -253,7 +253,7 @@ def _raises(data: Mapping[str, Any], error: CatchmentError) -> bool:
 
 
 def _queries(
-    job: JobModel, draft: _Draft, wrong: set[str], mistakes: list[Mistake]
+    job: JobModel, draft: _JobDraft, wrong: set[str], mistakes: list[Mistake]
 ) -> dict[int, Query]:
     """The queries that are well formed, by their number in the file."""
     made: dict[int, Query] = {}

@@ -58,11 +58,11 @@ def _form(value: object) -> str:
 
 # Values that pass through as they are, and what the JSON schema says of them.
 _LIST = {"type": "array", "items": {"type": "string"}}
-Duration = Annotated[
+DurationValue = Annotated[
     Any, Shown({"type": ["string", "null"], "examples": ["10s", "5 minutes", "1h 30m"]})
 ]
-Text = Annotated[Any, Shown({"type": ["string", "null"]})]
-Names = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
+TextValue = Annotated[Any, Shown({"type": ["string", "null"]})]
+NamesValue = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
 _KEY = {
     "anyOf": [
         {"type": "string"},
@@ -70,7 +70,7 @@ _KEY = {
     ]
 }
 Keys = Annotated[Any, Shown({"anyOf": [*_KEY["anyOf"], {"type": "array", "items": _KEY}]})]
-WindowForm = Annotated[Any, _ShownBy(window_schema)]
+WindowValue = Annotated[Any, _ShownBy(window_schema)]
 MeasureWord = Annotated[Any, Shown({"enum": list(MEASURES)})]
 FlushForm = Annotated[Any, Shown(flush_schema())]
 LateWord = Annotated[Any, Shown({"enum": list(LATE)})]
@@ -80,7 +80,7 @@ class AggregateSection(Section):
     """An aggregate, taken apart: {function: quantile, column: v, params: [0.95], alias: p95}."""
 
     function: str
-    column: Text = None
+    column: TextValue = None
     params: tuple[Any, ...] = ()
     alias: str = ""
 
@@ -97,24 +97,26 @@ Selected = Annotated[
 class QuerySection(Section):
     """A query: as SQL, or as its parts."""
 
-    name: Text = Field(description="what its results are called")
+    name: TextValue = Field(description="what its results are called")
     sql: str | None = Field(None, description="the whole query as SQL, instead of its parts")
     select: list[Selected] | None = Field(
         None, description="aggregates and expressions over them, as in sum(a) / sum(b) AS ratio"
     )
     by: Keys = Field((), description="keys: columns, or names with the expressions they stand for")
-    where: Text = Field(None, description="a condition on events, in SQL")
-    having: Text = Field(None, description="a condition on results, in SQL")
-    order_by: Names = Field((), description="what the rows of a window are ordered by")
+    where: TextValue = Field(None, description="a condition on events, in SQL")
+    having: TextValue = Field(None, description="a condition on results, in SQL")
+    order_by: NamesValue = Field((), description="what the rows of a window are ordered by")
     limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = Field(
         None, description="the first rows of each window that are kept"
     )
     grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = Field(
         (), description="sets of keys, with rows for each"
     )
-    window: WindowForm = Field(None, description="as in sliding(10s, 5s)")
-    distinct_on: Names = Field((), description="columns that tell an event from its repetitions")
-    distinct_within: Duration = Field("1h", description="how far apart these may be")
+    window: WindowValue = Field(None, description="as in sliding(10s, 5s)")
+    distinct_on: NamesValue = Field(
+        (), description="columns that tell an event from its repetitions"
+    )
+    distinct_within: DurationValue = Field("1h", description="how far apart these may be")
     measure: MeasureWord = Field("event", description="event or processing time")
 
     def build(self, path: str) -> Query:
@@ -245,12 +247,14 @@ class JobModel(Section):
         )
 
     name: str = Field("catchment", description="the job's, also a name of its events in SQL")
-    time: Text = Field("ts", description="the column of event time")
-    lateness: Duration = Field("0s", description="how much later than the newest an event may come")
+    time: TextValue = Field("ts", description="the column of event time")
+    lateness: DurationValue = Field(
+        "0s", description="how much later than the newest an event may come"
+    )
     late: LateWord = Field(
         "drop", description="what becomes of one that is later still: drop, collect or update"
     )
-    keep: Duration = Field(
+    keep: DurationValue = Field(
         None, description="how long late events may correct a window; none: the longest window"
     )
     queries: list[QueryForm] = Field(description="what is computed")
@@ -258,10 +262,10 @@ class JobModel(Section):
     sinks: tuple[Sink, ...] = Field((), description="where results go; none: memory")
     checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")
     trigger: Trigger = Field("continuous", description="continuous, available-now, batch, or 5s")
-    idle_timeout: Duration = Field(
+    idle_timeout: DurationValue = Field(
         None, description="after which a silent partition no longer holds the frontier back"
     )
-    max_ahead: Duration = Field(
+    max_ahead: DurationValue = Field(
         None, description="how far in the future an event may be before it is set aside"
     )
     buckets: int | None = Field(None, gt=0, description="shares of keys; by default one a core")
@@ -270,7 +274,7 @@ class JobModel(Section):
     )
     metrics: int | None = Field(None, ge=0, lt=65536, description="a port for Prometheus")
     nodes: tuple[NodeSection, ...] = Field((), description="a tree of nodes, instead of a source")
-    timeout: Duration = Field(
+    timeout: DurationValue = Field(
         "1m", description="after which results no longer wait for a silent node"
     )
     flush: FlushForm = Field(

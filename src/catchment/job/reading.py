@@ -114,15 +114,15 @@ def _line_of(mark: Any) -> str:
     return str(mark.buffer).splitlines()[mark.line] if mark.buffer.strip("\0") else ""
 
 
-Place = tuple[int | str, ...]
+JobPath = tuple[int | str, ...]
 """Where something is in a job file: keys, and numbers of elements of lists."""
 
 
 @dataclass(frozen=True)
-class Told:
+class FieldError:
     """One of pydantic's errors: where it is, and how to say it in our words."""
 
-    place: Place
+    place: JobPath
     kind: str
     """As pydantic calls it."""
     detail: Mapping[str, Any]
@@ -154,7 +154,7 @@ def explained(error: ValidationError, model: type[BaseModel], data: Any) -> JobE
     return first.error(path_text(first.place))
 
 
-def tell_all(error: ValidationError, model: type[BaseModel], data: Any) -> list[Told]:
+def tell_all(error: ValidationError, model: type[BaseModel], data: Any) -> list[FieldError]:
     """All of pydantic's errors about what a file holds, misspelt keys first."""
     told = []
     for detail in error.errors(include_url=False):
@@ -162,11 +162,11 @@ def tell_all(error: ValidationError, model: type[BaseModel], data: Any) -> list[
         place = _place(detail["loc"], data, kind == "missing")
         extra = kind == "extra_forbidden"
         known = tuple(_keys(_model_at(model, place[:-1], data))) if extra else ()
-        told.append(Told(place, kind, dict(detail), known))
+        told.append(FieldError(place, kind, dict(detail), known))
     return sorted(told, key=lambda one: one.kind != "extra_forbidden")
 
 
-def _place(loc: Place, data: Any, missing: bool) -> Place:
+def _place(loc: JobPath, data: Any, missing: bool) -> JobPath:
     """Where in the file an error is; pydantic also names the forms that a value was read as."""
     place: list[int | str] = []
     for number, part in enumerate(loc):
@@ -179,7 +179,7 @@ def _place(loc: Place, data: Any, missing: bool) -> Place:
     return tuple(place)
 
 
-def path_text(place: Place) -> str:
+def path_text(place: JobPath) -> str:
     """A place in the file as people write it.
 
     >>> path_text(("queries", 2, "windw"))
@@ -194,7 +194,7 @@ def _keys(model: type[BaseModel]) -> dict[str, Any]:
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
-def _model_at(model: type[BaseModel], place: Place, data: Any) -> type[BaseModel]:
+def _model_at(model: type[BaseModel], place: JobPath, data: Any) -> type[BaseModel]:
     """The model that describes a place in the file."""
     options = [model]
     for part in place:

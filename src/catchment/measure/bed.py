@@ -19,7 +19,7 @@ from catchment.errors import CatchmentError
 from catchment.measure.ports import HOST, free_port
 from catchment.measure.proxy import Proxy
 
-Form = dict[str, Any]
+JobForm = dict[str, Any]
 """A section of a job file."""
 _LEAN = """
 import sys
@@ -39,9 +39,9 @@ class Layout:
 
     parents: Mapping[str, str | None]
     """A node comes after its parent; the root is the first."""
-    sources: Mapping[str, Form]
-    queries: Sequence[Form]
-    options: Form = field(default_factory=dict)
+    sources: Mapping[str, JobForm]
+    queries: Sequence[JobForm]
+    options: JobForm = field(default_factory=dict)
     """Of the job file, besides."""
 
     @property
@@ -90,10 +90,10 @@ class Bed:
         self._log.close()
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def _job(self) -> Form:
+    def _job(self) -> JobForm:
         nodes = []
         for id, parent in self.layout.parents.items():
-            node: Form = {"id": id, "parent": parent, "engine": "embedded"}
+            node: JobForm = {"id": id, "parent": parent, "engine": "embedded"}
             if id in self.ports:
                 node["listen"] = self.address(id)
             if id in self.layout.sources:
@@ -169,7 +169,7 @@ class Bed:
         return {id: Traffic(proxy.up, proxy.down) for id, proxy in self.proxies.items()}
 
 
-def stream(seed: int, seconds: int, rate: int, keys: int = 10, pace: float = 1.0) -> Form:
+def stream(seed: int, seconds: int, rate: int, keys: int = 10, pace: float = 1.0) -> JobForm:
     """A generator of some seconds of event time, `pace` of them in a second of the clock."""
     return {
         "type": "generator",
@@ -184,7 +184,7 @@ def stream(seed: int, seconds: int, rate: int, keys: int = 10, pace: float = 1.0
     }
 
 
-def windows(count: int, select: str = "avg(v)") -> list[Form]:
+def windows(count: int, select: str = "avg(v)") -> list[JobForm]:
     """Tumbling windows of 1 to 10 whole seconds, by key: the slices are of 1 s, however many."""
     return [
         {"name": f"q{n}", "select": [select], "by": "player", "window": f"tumbling({n % 10 + 1}s)"}

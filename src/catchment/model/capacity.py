@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from catchment.model.settings import positive
 
-Unit = Literal["bytes", "rows", "files", "entries"]
+CapacityUnit = Literal["bytes", "rows", "files", "entries"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Capacity:
     name: str
     used: int
     limit: int
-    unit: Unit
+    unit: CapacityUnit
     when_reached: str
 
     @property

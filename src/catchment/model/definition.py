@@ -48,10 +48,10 @@ def next_definitions(
     return found
 
 
-def versions_told(before: Mapping[str, Definition], after: Mapping[str, Definition]) -> list[str]:
+def version_texts(before: Mapping[str, Definition], after: Mapping[str, Definition]) -> list[str]:
     """A sentence for each name that stands for something else than before.
 
-    >>> versions_told({"speed": Definition(1, "a")}, {"speed": Definition(2, "b")})
+    >>> version_texts({"speed": Definition(1, "a")}, {"speed": Definition(2, "b")})
     ['query speed has another definition: version 2, whose results are speed@2']
     """
     return [
@@ -81,7 +81,7 @@ def file_changes(before: Iterable[Query], after: Iterable[Query]) -> dict[str, Q
     return {n: new.get(n) for n in {**old, **new} if old.get(n) != new.get(n)}
 
 
-def change_told(name: str, before: Query | None, after: Query | None) -> str:
+def change_text(name: str, before: Query | None, after: Query | None) -> str:
     """What a job file's change to a query does, in a sentence."""
     if after is None:
         return f"query {name} is no longer in the job file: it is removed"
@@ -93,7 +93,7 @@ def change_told(name: str, before: Query | None, after: Query | None) -> str:
     )
 
 
-def removed_told(name: str) -> str:
+def removal_text(name: str) -> str:
     """What becomes of a query that the job file still has, in a sentence."""
     return (
         f"query {name} was removed while the job ran: "

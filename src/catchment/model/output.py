@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 GROUPING_ID = "grouping_id"
 """The result column that tells subtotals apart: a bit for each key, set where it is summed over."""
+MOST_SETS = 1024
+"""Sets of keys that a query may have: those of a cube of ten keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,14 @@ from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical, columns, quote, substituted
 from catchment.model import records
 from catchment.model.duration import Duration, micros
-from catchment.model.output import GROUPING_ID, Output, OutputColumn, RowOrder, grouping_name
+from catchment.model.output import (
+    GROUPING_ID,
+    MOST_SETS,
+    Output,
+    OutputColumn,
+    RowOrder,
+    grouping_name,
+)
 from catchment.model.window import Window, WindowForm, unreadable_query, window_from_dict
 
 Measure = Literal["event", "processing"]
@@ -117,7 +124,7 @@ class Ordering:
     nulls_first: bool | None = None
 
 
-Key = str | Mapping[str, str]
+KeyColumn = str | Mapping[str, str]
 """A key column, or result names of keys and the expressions that they are computed by."""
 
 
@@ -186,7 +193,7 @@ class Query:
         name: str,
         *selected: Aggregate | Expression,
         window: Window,
-        by: Key | Sequence[Key] = (),
+        by: KeyColumn | Sequence[KeyColumn] = (),
         where: str | None = None,
         having: Expression | Aggregate | str | None = None,
         order_by: _OrderBy | Sequence[_OrderBy] = (),
@@ -362,7 +369,9 @@ _OrderBy = str | Expression | Aggregate | Ordering
 _BOUNDS = ("window_start", "window_end")
 
 
-def _keys(by: Key | Sequence[Key]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _keys(
+    by: KeyColumn | Sequence[KeyColumn],
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The names of the keys in results; of those that are computed, the expressions."""
     given = (by,) if isinstance(by, str | Mapping) else tuple(by)
     names: list[str] = []
@@ -523,6 +532,12 @@ class _Selection:
         return limit
 
     def _check_sets(self) -> None:
+        if len(self.sets) > MOST_SETS:
+            raise QueryError(
+                f"query {self.query.name!r} has too many sets of keys",
+                given=f"{len(self.sets):,} sets",
+                hint=f"at most {MOST_SETS:,}; list only those that you need",
+            )
         for some in self.sets:
             for key in some:
                 if key not in self.query.by:
@@ -585,7 +600,7 @@ def _check(query: Query) -> None:
         raise QueryError("distinct_within must be positive", given=f"{query.distinct_within}us")
     if query.window.stream_reading is not None:
         _check_streams(query)
-    kept = _kept(query)
+    kept = _reserved_names(query)
     for reserved in {*query.by} & kept:
         raise QueryError(
             f"query {query.name!r}: a key column may not be called {reserved!r}",
@@ -604,7 +619,7 @@ def _check(query: Query) -> None:
         _check_whole(query, query.output)
 
 
-def _kept(query: Query) -> set[str]:
+def _reserved_names(query: Query) -> set[str]:
     """Names of result columns that nothing of the query's own may take."""
     own = [NODE] if _named(query) else []
     sets = query.output is not None and query.output.sets

@@ -222,18 +222,20 @@ class Counted(Window):
 
 _KINDS: dict[str, type[Window]] = {}
 
-Builder = Callable[..., Window]
+WindowBuilder = Callable[..., Window]
 """Makes a window of arguments as people write them, which it checks."""
 
 
-def _builder(_: str, found: Any) -> Builder | None:
+def _builder(_: str, found: Any) -> WindowBuilder | None:
     return found if callable(found) else None
 
 
-BUILDERS: Registry[Builder] = Registry("window", "catchment.windows", "catchment.windows", _builder)
+BUILDERS: Registry[WindowBuilder] = Registry(
+    "window", "catchment.windows", "catchment.windows", _builder
+)
 """The window types by the names that SQL, job files and Python call them."""
 
-Made = TypeVar("Made", bound=Builder)
+Made = TypeVar("Made", bound=WindowBuilder)
 
 
 def window_builder(builder: Made) -> Made:

@@ -12,7 +12,7 @@ from catchment.flush import read as read_flush
 from catchment.job import JobModel
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.model import records
-from catchment.model.definition import change_told, file_changes, removed_told
+from catchment.model.definition import change_text, file_changes, removal_text
 from catchment.model.duration import micros
 from catchment.model.names import file_name
 from catchment.model.query import Query, QueryRecord
@@ -27,7 +27,7 @@ from catchment.tree.settings import TreeSettings
 
 
 @dataclass(frozen=True)
-class Given:
+class NodeConfig:
     """What a node must be told to start: the rest comes down from the root."""
 
     id: str
@@ -44,7 +44,7 @@ class Given:
     engine: str
     hosted: bool = False
     """Whether it stands for its parent's own source, and runs in the parent's process."""
-    reader: Given | None = None
+    reader: NodeConfig | None = None
     """What the reader of its own source is given, where it has one and merges too."""
     aside_disk_bytes: int = ASIDE_DISK_BYTES
 
@@ -102,9 +102,9 @@ def _follow(
     if new:
         charter = charter.with_queries([*charter.plans[charter.plan].queries.values(), *new])
         member.adopt(charter, now)
-    said = [change_told(name, there.get(name), query) for name, query in changes.items()]
+    said = [change_text(name, there.get(name), query) for name, query in changes.items()]
     left = charter.plans[charter.plan].queries
-    return said + [removed_told(query.name) for query in queries if query.name not in left]
+    return said + [removal_text(query.name) for query in queries if query.name not in left]
 
 
 def _places(nodes: Sequence[NodeSection]) -> Iterator[NodePlace]:
@@ -117,7 +117,7 @@ def _places(nodes: Sequence[NodeSection]) -> Iterator[NodePlace]:
             yield NodePlace(node.id, 0, node.parent, node.source is not None, node.listen)
 
 
-def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spark") -> Given:
+def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spark") -> NodeConfig:
     """What a node of a job file is told; `parent` is an address, instead of the file's."""
     known = {node.id: node for node in job.nodes}
     if id not in known:
@@ -129,7 +129,7 @@ def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spar
             "a node needs a folder", given=id, hint="add checkpoint: folder/ to the job file"
         )
     home = Path(node.home) if node.home else Path(str(job.checkpoint)) / file_name(id)
-    return Given(
+    return NodeConfig(
         id,
         home,
         None if root else parent or _address(node, known),
@@ -144,9 +144,9 @@ def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spar
     )
 
 
-def _reader(job: JobModel, node: NodeSection, home: Path, engine: str) -> Given:
+def _reader(job: JobModel, node: NodeSection, home: Path, engine: str) -> NodeConfig:
     """What the reader of a node's own source is given; it needs no address and no token."""
-    return Given(
+    return NodeConfig(
         node.reader,
         home / "reader",
         node.id,

@@ -12,14 +12,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
 from catchment.engine.times import now
 from catchment.errors import CatchmentError, RefusedError, StateError
 from catchment.model.capacity import Capacity
-from catchment.nodes.bootstrap import Given, follow_file
+from catchment.nodes.bootstrap import NodeConfig, follow_file
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.node_service import NodeService
 from catchment.nodes.reader import InnerLink, Reader
@@ -53,13 +52,13 @@ _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 class NodeProcess:
     """Runs one embedded node until its work is done, or it is told to stop."""
 
-    def __init__(self, given: Given, beat: float = BEAT) -> None:
+    def __init__(self, given: NodeConfig, beat: float = BEAT) -> None:
         self.given = given
         self.beat = beat
         self.lock = threading.RLock()
         self.news = threading.Event()
         self.stopping = threading.Event()
-        self.held = hold(Folder(str(given.home)))
+        self.folder_lock = hold(Folder(str(given.home)))
         """The folder is this process' alone."""
         self.disk = FileDisk(given.home)
         self.aside = AsideFiles(Folder(str(given.home / "aside")), given.aside_disk_bytes)
@@ -71,49 +70,51 @@ class NodeProcess:
                 parent=given.parent,
                 keep=self.aside,
                 charter=given.charter,
-                **self._member_options(),
+                source=self._reads(),
+                deliver=self._delivers(),
             )
             if given.charter is not None:
                 for text in follow_file(self.member, given.charter, now()):
                     log.warning("%s: %s", given.id, text)
         except BaseException:
-            self.held.release()
+            self.folder_lock.release()
             raise
         self.server: Server | None = None
         self.link: ParentLink | InnerLink | None = None
-        self.trouble: str | None = None
+        self.last_error: str | None = None
         """What keeps it from working, in a sentence, while it does."""
-        self._told: str | None = None
+        self._last_logged: str | None = None
         self.ended_by: CatchmentError | None = None
         """Why it was turned away for good, if it was."""
         self._reported: set[str] = set()
         self._goes = False
         """Whether it has another parent than the one it is linked with."""
         self._failed = 0
-        self._patience = _SILENCE
+        self._silence_limit = _SILENCE
         self._next_look = 0.0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
         self.tallies: Tallies | None = None
         """What a root has given of each query since it was started, where metrics are served."""
-        self.office = NodeService(self.member, self.lock, self.news, self._changed)
-        self.office.links, self.office.source = self.links, self.source_note
-        self.office.capacities = self.capacities
+        self.service = NodeService(self.member, self.lock, self.news, self._changed)
+        self.service.links, self.service.source = self.links, self.source_note
+        self.service.capacities = self.capacities
         self.host: NodeService | None = None
         """What answers it, where its parent is in this process."""
         self.reader: Reader | None = None
         """The reader of its own source, where it merges too."""
         if given.reader is not None:
             inner = type(self)(given.reader, beat)
-            inner.host = self.office
+            inner.host = self.service
             self.reader = Reader(inner)
 
-    def _member_options(self) -> dict[str, Any]:
-        """How the member gets at events, and where results go."""
-        return {
-            "source": None if self.given.source is None else self._source,
-            "deliver": self._deliver if self.given.parent is None else None,
-        }
+    def _reads(self) -> Callable[[], Source] | None:
+        """How the member gets at events; None: it reads none."""
+        return None if self.given.source is None else self._source
+
+    def _delivers(self) -> Callable[[Delivery], None] | None:
+        """Where the member's results go; None: it gives none."""
+        return self._deliver if self.given.parent is None else None
 
     def _source(self) -> Source:
         assert self.given.source is not None
@@ -154,7 +155,7 @@ class NodeProcess:
     def start(self) -> None:
         """Opens the door to children and commands."""
         if self.given.listen is not None:
-            self.server = Server(self.given.listen, self.office, self.given.security)
+            self.server = Server(self.given.listen, self.service, self.given.security)
             self.server.start()
         if self.reader is not None:
             self.reader.start()
@@ -198,7 +199,7 @@ class NodeProcess:
         if self.server is not None:
             self.server.stop()
         self.disk.close()
-        self.held.release()
+        self.folder_lock.release()
 
     def _linger(self) -> None:
         """Waits until the children have disconnected, for a few heartbeats at most, so that they
@@ -230,10 +231,10 @@ class NodeProcess:
                     self._changed()
                 if busy and self.member.machine is not None:
                     self.member.machine.commit()
-            self.trouble = None
+            self.last_error = None
             return busy
         except CatchmentError as error:
-            self._in_trouble(error)
+            self._keep_error(error)
             self.stopping.wait(0.5)
             with self.lock, contextlib.suppress(CatchmentError):
                 self.member.reload(now())
@@ -251,11 +252,11 @@ class NodeProcess:
                 self._reported.add(text)
                 log.error("%s: %s", self.given.id, text)
 
-    def _in_trouble(self, error: CatchmentError) -> None:
-        self.trouble = str(error)
-        if self.trouble != self._told:
+    def _keep_error(self, error: CatchmentError) -> None:
+        self.last_error = str(error)
+        if self.last_error != self._last_logged:
             log.warning("%s: %s", self.given.id, error)
-        self._told = self.trouble
+        self._last_logged = self.last_error
 
     # -- the parent -------------------------------------------------------------------------------
 
@@ -274,7 +275,7 @@ class NodeProcess:
             assert link is not None
             if self._waits_since and time.monotonic() - self._waits_since > self._allowed:
                 # A message may be large and the line slow: it will be given more time.
-                self._patience = 2 * self._allowed
+                self._silence_limit = 2 * self._allowed
                 raise PeerUnreachableError("the parent does not answer", given=self.given.parent)
             if time.monotonic() < self._quiet_until:
                 return
@@ -294,7 +295,7 @@ class NodeProcess:
         except (PeerUnreachableError, RefusedError) as error:
             self._unlinked(error)
         except StateError as error:  # a message that the parent lacks cannot be read
-            self._in_trouble(error)
+            self._keep_error(error)
             self._next_try = time.monotonic() + _TRIES[-1]
 
     @property
@@ -302,7 +303,7 @@ class NodeProcess:
         """Seconds that an answer may take, with so much on its way."""
         flow = self.member.flow
         flying = 0 if flow is None else flow.link.flying
-        return min(self._patience, _SILENCE + flying / _SLOWEST)
+        return min(self._silence_limit, _SILENCE + flying / _SLOWEST)
 
     @property
     def _pace(self) -> float:
@@ -311,7 +312,7 @@ class NodeProcess:
         answers."""
         if self.member.machine is None:
             return min(self.beat, 0.1)
-        return min(self.beat, _ASKED) if self.member.asks else self.beat
+        return min(self.beat, _ASKED) if self.member.distributes_counts else self.beat
 
     def _parent(self) -> str:
         """Where the parent is: as it was given, until the node moves."""
@@ -344,14 +345,14 @@ class NodeProcess:
                 hint="is its disk full?",
             )
         self._failed = 0
-        self.trouble = self._told = None
+        self.last_error = self._last_logged = None
 
     def _hello(self) -> bytes:
         with self.lock:
             return said(self.member.hello())
 
     def _unlinked(self, error: CatchmentError) -> None:
-        self.trouble = str(error)
+        self.last_error = str(error)
         with self.lock:
             over = self.member.turn_away(error)
         if over:
@@ -359,7 +360,7 @@ class NodeProcess:
             self.ended_by = error
             self.stop()
         if self._failed >= _PATIENT:  # nodes that start together miss each other at first
-            self._in_trouble(error)
+            self._keep_error(error)
         if self.link is not None:
             self.link.close()
         self.link, self._waits_since = None, 0.0
@@ -374,12 +375,12 @@ class NodeProcess:
             try:
                 reply = read(Reply, note)
                 if (reply.ack or 0) > self.member.acked:
-                    self._patience = max(_SILENCE, 3 * waited)
+                    self._silence_limit = max(_SILENCE, 3 * waited)
                 before, moved = self.member.charter, self.member.moved
                 self.member.heard(reply, now())
                 self._goes = self._goes or self.member.moved is not moved
             except CatchmentError as error:
-                self._in_trouble(error)
+                self._keep_error(error)
                 return
             if self.member.charter is not before:
                 self._changed()

@@ -44,7 +44,7 @@ class Execution(Protocol):
         """The query has failed: it goes on from what is on disk."""
 
 
-class Reading:
+class ReadingExecution:
     """Of a node that reads events."""
 
     def __init__(self, node: SparkProcess) -> None:
@@ -118,7 +118,7 @@ class Stepwise(ABC):
         self._at_hand = False
 
 
-class Merging(Stepwise):
+class MergingExecution(Stepwise):
     """Of a node in between."""
 
     @property
@@ -150,7 +150,7 @@ class Merging(Stepwise):
         self._node.news.set()
 
 
-class Assembling(Stepwise):
+class AssemblingExecution(Stepwise):
     """Of the root."""
 
     @property

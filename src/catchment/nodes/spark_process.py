@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable
 
 from catchment.engine.times import now
 from catchment.errors import CatchmentError
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.process import BEAT, NodeProcess
-from catchment.nodes.spark_execution import Assembling, Execution, Merging, Reading
+from catchment.nodes.spark_execution import (
+    AssemblingExecution,
+    Execution,
+    MergingExecution,
+    ReadingExecution,
+)
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
 from catchment.spark.stepping import write_charter
@@ -19,17 +24,21 @@ from catchment.spark.tree_node import SparkWork
 class SparkProcess(NodeProcess):
     """Runs one node as a Spark application."""
 
-    def __init__(self, given: Given, beat: float = BEAT) -> None:
+    def __init__(self, given: NodeConfig, beat: float = BEAT) -> None:
         super().__init__(given, beat)
         self.work = SparkWork(given.id, given.home, apart=given.hosted)
-        self._handed = -1
+        self._charter_sent = -1
         self._starter: threading.Thread | None = None
         self._unstarted: Exception | None = None
         self.execution: Execution = _execution_of(given)(self)
 
-    def _member_options(self) -> dict[str, Any]:
-        # Spark reads the source and delivers the results: the member only keeps the books.
-        return {"source": None if self.given.source is None else self._unopened, "deliver": None}
+    # Spark reads the source and delivers the results: the member only keeps the books.
+
+    def _reads(self) -> Callable[[], Source] | None:
+        return None if self.given.source is None else self._unopened
+
+    def _delivers(self) -> None:
+        return None
 
     def source_note(self) -> SourceNote | None:
         # Batches are planned in a process of Spark's: it writes down what it sees.
@@ -67,7 +76,7 @@ class SparkProcess(NodeProcess):
             with self.lock:
                 return self._go_on()
         except CatchmentError as error:
-            self._in_trouble(error)
+            self._keep_error(error)
             self.stopping.wait(0.5)
             return False
 
@@ -103,9 +112,9 @@ class SparkProcess(NodeProcess):
         """Gives executors the charter."""
         charter = self.member.charter
         assert charter is not None
-        if self._handed != charter.version:
+        if self._charter_sent != charter.version:
             write_charter(self.work.home, charter)
-            self._handed = charter.version
+            self._charter_sent = charter.version
 
     def _failed_query(self, failure: Exception) -> None:
         """Forgets a query that has failed, goes back to what is on disk, and raises the reason; the
@@ -121,10 +130,12 @@ class SparkProcess(NodeProcess):
         self.execution.start(self.member.charter)
 
 
-def _execution_of(given: Given) -> type[Reading | Merging | Assembling]:
+def _execution_of(
+    given: NodeConfig,
+) -> type[ReadingExecution | MergingExecution | AssemblingExecution]:
     if given.parent is None:
-        return Assembling
-    return Merging if given.source is None else Reading
+        return AssemblingExecution
+    return MergingExecution if given.source is None else ReadingExecution
 
 
 def _brief(failure: Exception) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catchment.nodes.bootstrap import Given
+from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.process import NodeProcess
 
 
-def process_of(given: Given) -> NodeProcess:
+def process_of(given: NodeConfig) -> NodeProcess:
     """The process of a node, not started yet."""
     if given.engine == "spark":
         from catchment.nodes.spark_process import SparkProcess

@@ -66,12 +66,12 @@ class NodeStatus(Struct, frozen=True, rename=_spaced, kw_only=True):
     charter: int | None
     damage: list[str]
     life: int | None
-    trouble: str | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
     refused: dict[str, str] | UnsetType = UNSET
     flush: str | UnsetType = UNSET
     places: list[PlaceStatus] | UnsetType = UNSET
     frontier: When | UnsetType = UNSET
-    sure: When | UnsetType = UNSET
+    complete_until: When | UnsetType = UNSET
     """Nothing at all is missing before it."""
     plan: int | UnsetType = UNSET
     missing: tuple[str, ...] = ()
@@ -113,8 +113,8 @@ def status(
         job=charter.job if charter else None,
         charter=charter.version if charter else None,
         damage=member.disk.damage(),
-        life=member.held.life if member.living else None,
-        trouble=troubles[0] if troubles else UNSET,
+        life=member.own_life.life if member.living else None,
+        error=troubles[0] if troubles else UNSET,
         refused=member.turned_away() or UNSET,
         flush=UNSET if charter is None else str(charter.settings.flush),
         places=UNSET if charter is None else _places(charter),
@@ -135,7 +135,7 @@ def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
     found = replace(
         found,
         frontier=_time(progress.frontier),
-        sure=_time(progress.complete_until),
+        complete_until=_time(progress.complete_until),
         missing=progress.missing,
         plan=progress.plan,
         counts=progress.counts,

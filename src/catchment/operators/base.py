@@ -19,7 +19,7 @@ QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ign
 """NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
 
 
-Reading = Literal["values", "doubles", "units", "parts"]
+InputForm = Literal["values", "doubles", "units", "parts"]
 """How an operator reads numbers that int64 cannot hold: as ranks of their values, as the nearest
 doubles, or exactly, in units of their last digit (`limbs.units_of`). Other columns read alike.
 The arguments of a function of several columns, which are one struct, read as its parts."""
@@ -118,7 +118,7 @@ class Operator(ABC):
     small: ClassVar[bool] = True
     """Whether a partial is a few numbers. Sorted values, sets and sketches are not: they are made
     on no more slices than their own windows need."""
-    reads: ClassVar[Reading] = "values"
+    reads: ClassVar[InputForm] = "values"
     """What it is given of decimals and of unsigned numbers of 64 bits, which int64 cannot hold."""
     derives: ClassVar[tuple[str, ...]] = ()
     """The kinds of operators, over the same column, whose fields this one's contain."""
@@ -168,10 +168,10 @@ OPERATORS: Registry[type[Operator]] = Registry(
 )
 """The operators by their kind, which is what plans carry of them."""
 
-Kind = TypeVar("Kind", bound=Operator)
+OperatorType = TypeVar("OperatorType", bound=Operator)
 
 
-def register_operator(operator: type[Kind]) -> type[Kind]:
+def register_operator(operator: type[OperatorType]) -> type[OperatorType]:
     """Makes an operator known by its `kind`.
 
     `operator` is a class of an operator; it is given back, so that this is a decorator.

@@ -13,7 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.expression.decimals import digits_of
-from catchment.operators.base import Argument, Computed, Input, Operator, Reading, register_operator
+from catchment.operators.base import (
+    Argument,
+    Computed,
+    Input,
+    InputForm,
+    Operator,
+    register_operator,
+)
 from catchment.operators.grouping import Grouping
 from catchment.operators.limbs import doubles_of, is_narrow, split
 from catchment.operators.ragged import Array, Fields, Ints, plain
@@ -24,7 +31,7 @@ class Moments(Operator):
     """Count, a center, and the sums of the first four powers of differences from it."""
 
     kind = "moments"
-    reads: ClassVar[Reading] = "doubles"
+    reads: ClassVar[InputForm] = "doubles"
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
@@ -77,7 +84,7 @@ class Comoments(Operator):
     it, of their squares and of their products."""
 
     kind = "comoments"
-    reads: ClassVar[Reading] = "parts"
+    reads: ClassVar[InputForm] = "parts"
 
     @property
     def fields(self) -> dict[str, pa.DataType]:

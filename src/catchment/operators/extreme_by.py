@@ -10,8 +10,8 @@ import pyarrow as pa
 from catchment.operators.base import (
     Computed,
     Input,
+    InputForm,
     Operator,
-    Reading,
     register_operator,
     value_type,
 )
@@ -26,7 +26,7 @@ class _ExtremeBy(Operator):
     """Of two arguments the first, where the second is extreme; of equals, the first in order of
     time, then arrival. Events where the second is null do not count."""
 
-    reads: ClassVar[Reading] = "parts"
+    reads: ClassVar[InputForm] = "parts"
     least: ClassVar[bool]
 
     @property

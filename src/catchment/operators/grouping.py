@@ -192,7 +192,7 @@ def _falls(values: Ints) -> int:
     return int(np.count_nonzero(values[1:] < values[:-1]))
 
 
-class _Words(NamedTuple):
+class _HashWords(NamedTuple):
     """Words of all columns, the last one foremost, and of the row."""
 
     words: Ints
@@ -216,7 +216,7 @@ class _Words(NamedTuple):
         return values
 
 
-def _words(columns: Sequence[Ints]) -> _Words | None:
+def _words(columns: Sequence[Ints]) -> _HashWords | None:
     """Columns as words; None where 63 bits do not hold them, or there are no rows."""
     rows = len(columns[0])
     if not rows:
@@ -233,7 +233,7 @@ def _words(columns: Sequence[Ints]) -> _Words | None:
             bits = column - low
             bits <<= shift
             words |= bits
-    return _Words(words, lowest, shifts)
+    return _HashWords(words, lowest, shifts)
 
 
 def stable_order(values: Ints) -> Ints:

@@ -13,6 +13,7 @@ _TEXTS = {bytes, str, type(None)}
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _LONG = 256
 """Values of a row, on average, from which rows are copied one by one."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.expression.decimals import digits_of
-from catchment.operators.base import Argument, Reading, is_exact
+from catchment.operators.base import Argument, InputForm, is_exact
 from catchment.operators.limbs import doubles_of, is_narrow, narrow_decimals, split, units_of
 from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 
@@ -42,7 +42,7 @@ def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.combine_chunks()
 
 
-def column_of(array: pa.Array[Any], reads: Reading = "doubles") -> ColumnValues:
+def column_of(array: pa.Array[Any], reads: InputForm = "doubles") -> ColumnValues:
     """Reads a column as an operator wants it, without a copy where its type and nulls allow."""
     if reads == "parts":
         assert isinstance(array, pa.StructArray)

@@ -29,15 +29,15 @@ class Cells(Generic[T]):
         self._heads: list[Range] = []
         """The first range of each block but the first."""
 
-    def held(self, ranges: Ranges) -> list[T] | None:
+    def lookup(self, ranges: Ranges) -> list[T] | None:
         """What is in these ranges; None where one of them meets another range only in part.
 
         >>> cells: Cells[str] = Cells()
         >>> three, nine = ((1, 3, 0), (1, 3, 1)), ((1, 9, 0), (1, 9, 1))
         >>> cells.add(Ranges("number", (three,)), "v = 3")
-        >>> cells.held(Ranges("number", (three, nine))), cells.held(Ranges("number", (nine,)))
+        >>> cells.lookup(Ranges("number", (three, nine))), cells.lookup(Ranges("number", (nine,)))
         (['v = 3'], [])
-        >>> cells.held(Ranges("number", (((0,), (1, 4, 0)),))) is None
+        >>> cells.lookup(Ranges("number", (((0,), (1, 4, 0)),))) is None
         True
         """
         if ranges.kind != self._kind and ranges.kind and self._kind:

@@ -97,7 +97,7 @@ def overlap(period: Period) -> int:
     return 1 if period.only else -(-period.length // period.slide)
 
 
-class Ways(NamedTuple):
+class EventCosts(NamedTuple):
     """What an event costs by slices, and by one accumulator for each window."""
 
     sliced: float
@@ -124,7 +124,9 @@ class Ways(NamedTuple):
         )
 
 
-def ways_of(windows: Sequence[Window], rate: float, costs: CostModel = RECORDED) -> Ways | None:
+def ways_of(
+    windows: Sequence[Window], rate: float, costs: CostModel = RECORDED
+) -> EventCosts | None:
     """What both ways cost; None where windows cannot have accumulators, or need none.
 
     An accumulator is known by its start: no two windows of a type may start together. Windows that
@@ -138,7 +140,7 @@ def ways_of(windows: Sequence[Window], rate: float, costs: CostModel = RECORDED)
         return None
     sliced = 1.0 + costs.edge * min(edges / rate, _MOST_EDGES)
     direct = costs.group * len(windows) + costs.update * updates
-    return Ways(sliced, direct, edges, updates, len(windows), costs.margin)
+    return EventCosts(sliced, direct, edges, updates, len(windows), costs.margin)
 
 
 def slices_per_window(windows: Sequence[Window]) -> float:

@@ -93,7 +93,7 @@ OPEN = 32
 """Drafts of one term that a new condition is tried on: the newest, in their order."""
 
 
-class Alike:
+class SimilarDrafts:
     """The drafts of queries that agree in all but their conditions, aggregates and windows."""
 
     __slots__ = ("_alike", "_first", "_having", "_open")

@@ -20,7 +20,7 @@ from catchment.model.settings import each_its_name
 from catchment.model.window import Counted
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import choose_store, ways_of
-from catchment.planner.drafts import Alike, Draft, Need
+from catchment.planner.drafts import Draft, Need, SimilarDrafts
 from catchment.planner.selections import Selections
 
 
@@ -91,12 +91,12 @@ def _replan(
     former = _former(before, given, handed, ended)
     closed = handed.union(place[0] for _, place in former.values())
     alike = before.costs.alike
-    sharing: dict[tuple[Any, ...], Alike] = {}
+    sharing: dict[tuple[Any, ...], SimilarDrafts] = {}
     for draft, group in zip(drafts, before.groups, strict=True):
         if draft.need.by_rank:
             draft.windows.update((window, n) for n, window in enumerate(group.windows))
         elif group.id not in closed:
-            sharing.setdefault(draft.shared, Alike(alike)).running(draft)
+            sharing.setdefault(draft.shared, SimilarDrafts(alike)).running(draft)
     names: dict[str, tuple[Draft, int]] = {}
     for name, (_, (id, number)) in former.items():
         names[name] = drafts[id], drafts[id].keep(before.groups[id].answers[number])
@@ -113,7 +113,7 @@ def _replan(
         if known is None:
             _refuse_order(query)
             shared = _shared(query)
-            among = sharing.get(shared) or sharing.setdefault(shared, Alike(alike))
+            among = sharing.get(shared) or sharing.setdefault(shared, SimilarDrafts(alike))
             known = placed[identity] = among.place(query, shared, drafts)
         names[query.name] = known
     kept = [draft for draft in drafts if draft.answers]

@@ -40,7 +40,9 @@ class Selections:
         if self._dividing is None:
             return all(apart(asked, other) for other in self._few)
         terms = constraints(asked)
-        found = [cells.held(terms[term]) for term, cells in self._dividing.items() if term in terms]
+        found = [
+            cells.lookup(terms[term]) for term, cells in self._dividing.items() if term in terms
+        ]
         least = min((held for held in found if held is not None), key=len, default=None)
         return least is not None and len(least) <= FEW and all(apart(asked, x) for x in least)
 
@@ -72,7 +74,7 @@ class Selections:
         terms = constraints(asked)
         kept: dict[str, Cells[Alternatives]] = {}
         for term, cells in (self._dividing or {}).items():
-            if term in terms and cells.held(terms[term]) is not None:
+            if term in terms and cells.lookup(terms[term]) is not None:
                 cells.add(terms[term], asked)
                 kept[term] = cells
         self._dividing = kept

@@ -15,10 +15,10 @@ from catchment.engine.partials import Partials
 from catchment.errors import DataError
 from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
-from catchment.flush.evictions import Ints
 from catchment.flush.line import SendQueue
 from catchment.model.plan import Group
 from catchment.model.query import Query
+from catchment.operators.ragged import Ints
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST
 from catchment.simulate.arrivals import Arrivals
@@ -60,7 +60,7 @@ class SampledGroup:
 
 
 @dataclass(frozen=True)
-class Row:
+class PolicyRow:
     """A policy on a link: bytes an hour, and seconds that results are late, on average."""
 
     policy: str
@@ -140,7 +140,7 @@ def _sample(
     return SampledGroup(queries, made, max(each, 1.0))
 
 
-def advise(sample: SampledGroup, bandwidth: float) -> list[Row]:
+def advise(sample: SampledGroup, bandwidth: float) -> list[PolicyRow]:
     """What each policy would cost on a link that carries so many bytes a second."""
     given, line = sample.arrivals, SendQueue.steady(bandwidth)
     rows = []
@@ -155,5 +155,5 @@ def advise(sample: SampledGroup, bandwidth: float) -> list[Row]:
         late = made.staleness * given.length
         hourly = 3600 * total / (given.windows * given.length)
         mean, most = float(late.mean()), float(late.max())
-        rows.append(Row(policy, bandwidth, made.ratio(), hourly, mean, most))
+        rows.append(PolicyRow(policy, bandwidth, made.ratio(), hourly, mean, most))
     return rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from catchment.flush.evictions import Floats, Ints
+from catchment.operators.ragged import Floats, Ints
 
 
 @dataclass(frozen=True)

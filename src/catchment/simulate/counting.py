@@ -39,7 +39,7 @@ class NodeArrivals:
 
 
 @dataclass(frozen=True)
-class Troubles:
+class CountingFaults:
     """What goes wrong, and how often: chances are per message, or per node and tick."""
 
     lost: float = 0.0
@@ -60,7 +60,7 @@ class Measured:
     messages: int = 0
     blocked: int = 0
     """Time that nodes waited before they read on, added up."""
-    held: int = 0
+    most_buffered: int = 0
     """The most events that a node kept."""
     emitted: list[tuple[int, FullWindow]] = field(default_factory=list)
     """Windows, and when they became full."""
@@ -94,7 +94,7 @@ class Counting(Agenda):
         delay: int = MILLISECOND,
         tick: int = 10 * MILLISECOND,
         lateness: int = 0,
-        troubles: Troubles | None = None,
+        troubles: CountingFaults | None = None,
         timeout: int | None = None,
         limit: int | None = None,
     ) -> None:
@@ -102,9 +102,15 @@ class Counting(Agenda):
         self.dice = random.Random(seed)
         self.delay, self.tick, self.lateness, self.limit = delay, tick, lateness, limit
         self.troubles = troubles
-        patience = None if troubles is None else 20 * delay + 10 * tick
+        retransmit_after = None if troubles is None else 20 * delay + 10 * tick
         self.root = RootCounter(
-            streams, windows, fold, scheme, predictor, timeout=timeout, patience=patience
+            streams,
+            windows,
+            fold,
+            scheme,
+            predictor,
+            timeout=timeout,
+            retransmit_after=retransmit_after,
         )
         self._saved, self._until = b"", 0
         self.sites = {
@@ -175,7 +181,7 @@ class Counting(Agenda):
             site.at = end
         over = end == len(stream.comes)
         counter.advance(LATEST if over else self.now - self.lateness)
-        self.measured.held = max(self.measured.held, counter.events)
+        self.measured.most_buffered = max(self.measured.most_buffered, counter.events)
 
     def _speak(self, site: CountingSite) -> None:
         up = site.counter.step()
@@ -222,7 +228,7 @@ class Counting(Agenda):
         if self.now < self._until:
             return
         for node, site in self.sites.items():
-            if not site.dead and self.now >= site.until and node in self.root.tracks:
+            if not site.dead and self.now >= site.until and node in self.root.views:
                 self.root.alive(node, self.now)
         self._rule()
 

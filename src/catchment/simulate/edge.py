@@ -18,10 +18,10 @@ import numpy as np
 
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.early import EarlySender, FlushStep, HeldRows
-from catchment.flush.evictions import Floats, Ints
 from catchment.flush.line import SendQueue
 from catchment.flush.policy import Policy
 from catchment.flush.settings import Flush
+from catchment.operators.ragged import Floats, Ints
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.outcome import Outcome, outcome
 from catchment.simulate.wire import Wire
@@ -113,7 +113,7 @@ class GroupArrivals:
             sender.arrived(self.group, *self._span(window), keys, self.now)
         self.send(wire, self.now, keys, window)
 
-    def held(self, sender: EarlySender) -> HeldRows:
+    def held_rows(self, sender: EarlySender) -> HeldRows:
         """What is held of the open window."""
         keys = sender.held_keys(self.group, self.begin)
         sizes = self.arrivals.size_of(keys)
@@ -187,12 +187,12 @@ class Edge:
         """Releases windows that end now, and asks what else should leave."""
         ended = [stream for stream in due if stream.over]
         for stream in ended:
-            stream.send(self.wire, now, stream.held(self.sender).keys, stream.window)
+            stream.send(self.wire, now, stream.held_rows(self.sender).keys, stream.window)
         clear = self.wire.clear_at()
         still = [stream for stream in running if stream not in ended]
         coming = [stream.following if stream in due else stream.now for stream in still]
         gap = min(coming, default=now) - now
-        held = [stream.held(self.sender) for stream in still]
+        held = [stream.held_rows(self.sender) for stream in still]
         self._seq += 1
         chosen = self.sender.choose(held, FlushStep(now, now, now, seq=self._seq, gap=gap))
         for stream, rows, gone in zip(still, held, chosen, strict=True):

@@ -163,14 +163,14 @@ class VolatileDisk(FileDisk):
         return VolatileDisk(self.volatile)
 
 
-class Events(Source):
+class EventsInMemory(Source):
     """Events in memory that become available batch by batch, and then end."""
 
     type: Literal["events"] = "events"
     _batches: list[pa.Table] = PrivateAttr(default_factory=list)
 
     @classmethod
-    def of(cls, batches: list[pa.Table]) -> Events:
+    def of(cls, batches: list[pa.Table]) -> EventsInMemory:
         made = cls()
         made._batches = batches
         return made

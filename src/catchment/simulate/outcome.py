@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catchment.flush.evictions import Floats, Ints
 from catchment.flush.line import SendQueue
 from catchment.flush.optimal import eager_optimal
+from catchment.operators.ragged import Floats, Ints
 from catchment.simulate.arrivals import Arrivals
 
 

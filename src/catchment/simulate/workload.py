@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from catchment.flush.evictions import Floats, Ints
+from catchment.operators.ragged import Floats, Ints
 from catchment.simulate.arrivals import Arrivals
 
 LENGTH = 3600.0
@@ -85,7 +85,7 @@ def _bursts(
 
 
 @dataclass(frozen=True)
-class Look:
+class ArrivalProfile:
     """What the arrivals at a node look like, as figure 2 of the paper has it."""
 
     once: float
@@ -99,7 +99,7 @@ class Look:
     """The coefficient of variation of the times between arrivals, of keys with 25 or more."""
 
 
-def look(given: Arrivals) -> Look:
+def look(given: Arrivals) -> ArrivalProfile:
     span = int(given.keys.max()) + 1
     _, count = np.unique(given.of * span + given.keys, return_counts=True)
     order = np.lexsort((given.times, given.keys, given.of))
@@ -111,7 +111,7 @@ def look(given: Arrivals) -> Look:
     mean = np.bincount(place, gaps[same]) / n
     var = np.bincount(place, gaps[same] ** 2) / n - mean**2
     often = n >= 24
-    return Look(
+    return ArrivalProfile(
         float((count == 1).mean()),
         float(np.median(count)),
         float(count.mean()),

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from catchment.errors import CatchmentError
 from catchment.simulate.agenda import Agenda
-from catchment.simulate.memory import Events, MemoryDisk, VolatileDisk
+from catchment.simulate.memory import EventsInMemory, MemoryDisk, VolatileDisk
 from catchment.sinks.base import Delivery
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
@@ -109,7 +109,7 @@ class World(Agenda):
         seed: int = 0,
         faults: Faults = NONE,
         until: float = 60.0,
-        source: Callable[[list[pa.Table]], Source] = Events.of,
+        source: Callable[[list[pa.Table]], Source] = EventsInMemory.of,
     ) -> None:
         self.random = random.Random(seed)
         self.source = source
@@ -443,7 +443,7 @@ class World(Agenda):
         try:
             if kind == "hello":
                 reply = parent.member.on_hello(read(Hello, what), now)
-                self._take_seat(site)
+                self._replace_link(site)
             elif kind == "message":
                 reply = parent.member.on_message(site.id, what, now)
             else:
@@ -456,7 +456,7 @@ class World(Agenda):
             answer = partial(self._answer, site, sender, parent, kind, attempt, said(reply))
             self.after(self._delay(), answer)
 
-    def _take_seat(self, site: Site) -> None:
+    def _replace_link(self, site: Site) -> None:
         """A node has one link: a new one ends the one that another process of it had."""
         for other in (self.sites[site.id], self.twins.get(site.id)):
             if other is not None and other is not site and other.linked:

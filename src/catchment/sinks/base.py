@@ -62,10 +62,10 @@ class Sink(SectionByType, ABC):
         return
 
 
-Kind = TypeVar("Kind", bound=Sink)
+SinkType = TypeVar("SinkType", bound=Sink)
 
 
-def register_sink(sink: type[Kind]) -> type[Kind]:
+def register_sink(sink: type[SinkType]) -> type[SinkType]:
     """Makes a sink known by its `type`."""
     Sink.registry.add(type_of(sink), sink)
     return sink

@@ -19,7 +19,7 @@ from catchment.sinks.rows import filled
 _WIDEST = 40
 
 
-Board = Callable[[list[Table]], None]
+ShowTables = Callable[[list[Table]], None]
 
 
 @register_sink
@@ -30,7 +30,7 @@ class Console(Sink):
     newest rows of each query, changed in place.
     """
 
-    board: ClassVar[Board | None] = None
+    board: ClassVar[ShowTables | None] = None
 
     on_driver: ClassVar[bool] = True
 

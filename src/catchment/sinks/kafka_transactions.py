@@ -20,14 +20,14 @@ from catchment.sinks.kafka import KafkaMessage
 from catchment.sinks.naming import digest
 
 
-class _Log:
+class _LibraryLog:
     """What librdkafka has to say, which is much while a server is away; errors tell the rest."""
 
     def log(self, _: int, text: str, *args: object) -> None:
         logging.getLogger("catchment.sinks.kafka").debug(text, *args)
 
 
-_LOG: Any = _Log()
+_LOG: Any = _LibraryLog()
 _MOST = 32
 """Producers kept by a process: each has threads of its own."""
 _ABORT = 2.0
@@ -73,7 +73,7 @@ class TransactionalProducer:
     """Of the pseudo consumer."""
     batch: int
     """The next one: those before are committed."""
-    trouble: list[KafkaError] = field(default_factory=list)
+    errors: list[KafkaError] = field(default_factory=list)
 
 
 _links: dict[tuple[int, TopicTarget, str], TransactionalProducer] = {}
@@ -84,12 +84,12 @@ _topics: set[tuple[str, str]] = set()
 
 def check(target: TopicTarget) -> None:
     """Fails when no server answers, an option is wrong or the topic cannot be had."""
-    trouble: list[KafkaError] = []
-    with _explained(target, trouble):
+    errors: list[KafkaError] = []
+    with _explained(target, errors):
         # Options that only producers have are checked by making one.
-        Producer(_settings(target, trouble) | dict(target.options), logger=_LOG)
+        Producer(_settings(target, errors) | dict(target.options), logger=_LOG)
         _topics.discard((target.servers, target.marker))
-        _have(target, [target.marker], time.monotonic() + target.timeout, trouble)
+        _have(target, [target.marker], time.monotonic() + target.timeout, errors)
 
 
 def write(
@@ -103,11 +103,11 @@ def write(
     """Commits the messages of a batch, unless they are committed."""
     end = time.monotonic() + target.timeout
     name = f"{job}-{part}-{digest(target.topic)}"
-    trouble: list[KafkaError] = []
-    with _explained(target, trouble):
+    errors: list[KafkaError] = []
+    with _explained(target, errors):
         while True:
             try:
-                return _once(target, name, batch, topics, messages, end, trouble)
+                return _once(target, name, batch, topics, messages, end, errors)
             except KafkaException as error:
                 _topics.clear()
                 why = error.args[0]
@@ -133,14 +133,14 @@ def _once(
     topics: Iterable[str],
     messages: Callable[[], Iterator[tuple[str, KafkaMessage]]],
     end: float,
-    trouble: list[KafkaError],
+    errors: list[KafkaError],
 ) -> None:
-    _have(target, [target.marker, *topics], end, trouble)
+    _have(target, [target.marker, *topics], end, errors)
     key = (os.getpid(), target, name)
     # A producer that failed is not put back: only a new one knows what became of its transaction.
-    link = _links.pop(key, None) or _link(target, name, end, trouble)
+    link = _links.pop(key, None) or _link(target, name, end, errors)
     if link.batch <= batch:
-        link.trouble = trouble
+        link.errors = errors
         try:
             _commit(link, target.marker, batch, messages(), end)
         except KafkaException:
@@ -153,10 +153,10 @@ def _once(
 
 
 def _link(
-    target: TopicTarget, name: str, end: float, trouble: list[KafkaError]
+    target: TopicTarget, name: str, end: float, errors: list[KafkaError]
 ) -> TransactionalProducer:
     """A new producer; from here on all earlier ones of the part are shut out."""
-    settings = _settings(target, trouble) | {
+    settings = _settings(target, errors) | {
         "transactional.id": name,
         "partitioner": "murmur2_random",
         "compression.type": "lz4",
@@ -167,7 +167,7 @@ def _link(
     producer.init_transactions(_left(end))
     # Only now: before, an earlier producer might have committed after the look.
     consumer = Consumer(
-        _settings(target, trouble)
+        _settings(target, errors)
         | {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"},
         logger=_LOG,
     )
@@ -233,13 +233,11 @@ def _abort(producer: Producer) -> None:
         producer.abort_transaction(_ABORT)
 
 
-def _have(
-    target: TopicTarget, topics: Iterable[str], end: float, trouble: list[KafkaError]
-) -> None:
+def _have(target: TopicTarget, topics: Iterable[str], end: float, errors: list[KafkaError]) -> None:
     """Makes the topics that are missing, with the partitions that the servers think right."""
     if all((target.servers, topic) in _topics for topic in topics):
         return
-    admin = AdminClient(_settings(target, trouble), logger=_LOG)
+    admin = AdminClient(_settings(target, errors), logger=_LOG)
     there = admin.list_topics(timeout=_left(end)).topics
     missing = sorted({topic for topic in topics if topic not in there})
     if missing:
@@ -257,11 +255,11 @@ def _have(
     _topics.update((target.servers, topic) for topic in topics)
 
 
-def _settings(target: TopicTarget, trouble: list[KafkaError]) -> dict[str, Any]:
+def _settings(target: TopicTarget, errors: list[KafkaError]) -> dict[str, Any]:
     shared = {name: value for name, value in target.options if name.startswith(_SHARED)}
     return {
         "bootstrap.servers": target.servers,
-        "error_cb": trouble.append,
+        "error_cb": errors.append,
         # A request that waits for a server heeds only this; transactions take no more than 60 s.
         "socket.timeout.ms": min(60_000, max(1000, int(1000 * target.timeout))),
         "reconnect.backoff.max.ms": 1000,
@@ -273,19 +271,19 @@ def _left(end: float) -> float:
 
 
 @contextlib.contextmanager
-def _explained(target: TopicTarget, trouble: list[KafkaError]) -> Iterator[None]:
+def _explained(target: TopicTarget, errors: list[KafkaError]) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise _refused(error.args[0], target, trouble) from error
+        raise _refused(error.args[0], target, errors) from error
 
 
-def _refused(error: KafkaError, target: TopicTarget, trouble: list[KafkaError]) -> SinkError:
+def _refused(error: KafkaError, target: TopicTarget, errors: list[KafkaError]) -> SinkError:
     code, given = error.code(), target.servers
     if code == KafkaError._INVALID_ARG:
         return SinkError("an option of Kafka is wrong", given=given, hint=error.str())
     if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-        why = trouble[-1].str() if trouble else error.str()
+        why = errors[-1].str() if errors else error.str()
         return SinkError("Kafka cannot be reached", given=given, hint=why)
     if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         hint = "raise message.max.bytes of the topic and of the options"

@@ -13,7 +13,7 @@ from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.rows import filled, latest
 
 
-class _Kept(NamedTuple):
+class _KeptDelivery(NamedTuple):
     tables: Mapping[str, pa.Table]
     rows: int
 
@@ -38,7 +38,7 @@ class Memory(Sink):
         default=1_000_000, gt=0, description="rows kept in all; the oldest batches go first"
     )
 
-    _kept: dict[tuple[int, int], _Kept] = PrivateAttr(default_factory=dict)
+    _deliveries: dict[tuple[int, int], _KeptDelivery] = PrivateAttr(default_factory=dict)
     _keys: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
     _rows: int = PrivateAttr(default=0)
     _dropped: int = PrivateAttr(default=0)
@@ -50,11 +50,11 @@ class Memory(Sink):
     def write(self, delivery: Delivery) -> None:
         tables = dict(filled(delivery))
         place = (delivery.batch, delivery.part)
-        if not tables or place in self._kept or delivery.batch <= self._gone:
+        if not tables or place in self._deliveries or delivery.batch <= self._gone:
             return
         rows = sum(table.num_rows for table in tables.values())
         self._keys.update({query: delivery.keys[query] for query in tables})
-        self._kept[place] = _Kept(tables, rows)
+        self._deliveries[place] = _KeptDelivery(tables, rows)
         self._rows += rows
         self._drop()
 
@@ -62,7 +62,7 @@ class Memory(Sink):
         """All revisions of a query's results; a table without columns when there are none."""
         found = [
             kept.tables[query]
-            for _, kept in sorted(self._kept.items(), key=_place)
+            for _, kept in sorted(self._deliveries.items(), key=_place)
             if query in kept.tables
         ]
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
@@ -75,7 +75,7 @@ class Memory(Sink):
     @property
     def queries(self) -> list[str]:
         """The queries that have results."""
-        return sorted({query for kept in self._kept.values() for query in kept.tables})
+        return sorted({query for kept in self._deliveries.values() for query in kept.tables})
 
     @property
     def dropped(self) -> int:
@@ -89,16 +89,16 @@ class Memory(Sink):
     def _drop(self) -> None:
         """Lets the oldest batches go, but never the newest."""
         while self._rows > self.limit:
-            batches = {batch for batch, _ in self._kept}
+            batches = {batch for batch, _ in self._deliveries}
             oldest = min(batches)
             if len(batches) == 1:
                 return
-            for place in [place for place in self._kept if place[0] == oldest]:
-                rows = self._kept.pop(place).rows
+            for place in [place for place in self._deliveries if place[0] == oldest]:
+                rows = self._deliveries.pop(place).rows
                 self._rows -= rows
                 self._dropped += rows
             self._gone = oldest
 
 
-def _place(item: tuple[tuple[int, int], _Kept]) -> tuple[int, int]:
+def _place(item: tuple[tuple[int, int], _KeptDelivery]) -> tuple[int, int]:
     return item[0]

@@ -82,7 +82,9 @@ def topic_name(topic: str, query: str) -> str:
         return topic
     places = topic.count(_QUERY)
     room = (_TOPIC - len(topic) + places * len(_QUERY)) // places
-    kept = _kept(query, room, lambda name: re.fullmatch(r"(?!__)[a-zA-Z0-9_-]+", name) is not None)
+    kept = _unchanged(
+        query, room, lambda name: re.fullmatch(r"(?!__)[a-zA-Z0-9_-]+", name) is not None
+    )
     if kept is None:
         kept = _digested(re.sub(r"[^a-zA-Z0-9_-]", "_", query).lstrip("_"), query, room)
     return topic.replace(_QUERY, kept)
@@ -112,11 +114,11 @@ def _beside(taken: tuple[str, ...], name: str) -> str:
 
 def _identifier(name: str) -> str:
     """What PostgreSQL takes, in double quotes: any 63 bytes of UTF-8 without a NUL."""
-    kept = _kept(name, _IDENTIFIER, lambda name: _NO_TEXT.search(name) is None)
+    kept = _unchanged(name, _IDENTIFIER, lambda name: _NO_TEXT.search(name) is None)
     return _digested(_NO_TEXT.sub("_", name), name, _IDENTIFIER) if kept is None else kept
 
 
-def _kept(name: str, longest: int, fits: Callable[[str], bool]) -> str | None:
+def _unchanged(name: str, longest: int, fits: Callable[[str], bool]) -> str | None:
     """The name as it is; None if it must become another."""
     short = len(_encoded(name)) <= longest
     return name if name and short and fits(name) and not _MADE.search(name) else None

@@ -19,15 +19,15 @@ from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.naming import folder_name
 from catchment.sinks.place import FilePlace
 from catchment.sinks.rows import (
-    Layout,
     StackedResults,
+    TableLayout,
     aggregates,
     filled,
     grouped,
     is_long,
     latest,
 )
-from catchment.sinks.text import Array, decoded, objects, pc, texts, whole
+from catchment.sinks.text import ArrowArray, decoded, objects, pc, texts, whole
 
 NEWEST = 256
 """Files that are read at most where only the newest rows are wanted."""
@@ -58,7 +58,7 @@ class ParquetSink(Sink):
 
     type: Literal["parquet"] = "parquet"
     path: str = Field(description="a local folder, or a URI such as s3://bucket/results")
-    layout: Layout = Field(
+    layout: TableLayout = Field(
         default="auto",
         description="a folder per query, or all in long form; auto: long past 100 queries",
     )
@@ -176,7 +176,7 @@ def _long(group: StackedResults) -> pa.Table:
     numbers = [_number(decoded(whole(table[label]))) for label in labels]
     key = objects(group.keys, texts([whole(table[name]) for name in group.keys]), rows)
 
-    def repeated(column: Array) -> Array:
+    def repeated(column: ArrowArray) -> ArrowArray:
         return pa.chunked_array([column] * len(labels), column.type).combine_chunks()
 
     return pa.table(
@@ -195,14 +195,14 @@ def _long(group: StackedResults) -> pa.Table:
     )
 
 
-def _column(table: pa.Table, name: str, kind: Any) -> Array:
+def _column(table: pa.Table, name: str, kind: Any) -> ArrowArray:
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)
     column = whole(table[name])
     return column if column.type == kind else column.cast(kind)
 
 
-def _number(array: Array) -> tuple[Array, Array]:
+def _number(array: ArrowArray) -> tuple[ArrowArray, ArrowArray]:
     kind, none = array.type, pa.scalar(None, pa.string())
     if of.is_floating(kind):
         return array.cast(pa.float64()), pa.nulls(len(array), pa.string())
@@ -218,7 +218,7 @@ def _number(array: Array) -> tuple[Array, Array]:
     return value, pc.if_else(told, texts([array])[0], none)
 
 
-def _labels(labels: Sequence[str], rows: int) -> Array:
+def _labels(labels: Sequence[str], rows: int) -> ArrowArray:
     """Each label once per row, told once."""
     places = np.repeat(np.arange(len(labels), dtype=np.int32), rows)
     return pa.DictionaryArray.from_arrays(places, pa.array(labels, pa.string()))

@@ -15,14 +15,14 @@ from catchment.sinks.options import Timeout, need, seconds
 from catchment.sinks.rows import (
     BOUNDS,
     UPDATES,
-    Layout,
     StackedResults,
+    TableLayout,
     aggregates,
     bounds,
     grouped,
     is_long,
 )
-from catchment.sinks.text import Array, Style, objects, pc, texts, whole
+from catchment.sinks.text import ArrowArray, Style, objects, pc, texts, whole
 
 if TYPE_CHECKING:
     from catchment.sinks.postgres_tables import TableTarget
@@ -49,7 +49,7 @@ class PostgresSink(Sink):
     dsn: str = Field(repr=False, description="as in postgresql://user@host:5432/database")
     namespace: str = Field(default="public", alias="schema", description="the schema of the tables")
     prefix: str = Field(default="", description="goes before the names of tables")
-    layout: Layout = Field(
+    layout: TableLayout = Field(
         default="auto", description="a table per query, or one for all; auto: one past 100 queries"
     )
     timeout: Timeout = Field(default="30s", description="how long to try while the server is away")
@@ -86,7 +86,7 @@ class PostgresSink(Sink):
 
     def _long(self, groups: Sequence[StackedResults]) -> TableRows:
         """All results as rows of one table, with keys and values as JSON."""
-        rows: list[Array] = []
+        rows: list[ArrowArray] = []
         for group in groups:
             table, count = group.table, group.table.num_rows
             column = dict(zip(table.column_names, _texts(table), strict=True))
@@ -119,7 +119,7 @@ class PostgresSink(Sink):
             yield TableRows(name, columns, identity, list(chunks), tuple(map(column_name, empty)))
 
 
-def _texts(table: pa.Table) -> list[Array]:
+def _texts(table: pa.Table) -> list[ArrowArray]:
     return texts([whole(column) for column in table.columns], STYLE)
 
 
@@ -150,7 +150,7 @@ _ADDED = (*BOUNDS, *UPDATES)
 _LONG_IDENTITY = ("query", "key", "window_start", "window_end", "window_index")
 
 
-def _chunks(rows: Array) -> Iterator[str]:
+def _chunks(rows: ArrowArray) -> Iterator[str]:
     for start in range(0, len(rows), _CHUNK):
         some = rows.slice(start, _CHUNK)
         one = pa.ListArray.from_arrays(pa.array([0, len(some)], pa.int32()), some)

@@ -15,7 +15,7 @@ from catchment.errors import SinkError
 from catchment.sinks.naming import index_name
 from catchment.sinks.postgres import TableRows
 
-Connection = psycopg.Connection[Any]
+PostgresConnection = psycopg.Connection[Any]
 T = TypeVar("T")
 
 _OLDEST = 15
@@ -66,7 +66,7 @@ class TableTarget(NamedTuple):
         return f"{known.get('user', '')}@{host}:{port}/{known.get('dbname', '')}"
 
 
-class Seen(NamedTuple):
+class KnownTable(NamedTuple):
     """A table, and what was asked of it."""
 
     dsn: str
@@ -76,9 +76,9 @@ class Seen(NamedTuple):
     identity: tuple[str, ...]
 
 
-_idle: dict[tuple[int, str], list[Connection]] = {}
+_idle: dict[tuple[int, str], list[PostgresConnection]] = {}
 """Connections that nobody uses, by process and dsn: a forked one may not use its parent's."""
-_known: dict[Seen, frozenset[str]] = {}
+_known: dict[KnownTable, frozenset[str]] = {}
 """Tables that were seen to fit, and their columns."""
 
 
@@ -90,7 +90,7 @@ def check(target: TableTarget) -> None:
 def write(target: TableTarget, rows: Sequence[TableRows]) -> None:
     """Puts rows in their tables, all or none."""
 
-    def work(connection: Connection) -> None:
+    def work(connection: PostgresConnection) -> None:
         _prepare(connection, target, rows)
         with connection.pipeline(), connection.transaction():
             for some in rows:
@@ -114,7 +114,7 @@ def _close_all() -> None:
             close(TableTarget(dsn, "", 0))
 
 
-def _tried(target: TableTarget, work: Callable[[Connection], T]) -> T:
+def _tried(target: TableTarget, work: Callable[[PostgresConnection], T]) -> T:
     """Does the work on a connection; again, for a while, when what failed may pass."""
     end, pause = time.monotonic() + target.timeout, _PAUSES[0]
     while True:
@@ -133,7 +133,7 @@ def _tried(target: TableTarget, work: Callable[[Connection], T]) -> T:
             pause = min(2 * pause, _PAUSES[1])
 
 
-def _once(target: TableTarget, work: Callable[[Connection], T]) -> T:
+def _once(target: TableTarget, work: Callable[[PostgresConnection], T]) -> T:
     idle = _idle.setdefault((os.getpid(), target.dsn), [])
     try:
         connection = idle.pop()
@@ -148,12 +148,12 @@ def _once(target: TableTarget, work: Callable[[Connection], T]) -> T:
     return made
 
 
-def _connect(target: TableTarget) -> Connection:
+def _connect(target: TableTarget) -> PostgresConnection:
     given = conninfo_to_dict(target.dsn)
-    patience = max(1, round(target.timeout or _CONNECT))
+    timeout = max(1, round(target.timeout or _CONNECT))
     wanted: dict[str, Any] = {
-        "connect_timeout": str(min(patience, _CONNECT)),
-        "tcp_user_timeout": str(1000 * patience),
+        "connect_timeout": str(min(timeout, _CONNECT)),
+        "tcp_user_timeout": str(1000 * timeout),
         "application_name": "catchment",
     }
     wanted = {name: value for name, value in wanted.items() if name not in given}
@@ -161,7 +161,7 @@ def _connect(target: TableTarget) -> Connection:
         target.dsn, autocommit=True, cursor_factory=psycopg.RawCursor, **wanted
     )
     # Times are told with their zone, so the session's does not matter; a lock's wait must end.
-    connection.execute(f"SET lock_timeout = {1000 * patience}")
+    connection.execute(f"SET lock_timeout = {1000 * timeout}")
     return connection
 
 
@@ -187,7 +187,7 @@ def _explained(error: psycopg.Error, target: TableTarget) -> SinkError:
     return SinkError(what, given=target.shown, hint=f"{hint}: {text}" if hint else text)
 
 
-def _check(connection: Connection, target: TableTarget) -> None:
+def _check(connection: PostgresConnection, target: TableTarget) -> None:
     version = connection.info.server_version // 10_000
     if version < _OLDEST:
         raise SinkError(
@@ -211,7 +211,9 @@ def _check(connection: Connection, target: TableTarget) -> None:
         )
 
 
-def _prepare(connection: Connection, target: TableTarget, rows: Sequence[TableRows]) -> None:
+def _prepare(
+    connection: PostgresConnection, target: TableTarget, rows: Sequence[TableRows]
+) -> None:
     """Makes tables and columns that are missing; refuses those that do not fit."""
     wanted = {_seen(target, some): some for some in rows}
     new = [some for seen, some in wanted.items() if seen not in _known]
@@ -230,13 +232,13 @@ def _prepare(connection: Connection, target: TableTarget, rows: Sequence[TableRo
             _known[_seen(target, each)] = frozenset(there)
 
 
-def _seen(target: TableTarget, rows: TableRows) -> Seen:
+def _seen(target: TableTarget, rows: TableRows) -> KnownTable:
     columns = tuple(rows.columns.items())
-    return Seen(target.dsn, target.namespace, rows.table, columns, rows.identity)
+    return KnownTable(target.dsn, target.namespace, rows.table, columns, rows.identity)
 
 
 def _columns(
-    connection: Connection, namespace: str, tables: Sequence[str]
+    connection: PostgresConnection, namespace: str, tables: Sequence[str]
 ) -> dict[str, dict[str, str]]:
     """The columns of the tables and indexes that are there, and their types."""
     cursor = connection.execute(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from catchment.sinks.base import Delivery
 
-Layout = Literal["per-query", "long", "auto"]
+TableLayout = Literal["per-query", "long", "auto"]
 MANY = 100
 """With more queries than these, "auto" puts all results in one place."""
 BOUNDS = ("window_start", "window_end", "window_index")
@@ -64,7 +64,7 @@ def _bare(table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata(None) if table.schema.metadata else table
 
 
-def is_long(layout: Layout, delivery: Delivery) -> bool:
+def is_long(layout: TableLayout, delivery: Delivery) -> bool:
     """Whether all results of this delivery go to one place."""
     return layout == "long" or (layout == "auto" and len(delivery.keys) > MANY)
 
@@ -82,7 +82,9 @@ def aggregates(table: pa.Table, keys: Sequence[str]) -> list[str]:
 def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """The newest revision of each key and window, in the table's order; retracted ones are gone.
 
-    A window is its bounds and, where those may repeat, its `window_index`.
+    A window is its bounds and, where those may repeat, its `window_index`. Results have their keys
+    in front of the bounds: all of these count, `grouping_id` and `node` too, also where `keys` does
+    not name them.
 
     >>> table = pa.table({"k": [1, 1, 2], "window_start": [0, 0, 0], "window_end": [9, 9, 9],
     ...                   "n": [5, 6, None], "revision": [0, 1, 1],
@@ -92,11 +94,13 @@ def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """
     import polars as pl  # here: a node that delivers nothing never loads it
 
-    identity = [*keys, *bounds(table)]
+    names = table.column_names
+    front = names[: names.index(BOUNDS[0])] if BOUNDS[0] in names else []
+    identity = list(dict.fromkeys([*front, *keys, *bounds(table)]))
     revised = "revision" in table.column_names
     # Polars takes two nulls for the same key; joins and groups of Arrow do not.
     chosen = table.select([*identity, "revision"] if revised else identity)
-    rows = pl.DataFrame(chosen).with_row_index("__row")
+    rows = pl.DataFrame(_for_polars(chosen)).with_row_index("__row")
     if revised:
         rows = rows.sort("revision", maintain_order=True, nulls_last=False)
     places = rows.unique(identity, keep="last")["__row"].sort() if identity else rows["__row"][-1:]
@@ -105,3 +109,12 @@ def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
         return made
     gone = pl.Series(made["retracted"]).fill_null(False)
     return made.filter((~gone).to_arrow())
+
+
+def _for_polars(table: pa.Table) -> pa.Table:
+    """Decimals of more than 38 digits, which Polars has not, as texts."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):
+            texts = table.column(place).cast(pa.string())
+            table = table.set_column(place, field.name, texts)
+    return table

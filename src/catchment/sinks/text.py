@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as of
 from pyarrow import compute
 
-Array = Any
+ArrowArray = Any
 """An Arrow array of any type; so are the functions over them, whose stubs know each type."""
 pc: Any = compute
 
@@ -58,12 +58,12 @@ class Style:
 PLAIN = Style()
 
 
-def whole(column: pa.ChunkedArray[Any]) -> Array:
+def whole(column: pa.ChunkedArray[Any]) -> ArrowArray:
     """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def texts(columns: Sequence[Array], style: Style = PLAIN) -> list[Array]:
+def texts(columns: Sequence[ArrowArray], style: Style = PLAIN) -> list[ArrowArray]:
     """The JSON of each value; columns of one type are written together, as most are small.
 
     >>> made = texts([pa.array([1, None]), pa.array(["a"]), pa.array([3])])
@@ -73,7 +73,7 @@ def texts(columns: Sequence[Array], style: Style = PLAIN) -> list[Array]:
     kinds: dict[pa.DataType, list[int]] = {}
     for place, column in enumerate(columns):
         kinds.setdefault(column.type, []).append(place)
-    made: list[Array] = [None] * len(columns)
+    made: list[ArrowArray] = [None] * len(columns)
     for places in kinds.values():
         some = [decoded(columns[place]) for place in places]
         text = _text(some[0] if len(some) == 1 else pa.concat_arrays(some), style)
@@ -85,8 +85,8 @@ def texts(columns: Sequence[Array], style: Style = PLAIN) -> list[Array]:
 
 
 def objects(
-    names: Iterable[str], values: Sequence[Array], rows: int, style: Style = PLAIN
-) -> Array:
+    names: Iterable[str], values: Sequence[ArrowArray], rows: int, style: Style = PLAIN
+) -> ArrowArray:
     """A JSON object per row, of values that are JSON already.
 
     >>> objects(["a", "b"], [pa.array(["1"]), pa.array(["null"])], 1).to_pylist()
@@ -96,7 +96,7 @@ def objects(
     return _joined("{", labels, values, "}", rows)
 
 
-def lists(values: Sequence[Array], rows: int) -> Array:
+def lists(values: Sequence[ArrowArray], rows: int) -> ArrowArray:
     """A JSON list per row, of values that are JSON already.
 
     >>> lists([pa.array(["1", "2"]), pa.array(["true", "null"])], 2).to_pylist()
@@ -106,8 +106,8 @@ def lists(values: Sequence[Array], rows: int) -> Array:
 
 
 def _joined(
-    left: str, labels: Sequence[str], values: Sequence[Array], right: str, rows: int
-) -> Array:
+    left: str, labels: Sequence[str], values: Sequence[ArrowArray], right: str, rows: int
+) -> ArrowArray:
     if not values:
         return pa.repeat(pa.scalar(left + right), rows)
     parts: list[Any] = []
@@ -116,40 +116,40 @@ def _joined(
     return pc.binary_join_element_wise(*parts, right, "")
 
 
-def decoded(array: Array) -> Array:
+def decoded(array: ArrowArray) -> ArrowArray:
     """An array without a dictionary."""
     return array.dictionary_decode() if of.is_dictionary(array.type) else array
 
 
-def _text(array: Array, style: Style) -> Array:
+def _text(array: ArrowArray, style: Style) -> ArrowArray:
     """The JSON of each value; a null is the word."""
     writer = next((write for is_kind, write in _WRITERS if is_kind(array.type)), _one_by_one)
     return pc.fill_null(writer(array, style), "null")
 
 
-def _between(left: str, array: Array, right: str) -> Array:
+def _between(left: str, array: ArrowArray, right: str) -> ArrowArray:
     return pc.binary_join_element_wise(left, array, right, "")
 
 
-def _null(array: Array, _: Style) -> Array:
+def _null(array: ArrowArray, _: Style) -> ArrowArray:
     return pa.nulls(len(array), pa.string())
 
 
-def _word(array: Array, _: Style) -> Array:
+def _word(array: ArrowArray, _: Style) -> ArrowArray:
     return array.cast(pa.string())
 
 
-def _quoted_word(array: Array, _: Style) -> Array:
+def _quoted_word(array: ArrowArray, _: Style) -> ArrowArray:
     return _between('"', array.cast(pa.string()), '"')
 
 
-def _float(array: Array, _: Style) -> Array:
+def _float(array: ArrowArray, _: Style) -> ArrowArray:
     if of.is_float16(array.type):
         array = array.cast(pa.float32())
     # Polars writes 1.0 where Arrow writes 1, and is faster.
     import polars as pl  # here and below: a node that delivers nothing never loads it
 
-    text: Array = pl.Series(array).cast(pl.String).to_arrow().cast(pa.string())
+    text: ArrowArray = pl.Series(array).cast(pl.String).to_arrow().cast(pa.string())
     finite = pc.is_finite(array)
     if pc.all(finite, min_count=0).as_py():
         return text
@@ -157,7 +157,7 @@ def _float(array: Array, _: Style) -> Array:
     return pc.if_else(finite, text, pc.if_else(pc.is_nan(array), '"NaN"', infinite))
 
 
-def _string(array: Array, style: Style) -> Array:
+def _string(array: ArrowArray, style: Style) -> ArrowArray:
     array = array.cast(pa.string())
     text = _between('"', array, '"')
     special = pc.fill_null(pc.match_substring_regex(array, f"[{style.special}]"), False)
@@ -167,7 +167,7 @@ def _string(array: Array, style: Style) -> Array:
     return pc.replace_with_mask(text, special, pa.array(escaped, pa.string()))
 
 
-def _bytes(array: Array, style: Style) -> Array:
+def _bytes(array: ArrowArray, style: Style) -> ArrowArray:
     import polars as pl
 
     data = pl.Series(array.cast(pa.large_binary())).bin.encode(style.bytes)
@@ -175,20 +175,20 @@ def _bytes(array: Array, style: Style) -> Array:
     return _between(left, data.to_arrow().cast(pa.string()), '"')
 
 
-def _instant(array: Array, _: Style) -> Array:
+def _instant(array: ArrowArray, _: Style) -> ArrowArray:
     zoned = array.type.tz is not None
     kept = array.cast(pa.timestamp("us", array.type.tz), safe=False)
     text = kept.view(pa.int64()).view(pa.timestamp("us")).cast(pa.string())
     return _between('"', pc.replace_substring(text, " ", "T"), 'Z"' if zoned else '"')
 
 
-def _duration(array: Array, _: Style) -> Array:
+def _duration(array: ArrowArray, _: Style) -> ArrowArray:
     count = array.cast(pa.duration("us"), safe=False).view(pa.int64()).cast(pa.decimal128(19))
     seconds = pc.multiply(count, pa.scalar(Decimal("0.000001"), pa.decimal128(7, 6)))
     return _between('"PT', seconds.cast(pa.string()), 'S"')
 
 
-def _list(array: Array, style: Style) -> Array:
+def _list(array: ArrowArray, style: Style) -> ArrowArray:
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
     offsets = pa.concat_arrays([pa.array([0]), pc.cumulative_sum(lengths)]).cast(pa.int32())
     inner = pa.ListArray.from_arrays(offsets, _text(decoded(array.flatten()), style))
@@ -196,14 +196,14 @@ def _list(array: Array, style: Style) -> Array:
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def _struct(array: Array, style: Style) -> Array:
+def _struct(array: ArrowArray, style: Style) -> ArrowArray:
     names = [array.type.field(place).name for place in range(array.type.num_fields)]
     inner = [_text(decoded(field), style) for field in array.flatten()]
     text = objects(names, inner, len(array), style)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def _one_by_one(array: Array, style: Style) -> Array:
+def _one_by_one(array: ArrowArray, style: Style) -> ArrowArray:
     """For kinds that hardly ever come, such as maps."""
     made = [None if v is None else _python(v, style) for v in array.to_pylist()]
     return pa.array(made, pa.string())
@@ -237,7 +237,9 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return of.is_binary(kind) or of.is_large_binary(kind) or views
 
 
-_WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Array, Style], Array]], ...] = (
+_WRITERS: tuple[
+    tuple[Callable[[pa.DataType], bool], Callable[[ArrowArray, Style], ArrowArray]], ...
+] = (
     (of.is_null, _null),
     (of.is_integer, _word),
     (of.is_boolean, _word),

@@ -38,7 +38,7 @@ _INDEX = "index.json"
 _TO = "-to-"
 
 
-class Kept(NamedTuple):
+class AsideFile(NamedTuple):
     """A file of rows set aside."""
 
     kind: str
@@ -59,10 +59,10 @@ class Kept(NamedTuple):
 class AsideIndex(Struct, frozen=True):
     """Which files count."""
 
-    files: list[Kept] = []
+    files: list[AsideFile] = []
     removed: int = 0
     """Rows of files that were removed to make room."""
-    gone: list[Kept] = []
+    gone: list[AsideFile] = []
     """Files that were about to be deleted."""
 
 
@@ -95,7 +95,7 @@ class Spilling:
 
     def __init__(self, place: AsidePlace, split: int) -> None:
         self.place, self.split = place, split
-        self.written: list[Kept] = []
+        self.written: list[AsideFile] = []
         self._room = place.disk
 
     def __call__(self, kind: str, rows: pa.Table) -> bool:
@@ -108,11 +108,13 @@ class Spilling:
         return True
 
 
-def spilled(home: Folder, number: int, split: int, part: int, kind: str, rows: pa.Table) -> Kept:
+def spilled(
+    home: Folder, number: int, split: int, part: int, kind: str, rows: pa.Table
+) -> AsideFile:
     """Writes rows of a split before its batch is over; `AsideFiles.adopt` makes them count."""
     name, data = f"{number:09d}-{split:04d}-{part:04d}.parquet", encoded(rows)
     home.sub(kind).write(name, data)
-    return Kept(kind, name, rows.num_rows, len(data))
+    return AsideFile(kind, name, rows.num_rows, len(data))
 
 
 class AsideFiles:
@@ -122,7 +124,7 @@ class AsideFiles:
         self.home, self.limit = home, limit
         self.removed = 0
         """Rows of files that were removed to make room."""
-        self._files: dict[tuple[str, str], Kept] = {}
+        self._files: dict[tuple[str, str], AsideFile] = {}
         self._opened = self._changed = False
         self._fresh: set[tuple[str, str]] = set()
 
@@ -135,9 +137,11 @@ class AsideFiles:
         name = f"{number:09d}.parquet" if part == 0 else f"{number:09d}-{part:04d}.parquet"
         data = encoded(rows)
         self.home.sub(kind).write(name, data)
-        self.adopt(Kept(kind, name, rows.num_rows, len(data)))
+        self.adopt(AsideFile(kind, name, rows.num_rows, len(data)))
 
-    def keep(self, number: int, rows: Mapping[str, list[pa.Table]], spilled: list[Kept]) -> None:
+    def keep(
+        self, number: int, rows: Mapping[str, list[pa.Table]], spilled: list[AsideFile]
+    ) -> None:
         """All that a batch set aside: rows by kind, and files that its tasks have written."""
         for kind, tables in rows.items():
             self.write(number, 0, kind, joined(tables))
@@ -145,7 +149,7 @@ class AsideFiles:
             self.adopt(kept)
         self.end(number)
 
-    def adopt(self, kept: Kept) -> None:
+    def adopt(self, kept: AsideFile) -> None:
         """Counts a file that was written elsewhere."""
         self._open()
         self._files[kept.kind, kept.name] = kept
@@ -177,7 +181,7 @@ class AsideFiles:
 
     # -- tidying ----------------------------------------------------------------------------------
 
-    def _too_many(self) -> list[Kept]:
+    def _too_many(self) -> list[AsideFile]:
         """The oldest files, as long as all take more than allowed; the newest one stays."""
         gone = []
         by_age = sorted(self._files.values(), key=lambda kept: kept.name)
@@ -189,9 +193,9 @@ class AsideFiles:
             gone.append(kept)
         return gone
 
-    def _joined_before(self, number: int) -> list[Kept]:
+    def _joined_before(self, number: int) -> list[AsideFile]:
         """Joins small files of batches before one, where there are many; those now needless."""
-        gone: list[Kept] = []
+        gone: list[AsideFile] = []
         for kind in KINDS:
             small = [
                 kept
@@ -202,7 +206,7 @@ class AsideFiles:
                 gone += self._join(kind, sorted(small, key=lambda kept: kept.name))
         return gone
 
-    def _join(self, kind: str, files: list[Kept]) -> list[Kept]:
+    def _join(self, kind: str, files: list[AsideFile]) -> list[AsideFile]:
         folder = self.home.sub(kind)
         try:
             tables = [_decoded(folder.read(kept.name) or b"") for kept in files]
@@ -214,16 +218,16 @@ class AsideFiles:
         folder.write(name, data)
         for kept in files:
             del self._files[kind, kept.name]
-        self._files[kind, name] = Kept(kind, name, whole.num_rows, len(data))
+        self._files[kind, name] = AsideFile(kind, name, whole.num_rows, len(data))
         return [kept for kept in files if kept.name != name]
 
-    def _delete(self, files: list[Kept]) -> None:
+    def _delete(self, files: list[AsideFile]) -> None:
         for kept in files:
             self.home.sub(kept.kind).remove(kept.name)
 
     # -- what is there ----------------------------------------------------------------------------
 
-    def _save(self, gone: list[Kept]) -> None:
+    def _save(self, gone: list[AsideFile]) -> None:
         files = [kept for _, kept in sorted(self._files.items())]
         self.home.write(_INDEX, records.encode(AsideIndex(files, self.removed, gone)))
 
@@ -279,10 +283,10 @@ def _decoded(data: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(data))
 
 
-def _found(folder: Folder, kind: str, name: str) -> Kept:
+def _found(folder: Folder, kind: str, name: str) -> AsideFile:
     data = folder.read(name) or b""
     try:
-        return Kept(kind, name, _decoded(data).num_rows, len(data))
+        return AsideFile(kind, name, _decoded(data).num_rows, len(data))
     except (pa.ArrowException, OSError) as error:
         raise StateError(
             "a file of rows set aside cannot be read",

@@ -68,16 +68,16 @@ class NeverRead:
     """Whether the source looks at them again, and may still read them."""
 
 
-_TOLD = 100
+_NAMED = 100
 """Files or partitions of which it is said one by one that rows of them were never read."""
 
 
-def told(found: Iterable[NeverRead]) -> list[NeverRead]:
+def abridged(found: Iterable[NeverRead]) -> list[NeverRead]:
     """The first of them by name, and one for all the others together."""
     named: list[NeverRead] = []
     others: list[NeverRead] = []
     for one in sorted(found, key=lambda one: (one.waiting, one.origin)):
-        (named if len(named) < _TOLD else others).append(one)
+        (named if len(named) < _NAMED else others).append(one)
     if others:
         rows = [one.rows for one in others]
         known = None if None in rows else sum(count or 0 for count in rows)
@@ -168,10 +168,10 @@ class Source(SectionByType, ABC):
         return
 
 
-Kind = TypeVar("Kind", bound=Source)
+SourceType = TypeVar("SourceType", bound=Source)
 
 
-def register_source(source: type[Kind]) -> type[Kind]:
+def register_source(source: type[SourceType]) -> type[SourceType]:
     """Makes a source known by its `type`."""
     Source.registry.add(type_of(source), source)
     return source

@@ -94,7 +94,7 @@ class JsonPayload(Decoder):
         self._read(lines, np.flatnonzero(shaped), out)
         if not out.tables:
             return Decoded(self.schema.empty_table(), np.empty(0, np.int64), sorted(bad))
-        table, sender = pa.concat_tables(out.tables), np.concatenate(out.kept)
+        table, sender = pa.concat_tables(out.tables), np.concatenate(out.rows)
         for one in self._times:
             table, sender = _timed(table, sender, one, bad)
         return Decoded(table.cast(self.schema), sender, sorted(bad))
@@ -106,7 +106,7 @@ class JsonPayload(Decoder):
             return
         try:
             out.tables.append(self._parse([lines[i] for i in at]))
-            out.kept.append(at)
+            out.rows.append(at)
         except pa.ArrowInvalid as error:
             if not sifted:
                 found = {i: why for i in at.tolist() if (why := self._surely_bad(lines[i]))}
@@ -155,7 +155,7 @@ class _Out:
     """What was read so far of a block of lines."""
 
     tables: list[pa.Table] = field(default_factory=list)
-    kept: list[Indexes] = field(default_factory=list)
+    rows: list[Indexes] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
 
 

@@ -26,7 +26,7 @@ from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
-from catchment.sources.base import NeverRead, Piece, Position, Source, Split, told
+from catchment.sources.base import NeverRead, Piece, Position, Source, Split, abridged
 from catchment.sources.journal import Journal, Stamp, TakenFile
 from catchment.sources.listing import ListedFile, check_paths, find
 from catchment.sources.sharing import FileShare, Part, shares
@@ -282,7 +282,7 @@ class FileSource(Source):
             for path, taken in seen.items()
             if path in files and files[path][2:] != taken
         }
-        return told([*found, *(grown for _, grown in self._grown.values())])
+        return abridged([*found, *(grown for _, grown in self._grown.values())])
 
     def _changed(self, found: ListedFile, taken: Stamp) -> tuple[Stamp, NeverRead]:
         """What came into a file after it was taken."""

@@ -89,7 +89,7 @@ def _halve(
 
 def _typed(block: bytes, schema: pa.Schema, texts: bool) -> tuple[pa.Table, Any]:
     """The lines as a table of the schema, and where a text did not convert."""
-    asked = pa.schema([field.with_type(_asked(field.type, texts)) for field in schema])
+    asked = pa.schema([field.with_type(_type_to_read(field.type, texts)) for field in schema])
     table = _json(block, asked)
     table.validate(full=True)  # Arrow's parser lets through what is not UTF-8
     bad = np.zeros(table.num_rows, bool)
@@ -105,7 +105,7 @@ def _typed(block: bytes, schema: pa.Schema, texts: bool) -> tuple[pa.Table, Any]
     return pa.Table.from_arrays(arrays, schema=schema), bad
 
 
-def _asked(kind: pa.DataType, texts: bool) -> pa.DataType:
+def _type_to_read(kind: pa.DataType, texts: bool) -> pa.DataType:
     """The type to ask Arrow for: it reads days from numbers only, and no times of nanoseconds."""
     is_ = pa.types
     late = is_.is_date(kind) or is_.is_time(kind) or (texts and is_.is_timestamp(kind))

@@ -16,7 +16,7 @@ from catchment.errors import SourceError, UnreachableError
 from catchment.model import records
 from catchment.model.duration import micros
 from catchment.sources.aside import Aside, aside
-from catchment.sources.base import NeverRead, Piece, Position, Split, register_source, told
+from catchment.sources.base import NeverRead, Piece, Position, Split, abridged, register_source
 from catchment.sources.decode import read_stream
 from catchment.sources.messages import MessageSource
 from catchment.sources.needs import module
@@ -80,7 +80,9 @@ class Kafka(MessageSource):
         return given
 
     def check(self) -> None:
-        planner = _client().TopicClient(self._told(), min(_CHECK, self._patience()))
+        planner = _client().TopicClient(
+            self._client_settings(), min(_CHECK, self._timeout_seconds())
+        )
         try:
             planner.check(self._topics())
         finally:
@@ -98,7 +100,7 @@ class Kafka(MessageSource):
 
     def never_read(self) -> list[NeverRead]:
         reason = "messages were removed from the topic before they were read"
-        return told(
+        return abridged(
             NeverRead(name, reason, rows=sum(lost.values())) for name, lost in self._gone.items()
         )
 
@@ -148,7 +150,9 @@ class Kafka(MessageSource):
         decoder = self._decoder(schema, columns)
         skip = self.on_lost == "skip"
         wanted = _client().OffsetRange(topic, number, start, end)
-        for block in _client().blocks(self._told(), wanted, self._patience(), skip):
+        for block in _client().blocks(
+            self._client_settings(), wanted, self._timeout_seconds(), skip
+        ):
             made = decoder.decode(block.payloads)
             bad = _gone(split.partition, block)
             for i, reason in made.bad:
@@ -166,30 +170,30 @@ class Kafka(MessageSource):
             self._planner.close()
             self._planner = None
 
-    def _told(self) -> dict[str, str]:
-        told: dict[str, str] = _client().settings(self.servers, self.options)
-        return told
+    def _client_settings(self) -> dict[str, str]:
+        settings: dict[str, str] = _client().settings(self.servers, self.options)
+        return settings
 
-    def _patience(self) -> float:
+    def _timeout_seconds(self) -> float:
         return micros(self.timeout, "timeout") / 1e6
 
     def _topics(self) -> tuple[str, ...]:
         return (self.topic,) if isinstance(self.topic, str) else self.topic
 
-    def _asked(self) -> TopicClient:
+    def _metadata_client(self) -> TopicClient:
         if self._planner is None:
-            self._planner = _client().TopicClient(self._told(), self._patience())
+            self._planner = _client().TopicClient(self._client_settings(), self._timeout_seconds())
         planner: TopicClient = self._planner
         return planner
 
     def _names(self) -> dict[str, tuple[str, int]]:
-        planner = self._asked()
+        planner = self._metadata_client()
         return {f"{t}/{n}": (t, n) for t in self._topics() for n in planner.partitions(t)}
 
     def _ends(self) -> Ends:
         """The first offset there is and the next one there will be, by partition."""
         names = self._names()
-        ends = self._asked().ends(names.values())
+        ends = self._metadata_client().ends(names.values())
         return {name: ends[part] for name, part in names.items()}
 
     def _next(self, name: str, wanted: int, low: int, high: int) -> int:
@@ -199,7 +203,7 @@ class Kafka(MessageSource):
             raise _client().lost(topic, int(number), wanted, low - wanted)
         if wanted < low:
             self._skipped(name, wanted, low - wanted)
-        if wanted > high and not self._asked().reaches(topic, int(number), wanted):
+        if wanted > high and not self._metadata_client().reaches(topic, int(number), wanted):
             raise SourceError(
                 "the partition ends before the offset that is wanted next",
                 given=f"{name}: wanted {wanted}, the next to be written is {high}",
@@ -227,7 +231,9 @@ class Kafka(MessageSource):
         for name, (low, high) in self._ends().items():
             topic, _, number = name.rpartition("/")
             wanted = _client().OffsetRange(topic, int(number), low, min(high, low + _SAMPLE))
-            for block in _client().blocks(self._told(), wanted, self._patience(), skip=True):
+            for block in _client().blocks(
+                self._client_settings(), wanted, self._timeout_seconds(), skip=True
+            ):
                 for payload in block.payloads:
                     try:
                         return read_stream(payload).schema.remove_metadata()

@@ -108,18 +108,20 @@ def failure(what: str, servers: str, error: KafkaError | None) -> SourceError:
 
 
 class TopicClient:
-    """Asks for topics, partitions and offsets. Waits at most `patience` seconds for an answer."""
+    """Asks for topics, partitions and offsets. Waits at most `timeout` seconds for an answer."""
 
-    def __init__(self, told: Settings, patience: float) -> None:
-        self._told = told
-        self._patience = patience
-        self._servers = told["bootstrap.servers"]
+    def __init__(self, settings: Settings, timeout: float) -> None:
+        self._settings = settings
+        self._timeout = timeout
+        self._servers = settings["bootstrap.servers"]
         # The consumer lists topics, because a question of the other would make missing ones.
-        self._consumer = _Reader(told)
+        self._consumer = _KafkaReader(settings)
         self._admin = self._new_admin()
 
     def _new_admin(self) -> AdminClient:
-        plain = {name: value for name, value in self._told.items() if name not in _CONSUMER_ONLY}
+        plain = {
+            name: value for name, value in self._settings.items() if name not in _CONSUMER_ONLY
+        }
         return AdminClient({**plain}, logger=_log)
 
     def check(self, topics: Iterable[str]) -> None:
@@ -128,7 +130,7 @@ class TopicClient:
         A broker may not yet list a topic that was made a moment ago, so it is asked for a while.
         """
         wanted = list(topics)
-        end = time.monotonic() + min(self._patience, _LISTED)
+        end = time.monotonic() + min(self._timeout, _LISTED)
         while True:
             there = self._ask(lambda left: self._consumer.consumer.list_topics(timeout=left)).topics
             unknown = [topic for topic in wanted if topic not in there]
@@ -157,7 +159,7 @@ class TopicClient:
         level = {
             "read_committed": IsolationLevel.READ_COMMITTED,
             "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
-        }[self._told["isolation.level"]]
+        }[self._settings["isolation.level"]]
 
         def ask(left: float) -> dict[tuple[str, int], tuple[int, int]]:
             low, high = (
@@ -178,7 +180,7 @@ class TopicClient:
 
     def reaches(self, topic: str, partition: int, offset: int) -> bool:
         """Whether the partition soon has this offset or is about to."""
-        end = time.monotonic() + min(self._patience, _ONE_CALL)
+        end = time.monotonic() + min(self._timeout, _ONE_CALL)
         while self.ends([(topic, partition)])[topic, partition][1] < offset:
             if time.monotonic() > end:
                 return False
@@ -189,7 +191,7 @@ class TopicClient:
         self._consumer.consumer.close()
 
     def _ask(self, ask: Callable[[float], T]) -> T:
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self._timeout
         while True:
             left = end - time.monotonic()
             try:
@@ -197,7 +199,7 @@ class TopicClient:
             except KafkaException as error:
                 why: KafkaError = error.args[0]
                 if not passing(why) or left <= 0:
-                    why = self._consumer.trouble or why
+                    why = self._consumer.last_error or why
                     raise failure("Kafka does not answer", self._servers, why) from error
                 time.sleep(min(4 * _PAUSE, max(0.0, left)))
                 # It does not learn of a partition's new leader; a new client does.
@@ -213,7 +215,7 @@ def no_topic(topic: str, there: Iterable[str]) -> SourceError:
     )
 
 
-class Gone(NamedTuple):
+class RemovedOffsets(NamedTuple):
     """Offsets that retention has removed: the first, and how many."""
 
     offset: int
@@ -226,7 +228,7 @@ class MessageBlock:
 
     offsets: list[int] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
-    gone: Gone | None = None
+    gone: RemovedOffsets | None = None
     """What there should have been before these."""
     size: int = 0
 
@@ -255,17 +257,17 @@ class OffsetRange:
 
 
 def blocks(
-    told: Settings, wanted: OffsetRange, patience: float, skip: bool
+    settings: Settings, wanted: OffsetRange, timeout: float, skip: bool
 ) -> Iterator[MessageBlock]:
     """The messages of a range. Offsets that hold none (markers, compacted ones) are passed over.
 
     The blocks are the same each time. Offsets that retention has removed are an error, unless they
-    are to be skipped. When for `patience` seconds nothing comes, that is an error too.
+    are to be skipped. When for `timeout` seconds nothing comes, that is an error too.
     """
-    with _borrowed(told) as reader:
+    with _borrowed(settings) as reader:
         block = MessageBlock()
-        for got in _fetch(reader, wanted, patience, skip):
-            if isinstance(got, Gone):
+        for got in _fetch(reader, wanted, timeout, skip):
+            if isinstance(got, RemovedOffsets):
                 if block.offsets:
                     yield block
                 block = MessageBlock(gone=got)
@@ -279,11 +281,11 @@ def blocks(
 
 
 def _fetch(
-    reader: _Reader, wanted: OffsetRange, patience: float, skip: bool
-) -> Iterator[Message | Gone]:
+    reader: _KafkaReader, wanted: OffsetRange, timeout: float, skip: bool
+) -> Iterator[Message | RemovedOffsets]:
     at = wanted.start
     reader.assign(wanted, at)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while at < wanted.end:
         before = at
         for message in reader.consumer.consume(min(wanted.end - at, _CHUNK), _PAUSE):
@@ -301,19 +303,19 @@ def _fetch(
                 if low > at:
                     if not skip:
                         raise lost(wanted.topic, wanted.partition, at, low - at)
-                    yield Gone(at, low - at)
+                    yield RemovedOffsets(at, low - at)
                 at = low
                 reader.assign(wanted, at)
                 break
             elif not passing(error):
                 raise failure(f"{wanted.name} cannot be read", reader.servers, error)
         if at > before:
-            deadline = time.monotonic() + patience
+            deadline = time.monotonic() + timeout
         elif time.monotonic() > deadline:
             raise failure(
-                f"{wanted.name} gave nothing at offset {at} for {patience:g} s",
+                f"{wanted.name} gave nothing at offset {at} for {timeout:g} s",
                 reader.servers,
-                reader.trouble,
+                reader.last_error,
             )
 
 
@@ -325,14 +327,14 @@ def lost(topic: str, partition: int, at: int, count: int) -> SourceError:
     )
 
 
-class _Reader:
-    """A consumer, and the last trouble it told of."""
+class _KafkaReader:
+    """A consumer, and the last error it told of."""
 
-    def __init__(self, told: Settings) -> None:
-        self.servers = told["bootstrap.servers"]
-        self.trouble: KafkaError | None = None
+    def __init__(self, settings: Settings) -> None:
+        self.servers = settings["bootstrap.servers"]
+        self.last_error: KafkaError | None = None
         try:
-            self.consumer = Consumer({**told, "error_cb": self._note}, logger=_log)
+            self.consumer = Consumer({**settings, "error_cb": self._note}, logger=_log)
         except KafkaException as error:
             raise SourceError(
                 "Kafka's client refuses an option",
@@ -341,10 +343,10 @@ class _Reader:
             ) from error
 
     def _note(self, error: KafkaError) -> None:
-        self.trouble = error
+        self.last_error = error
 
     def assign(self, wanted: OffsetRange, at: int) -> None:
-        self.trouble = None
+        self.last_error = None
         self.consumer.assign([TopicPartition(wanted.topic, wanted.partition, at)])
 
     def first(self, wanted: OffsetRange, otherwise: int) -> int:
@@ -364,17 +366,17 @@ class _Reader:
 
 # Tasks come several times a second, and to connect takes longer than to read. A consumer is used
 # by one reader at a time, and only by the process that made it.
-_idle: dict[tuple[Any, ...], list[_Reader]] = {}
+_idle: dict[tuple[Any, ...], list[_KafkaReader]] = {}
 _lock = threading.Lock()
 
 
 @contextmanager
-def _borrowed(told: Settings) -> Iterator[_Reader]:
-    key = (os.getpid(), *sorted(told.items()))
+def _borrowed(settings: Settings) -> Iterator[_KafkaReader]:
+    key = (os.getpid(), *sorted(settings.items()))
     with _lock:
         kept = _idle.setdefault(key, [])
         reader = kept.pop() if kept else None
-    reader = reader or _Reader(told)
+    reader = reader or _KafkaReader(settings)
     try:
         yield reader
         reader.consumer.unassign()

@@ -22,7 +22,7 @@ from catchment.sources.base import NeverRead, Piece, Position, Split, register_s
 from catchment.sources.decode import Decoded
 from catchment.sources.messages import MessageSource
 from catchment.sources.needs import module
-from catchment.sources.spool import Spool, Spot, Stored, records
+from catchment.sources.spool import Spool, SpoolPosition, Stored, records
 
 _PARTITION = "mqtt"
 _BATCH_BYTES = 64 << 20
@@ -35,8 +35,8 @@ class SpoolShare(NamedTuple):
     """The messages between two places of the spool."""
 
     folder: str
-    start: Spot
-    end: Spot
+    start: SpoolPosition
+    end: SpoolPosition
 
 
 @register_source
@@ -202,12 +202,12 @@ class Mqtt(MessageSource):
         )
 
 
-def _position(spot: Spot) -> Position:
+def _position(spot: SpoolPosition) -> Position:
     return {"segment": spot.segment, "offset": spot.byte, "count": spot.messages}
 
 
-def _spot(position: Position) -> Spot:
-    return Spot(position["segment"], position["offset"], position["count"])
+def _spot(position: Position) -> SpoolPosition:
+    return SpoolPosition(position["segment"], position["offset"], position["count"])
 
 
 def _local(home: Folder) -> Path:

@@ -86,7 +86,7 @@ def _open(path: str, **options: Any) -> pq.ParquetFile:
 def _read(
     file: pq.ParquetFile, part: Part, schema: pa.Schema, where: str | None
 ) -> Iterator[Piece]:
-    kept = _kept(part, schema, where)
+    kept = _matching_row_groups(part, schema, where)
     for run in _runs(part, kept):
         base = part.base + sum((part.rows or [])[: run[0] - part.first])
         try:
@@ -142,7 +142,7 @@ def _runs(part: Part, kept: list[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _kept(part: Part, schema: pa.Schema, where: str | None) -> list[int]:
+def _matching_row_groups(part: Part, schema: pa.Schema, where: str | None) -> list[int]:
     """The row groups that may have events which meet the condition."""
     wanted = list(range(part.first, part.first + len(part.rows or [])))
     if where is None:

@@ -33,7 +33,7 @@ class FileShare(NamedTuple):
     parts: list[Part]
 
 
-class _Unit(NamedTuple):
+class _ReadUnit(NamedTuple):
     file: TakenFile
     group: int
     base: int
@@ -63,18 +63,18 @@ def _place(file: TakenFile) -> tuple[str, int]:
     return file.partition, file.base
 
 
-def _units(file: TakenFile) -> Iterator[_Unit]:
+def _units(file: TakenFile) -> Iterator[_ReadUnit]:
     if not file.groups:
         # A whole file, and also one without rows: it may have been replaced by another.
-        yield _Unit(file, 0, file.base, file.size if file.groups is None else 0)
+        yield _ReadUnit(file, 0, file.base, file.size if file.groups is None else 0)
         return
     base = file.base
     for group, rows in enumerate(file.groups):
-        yield _Unit(file, group, base, rows)
+        yield _ReadUnit(file, group, base, rows)
         base += rows
 
 
-def _parts(units: list[_Unit]) -> Iterator[Part]:
+def _parts(units: list[_ReadUnit]) -> Iterator[Part]:
     for _, of_one in groupby(units, key=lambda unit: unit.file.path):
         run = list(of_one)
         file, first, base, _ = run[0]

@@ -35,7 +35,7 @@ _END = struct.Struct("<QQQ")
 _MARK_NAME = "spool"
 
 
-class Spot(NamedTuple):
+class SpoolPosition(NamedTuple):
     """A place between two messages: segment, byte in it, and the number of messages before."""
 
     segment: int
@@ -63,7 +63,7 @@ class Spool:
         self._waiting: list[bytes] = []
         self._file: File
         self._marked: File | None = None
-        self.end: Spot
+        self.end: SpoolPosition
         try:
             self._open_last()
         except BaseException:
@@ -78,7 +78,7 @@ class Spool:
             last = max(self._sizes)
             path = path_of(self._folder, last)
             end = _sound_end(path, last)
-            self._not_before_mark(end or Spot(last, 0, 0), path)
+            self._not_before_mark(end or SpoolPosition(last, 0, 0), path)
             if end is not None:
                 self._file = self._files.open(str(path))
                 self._file.truncate(end.byte)
@@ -95,16 +95,16 @@ class Spool:
             # The crash came before its head was safe, so there is nothing in it.
             self._files.unlink(str(path))
             del self._sizes[last]
-        self._not_before_mark(Spot(0, 0, 0), self._folder)
-        self._new_segment(Spot(0, 0, 0))
+        self._not_before_mark(SpoolPosition(0, 0, 0), self._folder)
+        self._new_segment(SpoolPosition(0, 0, 0))
 
-    def _not_before_mark(self, end: Spot, path: Path) -> None:
+    def _not_before_mark(self, end: SpoolPosition, path: Path) -> None:
         """Raises when messages are missing that were safe: their broker does not have them."""
         try:
             held = unseal(_MARK_NAME, self._files.read(str(self._folder / "mark")))
         except FileNotFoundError:
             return
-        if held is not None and end < Spot(*_END.unpack(held)):
+        if held is not None and end < SpoolPosition(*_END.unpack(held)):
             raise SourceError(
                 "the spool is damaged: messages at its end cannot be read",
                 given=path,
@@ -119,14 +119,14 @@ class Spool:
                 self._marked = self._files.open(path) if exists else self._files.create(path)
             self._marked.write(0, seal(_MARK_NAME, _END.pack(*self.end)))
 
-    def _new_segment(self, after: Spot) -> None:
+    def _new_segment(self, after: SpoolPosition) -> None:
         number = after.segment + 1
         self._file = self._files.create(str(path_of(self._folder, number)))
         self._file.write(0, _HEAD.pack(_MARK, after.messages))
         self._file.sync()
         self._files.sync_folder(str(self._folder))
         self._sizes[number] = _HEAD.size
-        self.end = Spot(number, _HEAD.size, after.messages)
+        self.end = SpoolPosition(number, _HEAD.size, after.messages)
 
     def add(self, topic: bytes, payload: bytes) -> None:
         """Takes a message in; it is safe after the next `sync`."""
@@ -152,21 +152,21 @@ class Spool:
             del self._waiting[:taken]
             with self._guard:
                 self._sizes[segment] = byte + len(data)
-                self.end = Spot(segment, byte + len(data), messages + taken)
+                self.end = SpoolPosition(segment, byte + len(data), messages + taken)
                 self._spots.append(self.end)
             self._mark_end()
 
-    def first(self) -> Spot:
+    def first(self) -> SpoolPosition:
         """The beginning of what there still is."""
         number = min(tuple(self._sizes))
-        return Spot(number, _HEAD.size, _messages_before(self._folder, number))
+        return SpoolPosition(number, _HEAD.size, _messages_before(self._folder, number))
 
     def size(self) -> int:
         """Bytes that are not yet freed; the disk holds a segment more at most."""
         with self._guard:
             return self._apart(self._freed, self.end)
 
-    def upto(self, start: Spot, messages: int, size: int) -> Spot:
+    def upto(self, start: SpoolPosition, messages: int, size: int) -> SpoolPosition:
         """The farthest spot after `start` with at most so many messages and about so many bytes."""
         self._known(start)
         best = start
@@ -180,7 +180,9 @@ class Spool:
             best = spot
         return best
 
-    def ranges(self, start: Spot, end: Spot, parts: int) -> list[tuple[Spot, Spot]]:
+    def ranges(
+        self, start: SpoolPosition, end: SpoolPosition, parts: int
+    ) -> list[tuple[SpoolPosition, SpoolPosition]]:
         """What lies between two spots, in about so many shares, none over two segments."""
         self._known(start)
         size = max(1, self._apart(start, end) // max(1, parts))
@@ -197,7 +199,7 @@ class Spool:
                 last = spot
         return made
 
-    def free(self, spot: Spot) -> None:
+    def free(self, spot: SpoolPosition) -> None:
         """What is before the spot is needed no more: deletes the segments that end before it."""
         if spot <= self._freed:
             return
@@ -218,7 +220,7 @@ class Spool:
             self._marked.close()
         self._lock.release()
 
-    def _between(self, start: Spot, end: Spot) -> list[Spot]:
+    def _between(self, start: SpoolPosition, end: SpoolPosition) -> list[SpoolPosition]:
         """The spots after one up to another where something may be cut: flushes, and ends of
         segments that were written before this process began."""
         spots = self._spots
@@ -228,17 +230,17 @@ class Spool:
         ends = []
         for number in range(start.segment, first.segment):
             size = self._sizes[number]
-            ends.append(Spot(number, size, _messages_before(self._folder, number + 1)))
+            ends.append(SpoolPosition(number, size, _messages_before(self._folder, number + 1)))
         found = [s for s in (*ends, *inner) if start < s < end]
         return [*found, end] if start < end else []
 
-    def _apart(self, start: Spot, end: Spot) -> int:
+    def _apart(self, start: SpoolPosition, end: SpoolPosition) -> int:
         if start.segment == end.segment:
             return end.byte - start.byte
         whole = sum(self._sizes[n] for n in range(start.segment + 1, end.segment))
         return self._sizes[start.segment] - start.byte + whole + end.byte
 
-    def _walk(self, spot: Spot, messages: int) -> Spot:
+    def _walk(self, spot: SpoolPosition, messages: int) -> SpoolPosition:
         """So many messages farther, which must be there."""
         segment, byte, before = spot
         if byte >= self._sizes[segment] and messages:
@@ -247,9 +249,9 @@ class Spool:
             for _ in range(messages):
                 file.seek(byte)
                 byte += _RECORD.size + _RECORD.unpack(file.read(_RECORD.size))[0]
-        return Spot(segment, byte, before + messages)
+        return SpoolPosition(segment, byte, before + messages)
 
-    def _known(self, spot: Spot) -> None:
+    def _known(self, spot: SpoolPosition) -> None:
         if spot.segment not in self._sizes or spot > self.end:
             raise SourceError(
                 "the spool does not have the place where the job goes on",
@@ -258,7 +260,7 @@ class Spool:
             )
 
 
-def records(folder: Path, start: Spot, end: Spot) -> Iterator[Stored]:
+def records(folder: Path, start: SpoolPosition, end: SpoolPosition) -> Iterator[Stored]:
     """The messages between two spots of one segment."""
     path = path_of(folder, start.segment)
     try:
@@ -295,7 +297,7 @@ def _record(data: bytes, at: int) -> tuple[bytes, bytes, int] | None:
     return data[body : body + topic], data[body + topic : end], end
 
 
-def _sound_end(path: Path, number: int) -> Spot | None:
+def _sound_end(path: Path, number: int) -> SpoolPosition | None:
     """Where the last whole record ends; None when not even the head is whole."""
     data = path.read_bytes()
     if len(data) < _HEAD.size or not data.startswith(_MARK):
@@ -304,7 +306,7 @@ def _sound_end(path: Path, number: int) -> Spot | None:
     while (found := _record(data, at)) is not None:
         at = found[2]
         messages += 1
-    return Spot(number, at, messages)
+    return SpoolPosition(number, at, messages)
 
 
 def _messages_before(folder: Path, number: int) -> int:

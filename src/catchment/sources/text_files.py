@@ -127,15 +127,15 @@ class TextFiles(FileSource):
                 try:
                     names, skipped = self._header(data, schema)
                 except UNREADABLE as error:
-                    reader.trouble = f"the file was replaced: {reason_of(error)}"
+                    reader.damage = f"the file was replaced: {reason_of(error)}"
                     break
                 data = data[skipped:]
             parsed = self.parse(data, names, schema)
             line = block.line + bool(skipped)
             rows = [Aside(part.path, line + at, why, body) for at, why, body in parsed.bad]
             yield Piece(parsed.table, aside(rows), part.base + block.offset + skipped)
-        if reader.trouble:
-            bad = Aside(part.path, -1, reader.trouble, reader.rest)
+        if reader.damage:
+            bad = Aside(part.path, -1, reader.damage, reader.rest)
             yield Piece(schema.empty_table(), aside([bad]), part.base + reader.offset)
 
     def _header(self, data: bytes, schema: pa.Schema) -> tuple[list[str], int]:
@@ -152,13 +152,13 @@ def _nulls(names: list[str]) -> pa.Schema:
 
 
 class _BlockReader:
-    """A file as far as it reached when it was taken, in blocks; `trouble` is what went wrong."""
+    """A file as far as it reached when it was taken, in blocks; `damage` is what went wrong."""
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
         self.size = size
         self.offset = 0
-        self.trouble = ""
+        self.damage = ""
         self.rest = b""
 
     def blocks(self, size: int) -> Iterator[LineBlock]:
@@ -177,7 +177,7 @@ class _BlockReader:
             line += _ends(data)
             self.offset += len(data)
         data = b"".join(held)
-        if self.trouble:
+        if self.damage:
             # The last line may be cut short and still look whole, so it is not to be trusted.
             cut = data.rfind(b"\n") + 1
             data, self.rest = data[:cut], data[cut:]
@@ -193,12 +193,12 @@ class _BlockReader:
                 zipped = _is_gzip(self.path)
                 yield from (_unzipped if zipped else _plain)(raw, self.size)
             if there > self.size:
-                self.trouble = f"{there - self.size} bytes came after the file was taken"
+                self.damage = f"{there - self.size} bytes came after the file was taken"
             elif there < self.size:
-                self.trouble = f"{self.size - there} bytes lost: the file was cut"
+                self.damage = f"{self.size - there} bytes lost: the file was cut"
         except UNREADABLE as error:
             refuse_passing(error)
-            self.trouble = f"{reason_of(error)}; what follows in the file is lost"
+            self.damage = f"{reason_of(error)}; what follows in the file is lost"
 
 
 class _Limited(io.RawIOBase):

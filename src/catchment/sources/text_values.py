@@ -6,11 +6,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Mask = npt.NDArray[np.bool_]
+from catchment.operators.values import Mask
 
 _ZONE = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 _DATE = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d"

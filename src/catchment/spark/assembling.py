@@ -22,7 +22,7 @@ from catchment.engine.partials import Partials, joined_partials
 from catchment.engine.results import Results
 from catchment.errors import StateError
 from catchment.model import records
-from catchment.sources.aside_files import Kept
+from catchment.sources.aside_files import AsideFile
 from catchment.sources.reading import UnreadRow
 from catchment.spark.dividing import Parcelled, shares_of
 from catchment.spark.records import BucketMade
@@ -34,7 +34,7 @@ _ROWS = 1 << 16
 """Rows of a query that are given to Spark at once."""
 
 
-class Meets(Protocol):
+class PartialsMerger(Protocol):
     """Takes the partials that are its own, and gives those that they make together."""
 
     def take(self, partials: Partials) -> Partials: ...
@@ -51,7 +51,7 @@ class Assemble:
     """Takes all partials of its buckets, and gives the results of all windows."""
 
     work: Work
-    meeting: Callable[[BoundPlan], Meets] | None = None
+    meeting: Callable[[BoundPlan], PartialsMerger] | None = None
     """Who puts count windows together whose events were cut apart, if any were."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Results, BucketMade]]:
@@ -66,7 +66,7 @@ class Assemble:
         counts: Counter[str] = Counter()
         # In the order of splits, so that sums of floats come out the same every time.
         unpacked.sort(key=lambda part: (part[1].number, part[1].piece))
-        unread, spilled = list[UnreadRow](), list[Kept]()
+        unread, spilled = list[UnreadRow](), list[AsideFile]()
         meeting = None if self.meeting is None else self.meeting(bound)
         found = []
         for partials, note in unpacked:
@@ -111,20 +111,20 @@ class KeepResults:
         for results, made in self.assemble(batches):
             if made.rows <= _PIECE:
                 few = pack_results(results) if made.rows else None
-                yield _kept(None, _with_pieces(made, 0 if few is None else 1), few)
+                yield _result_batch(None, _with_pieces(made, 0 if few is None else 1), few)
                 continue
             pieces = 0
             for group, piece in results.pieces(_PIECE):
-                yield _kept(group, None, pack_results(piece))
+                yield _result_batch(group, None, pack_results(piece))
                 pieces += 1
-            yield _kept(None, _with_pieces(made, pieces), None)
+            yield _result_batch(None, _with_pieces(made, pieces), None)
 
 
 def _with_pieces(made: BucketMade, pieces: int) -> bytes:
     return records.encode(BucketMade(made.counts, made.unread, made.spilled, made.rows, pieces))
 
 
-def _kept(group: int | None, note: bytes | None, body: bytes | None) -> pa.RecordBatch:
+def _result_batch(group: int | None, note: bytes | None, body: bytes | None) -> pa.RecordBatch:
     columns: list[pa.Array[Any]] = [
         pa.array([group], pa.int32()),
         pa.array([note], pa.binary()),
@@ -169,7 +169,7 @@ class CutResults:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in tables_in(self.work, self.name, batches):
             if table.num_rows:
-                yield _kept(None, None, codec.pack(NoNote(), {"rows": table}, "lz4"))
+                yield _result_batch(None, None, codec.pack(NoNote(), {"rows": table}, "lz4"))
 
 
 def tables_in(work: Work, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from catchment.counting.distributed import found_by_asking
+from catchment.counting.distributed import distributed_groups
 from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.engine.binding import columns_of
@@ -44,9 +44,9 @@ from catchment.spark.assembling import (
     KeepResults,
     ReadResults,
 )
-from catchment.spark.batch_counts import CutApart, FindDoubts, Meeting, SampleRanks
+from catchment.spark.batch_counts import CountWindowMerger, FindDoubts, SampleRanks, SliceAtEdges
 from catchment.spark.records import BucketMade
-from catchment.spark.results import HeldHere, RunResults, batch_counts
+from catchment.spark.results import ResultsInProcess, RunResults, batch_counts
 from catchment.spark.rows import PARCEL, RESULT
 from catchment.spark.session import cores_of, frame_of, is_local, session, ship
 from catchment.spark.tasks import ReadAndSlice, Work
@@ -58,7 +58,7 @@ _WITH_COUNTS = 4 << 20
 """Bytes of results that come to the driver together with the counts: fewer jobs where they are
 few."""
 
-Events = Any
+BatchInput = Any
 """Path or paths, a source, an Arrow table, a pandas or Polars frame, a Spark DataFrame."""
 
 
@@ -81,7 +81,7 @@ class BatchPass:
         return list(self.work.plan.names)
 
     @cached_property
-    def kept(self) -> DataFrame:
+    def results(self) -> DataFrame:
         """The results of all queries, which Spark keeps from the first time on that they are asked
         for."""
         made = self.placed.mapInArrow(KeepResults(self.assemble), RESULT)
@@ -118,7 +118,7 @@ class BatchPass:
     def _pieces(self, name: str) -> DataFrame:
         group, _ = self.work.plan.names[name]
         mine = f"body IS NOT NULL AND (grp IS NULL OR grp = {group})"
-        return self.kept.where(mine).select("body")
+        return self.results.where(mine).select("body")
 
     def run(self) -> RunResults:
         """Makes the pass. Few results come here at once; many stay where they are until somebody
@@ -135,24 +135,26 @@ class BatchPass:
     def _run(self) -> RunResults:
         most = _WITH_COUNTS // self.work.buckets
         few = sf.when(sf.length("body") <= most, sf.col("body")).alias("body")
-        told = self.kept.where("note IS NOT NULL").select("note", few).toArrow()
+        told = self.results.where("note IS NOT NULL").select("note", few).toArrow()
         notes = [_note(note) for note in told.column("note").to_pylist()]
         bodies = [bytes(body) for body in told.column("body").to_pylist() if body is not None]
         unread = [row for made in notes for row in made.unread]
         if len(bodies) == sum(made.pieces for made in notes):
             bound = self.work.bound()
             parts = [unpack_results(body, bound)[0] for body in bodies] or [bound.no_results()]
-            results = RunResults(HeldHere(parts, self.spark), self.names, _counts(notes), unread)
+            results = RunResults(
+                ResultsInProcess(parts, self.spark), self.names, _counts(notes), unread
+            )
             self.closing.close()
         else:
             rows = sum(made.rows for made in notes)
-            results = RunResults(HeldThere(self, rows), self.names, _counts(notes), unread)
+            results = RunResults(ResultsOnExecutors(self, rows), self.names, _counts(notes), unread)
         results.aside = [kept for made in notes for kept in made.spilled]
         return results
 
     def counts(self) -> dict[str, int]:
         """What the tasks counted, of the results that are kept."""
-        told = self.kept.where("note IS NOT NULL").select("note").toArrow()
+        told = self.results.where("note IS NOT NULL").select("note").toArrow()
         return _counts([_note(note) for note in told.column("note").to_pylist()])
 
 
@@ -166,7 +168,7 @@ def _counts(notes: list[BucketMade]) -> dict[str, int]:
 
 
 @dataclass
-class HeldThere:
+class ResultsOnExecutors:
     """Results that stay on the executors."""
 
     made: BatchPass
@@ -187,7 +189,7 @@ class HeldThere:
 
 
 def computed(
-    events: Events,
+    events: BatchInput,
     queries: Query | Iterable[Query],
     rules: EventRules,
     spark: SparkSession | None,
@@ -202,7 +204,7 @@ def computed(
 
 
 def prepared(
-    events: Events,
+    events: BatchInput,
     queries: Query | Iterable[Query],
     rules: EventRules,
     spark: SparkSession | None,
@@ -231,7 +233,7 @@ def prepared(
             aside=aside,
             state_bytes=state_bytes,
             key_bytes=key_bytes,
-            apart=_asked(planned, schema, rules, spark),
+            apart=_sampled_groups(planned, schema, rules, spark),
         )
 
     with ExitStack() as closing:
@@ -248,7 +250,7 @@ def prepared(
         return _pass(*sliced, spark, source, closing)
 
 
-def _tables(events: Events) -> tuple[str, ...]:
+def _tables(events: BatchInput) -> tuple[str, ...]:
     """What SQL may call the events in FROM, besides `events`."""
     if isinstance(events, DataFrame) or is_frame(events):
         return ()
@@ -307,11 +309,11 @@ def _pass(
         closing.callback(parcels.unpersist)
         parcels = _cut_apart(work, parcels, groups)
     placed = parcels.repartitionById(work.buckets, sf.col("bucket") % work.buckets)
-    assemble = Assemble(work, partial(Meeting, groups) if groups else None)
+    assemble = Assemble(work, partial(CountWindowMerger, groups) if groups else None)
     return BatchPass(spark, work, placed, assemble, source, closing.pop_all())
 
 
-def _asked(
+def _sampled_groups(
     planned: Planned, schema: pa.Schema, rules: EventRules, spark: SparkSession
 ) -> frozenset[int]:
     """The groups of count windows whose edges are found by samples.
@@ -322,7 +324,7 @@ def _asked(
     """
     if rules.incomplete == "emit" or is_local(spark):
         return frozenset()
-    found = found_by_asking(planned, schema, "auto")
+    found = distributed_groups(planned, schema, "auto")
     return frozenset(id for id in found if not planned.plan.groups[id].by)
 
 
@@ -330,7 +332,7 @@ def _cut_apart(work: Work, parcels: DataFrame, groups: frozenset[int]) -> DataFr
     """With the events of count windows cut where no edge is near."""
     samples = parcels.mapInArrow(SampleRanks(work, groups), PARCEL).repartition(1)
     doubts = samples.mapInArrow(FindDoubts(work, groups), PARCEL).select(sf.col("body").alias("d"))
-    return parcels.crossJoin(sf.broadcast(doubts)).mapInArrow(CutApart(work, groups), PARCEL)
+    return parcels.crossJoin(sf.broadcast(doubts)).mapInArrow(SliceAtEdges(work, groups), PARCEL)
 
 
 _FOLDERS: set[tempfile.TemporaryDirectory[str]] = set()

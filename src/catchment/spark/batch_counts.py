@@ -18,7 +18,7 @@ from catchment.counting.edges import RankEdges
 from catchment.counting.leaf_by_key import key_of, segments
 from catchment.counting.orders import Key
 from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
-from catchment.counting.windows import Shelf, Slice
+from catchment.counting.windows import Slice, SliceList
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
 from catchment.engine.merger import GroupMerger
@@ -36,13 +36,13 @@ _SAMPLES = 256
 """Of the events between two edges, as many are sampled."""
 _REGION, _EVENTS = "#region", "#events"
 
-Lane = tuple[int, Key]
+GroupKey = tuple[int, Key]
 """Group and key."""
-Doubts = dict[Lane, Ints]
+Doubts = dict[GroupKey, Ints]
 """Spans of time in which an edge is, one after the other: begin, end, begin, end."""
 
 
-FoundDoubts = list[tuple[Lane, Ints]]
+FoundDoubts = list[tuple[GroupKey, Ints]]
 """The same, as one task tells it to the others."""
 
 
@@ -54,7 +54,7 @@ class Sampled(Struct, frozen=True, array_like=True):
     times: Ints
 
 
-Samples = list[tuple[Lane, Sampled]]
+KeySamples = list[tuple[GroupKey, Sampled]]
 """What a task has sampled."""
 
 
@@ -67,7 +67,7 @@ class SampleRanks:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = self.work.bound().merger().groups
-        lanes: dict[Lane, list[Ints]] = {}
+        lanes: dict[GroupKey, list[Ints]] = {}
         for _, body in bodies(batches):
             for id, table in unpack_partials(body, SplitRead)[0].groups.items():
                 if id in self.groups:
@@ -106,9 +106,9 @@ class FindDoubts:
 
 def doubts_of(samples: Iterator[bytes], windows: Mapping[int, RankEdges]) -> Doubts:
     """Where edges may be, by what all tasks have sampled."""
-    lanes: dict[Lane, list[Sampled]] = {}
+    lanes: dict[GroupKey, list[Sampled]] = {}
     for body in samples:
-        for lane, sampled in wire.load(Samples, body):
+        for lane, sampled in wire.load(KeySamples, body):
             lanes.setdefault(lane, []).append(sampled)
     return {lane: spans(found, windows[lane[0]]) for lane, found in lanes.items()}
 
@@ -143,7 +143,7 @@ def spans(samples: list[Sampled], edges: RankEdges) -> Ints:
 
 
 @dataclass(frozen=True)
-class CutApart:
+class SliceAtEdges:
     """In a task: partials of events that are between edges, and the events that are in doubt.
 
     What `FindDoubts` found is beside every parcel, the same for all.
@@ -198,7 +198,7 @@ def _keyed(held: GroupMerger, table: pa.Table, code: Ints) -> pa.Table:
 # -- where a bucket is assembled ------------------------------------------------------------------
 
 
-class Meeting:
+class CountWindowMerger:
     """All that tasks have cut apart for a bucket: puts count windows together."""
 
     def __init__(self, groups: frozenset[int], bound: BoundPlan) -> None:
@@ -233,7 +233,7 @@ class Meeting:
         for code, mine in segments(rows.key):
             self._count(edges, int(ranks[mine].max()))
             lift, windows = SliceBetweenEdges(held.bound), []
-            shelf = Shelf(edges, lift)
+            shelf = SliceList(edges, lift)
             places = _slices(ranks[mine], edges)
             low = 0
             for number, high in enumerate(_upto(edges, int(ranks[mine].max()))):

@@ -17,7 +17,7 @@ from catchment.engine import codec
 from catchment.errors import JobError
 from catchment.job.model import JobModel
 from catchment.model import records
-from catchment.model.definition import Definition, next_definitions, output_name, versions_told
+from catchment.model.definition import Definition, next_definitions, output_name, version_texts
 from catchment.model.rules import EventRules
 from catchment.sinks.base import Delivery, Sink
 from catchment.sources.aside_files import AsideFiles, AsidePlace
@@ -27,7 +27,7 @@ from catchment.spark.handle import Status
 from catchment.spark.job_folder import DONE, ended_batch, home_of
 from catchment.spark.records import JobCounts
 from catchment.spark.session import cores_of
-from catchment.spark.stream import held, job_identity
+from catchment.spark.stream import job_identity, lock_checkpoint
 
 log = logging.getLogger("catchment.queries")
 
@@ -56,7 +56,7 @@ def run_bounded(job: JobModel, spark: SparkSession, tell: Tell, lock: Lock | Non
     if job.source is None or job.checkpoint is None:
         raise JobError("a batch job needs a source and a checkpoint")
     home = home_of(job.checkpoint)
-    with lock or held(home) as mine:
+    with lock or lock_checkpoint(home) as mine:
         return _run(job, spark, tell, home, mine)
 
 
@@ -81,7 +81,7 @@ def outputs_of(home: Folder, job: JobModel) -> dict[str, str]:
     held = home.read(DEFINITIONS) or b"{}"
     known = records.decode(dict[str, Definition], held, f"{home.uri}/{DEFINITIONS}")
     found = next_definitions(known, {query.name: query for query in job.build()})
-    for text in versions_told(known, found):
+    for text in version_texts(known, found):
         log.warning("%s", text)
     home.write(DEFINITIONS, records.encode(found))
     return {name: output_name(name, found[name].version) for name in found}

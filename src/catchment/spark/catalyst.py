@@ -32,8 +32,8 @@ from catchment.operators.limbs import carried, limbs_for, split, units_of
 from catchment.operators.ragged import Array, Ints
 from catchment.planner.cost import overlap, periods_of, smallest_gap
 from catchment.spark.catalyst_columns import (
-    Field,
-    Fields,
+    SparkField,
+    SparkFields,
     Typed,
     UnlikeError,
     kind_of,
@@ -72,7 +72,7 @@ class Recipe(NamedTuple):
     """Aggregates by their name in the result."""
 
 
-def recipe(group: Group, fields: Fields, types: Types) -> Recipe:
+def recipe(group: Group, fields: SparkFields, types: Types) -> Recipe:
     """How Spark slices a group; raises UnlikeError, with the reason, where it does not do as we."""
     cuts = _cuts(group)
     if group.computed:
@@ -93,7 +93,7 @@ def recipe(group: Group, fields: Fields, types: Types) -> Recipe:
     return Recipe(cuts, _selection(group, fields), _only(group, fields), keys, parts)
 
 
-def _only(group: Group, fields: Fields) -> str | None:
+def _only(group: Group, fields: SparkFields) -> str | None:
     texts = [text for text in group.selections if text is not None]
     # Parquet's statistics leave NaN out: a condition on doubles, pushed down, would lose them.
     if len(texts) < len(group.selections) or any(reads_floats(text, fields) for text in texts):
@@ -122,7 +122,7 @@ def _cuts(group: Group) -> Cuts:
     return cuts
 
 
-def _selection(group: Group, fields: Fields) -> str:
+def _selection(group: Group, fields: SparkFields) -> str:
     if len(group.selections) > _MOST_SELECTIONS:
         raise UnlikeError(f"{len(group.selections)} conditions are too many for Spark to compile")
     whens = [f"WHEN t IS NULL THEN {BAD}"]
@@ -140,7 +140,7 @@ def _selection(group: Group, fields: Fields) -> str:
     return f"CASE {' '.join(whens)} ELSE {UNUSED} END"
 
 
-def _parts(operator: Operator, fields: Fields) -> dict[str, str]:
+def _parts(operator: Operator, fields: SparkFields) -> dict[str, str]:
     """The Spark aggregates that an operator's fields are made of."""
     kind, text = operator.ref.kind, operator.ref.column
     if kind not in ("count", "sum", "min", "max", "squares"):
@@ -192,7 +192,7 @@ def _extreme(kind: str, value: Typed, bare: bool) -> str:
     return f"{kind}({value.sql})"
 
 
-def aggregated(events: DataFrame, made: Recipe, time: Field, counting: bool) -> DataFrame:
+def aggregated(events: DataFrame, made: Recipe, time: SparkField, counting: bool) -> DataFrame:
     """Rows by selection, slice and key; `counting` keeps those of no selection too."""
     keys = [f"{sql} AS k{number}" for number, sql in enumerate(made.keys)]
     reach = reach_of(time.type)

@@ -27,14 +27,14 @@ class UnlikeError(Exception):
     """Why Spark cannot compute it as we would."""
 
 
-class Field(NamedTuple):
+class SparkField(NamedTuple):
     """A column of the DataFrame: the name it goes by in SQL, and its type."""
 
     sql: str
     type: t.DataType
 
 
-Fields = Mapping[str, Field]
+SparkFields = Mapping[str, SparkField]
 
 
 class Typed(NamedTuple):
@@ -68,17 +68,17 @@ def is_plain_text(type: t.DataType) -> bool:
     return isinstance(type, t.StringType) and type == t.StringType()
 
 
-def translate(text: str, fields: Fields) -> Typed:
+def translate(text: str, fields: SparkFields) -> Typed:
     """An expression in canonical text, as Spark SQL."""
     return _sql(parse(text), fields)
 
 
-def reads_floats(text: str, fields: Fields) -> bool:
+def reads_floats(text: str, fields: SparkFields) -> bool:
     columns = (node.name for node in walk(parse(text)) if isinstance(node, Column))
     return any(kind_of(fields[name].type) == "float" for name in columns)
 
 
-def _sql(node: Node, fields: Fields) -> Typed:
+def _sql(node: Node, fields: SparkFields) -> Typed:
     if isinstance(node, Column):
         return _column(fields[node.name])
     if isinstance(node, Literal):
@@ -90,7 +90,7 @@ def _sql(node: Node, fields: Fields) -> Typed:
     return _CALLS[node.op](node, [_sql(arg, fields) for arg in node.args])
 
 
-def _column(field: Field) -> Typed:
+def _column(field: SparkField) -> Typed:
     kind = kind_of(field.type)
     if kind == "time":
         return Typed(micros_of(field.sql, field.type) or "", kind)

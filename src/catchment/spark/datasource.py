@@ -93,12 +93,12 @@ class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner.source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from catchment.spark.reader import Reading
+        from catchment.spark.reader import SplitReader
         from catchment.spark.spec import Spec
         from catchment.spark.tasks import parcel
 
         number, node, split, control = partition.value
-        reading = Reading(Spec.from_text(self.spec), control, number, node)
+        reading = SplitReader(Spec.from_text(self.spec), control, number, node)
         yield parcel(reading.rows(split))
 
 

@@ -35,7 +35,7 @@ from catchment.spark.rows import row_of
 from catchment.spark.spec import Spec
 from catchment.tree.completeness import lacking_in, marked
 
-Heard = Callable[[Progress, Control, list[Capacity], BatchProfile], None]
+BatchListener = Callable[[Progress, Control, list[Capacity], BatchProfile], None]
 """Told after each batch: the progress, what the batch was told, what grows and how large, and what
 the batch cost."""
 
@@ -56,9 +56,9 @@ def deliver(spec: Spec, control: Control, bucket: int, results: Results) -> Iter
 def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> Delivery:
     planned = spec.plan(control.plan)
     tables = dict(results.items())
-    if control.sure is not None:
+    if control.complete_until is not None:
         short = partial(lacking_in, control.lagging, planned, control.uncounted)
-        tables = marked(tables, control.sure, list(control.missing), short)
+        tables = marked(tables, control.complete_until, list(control.missing), short)
     return Delivery(spec.job, control.batch, bucket, *planned.delivered(tables))
 
 
@@ -69,7 +69,7 @@ class BatchCommitter:
     where it is there, all the rest is.
     """
 
-    def __init__(self, spec: Spec, heard: Heard, framed: bool = False) -> None:
+    def __init__(self, spec: Spec, heard: BatchListener, framed: bool = False) -> None:
         self.spec = spec
         self.queries = Queries(spec) if framed else None
         """Where no offset of ours says the plan of the next batch, the progress does."""
@@ -172,14 +172,14 @@ class BatchCommitter:
         observed, asked = RateWatch() if last is None else last.observed, UNCHANGED
         if not self.spec.tree:
             observed = observed.after(counts.accepted, frontier.newest)
-            observed, asked = self._asked(control.plan, observed, gone)
+            observed, asked = self._plan_change(control.plan, observed, gone)
         plan = control.plan if self.queries is None else self.queries.changed(control.plan, asked)
         leaving = tuple(sorted(gone - set(asked.ended)))
         return Progress(
             control.batch, frontier, counts, control.ended, plan, now(), leaving, observed, asked
         )
 
-    def _asked(
+    def _plan_change(
         self, version: int, observed: RateWatch, gone: set[str]
     ) -> tuple[RateWatch, PlanChange]:
         """What is asked of the plan of the next batch, by the rate at which events have come."""

@@ -27,7 +27,7 @@ from catchment.model.settings import column_name, each_its_name
 from catchment.planner import explain
 from catchment.planner import plan as make_plan
 from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
-from catchment.spark.catalyst_columns import Field, Fields, UnlikeError
+from catchment.spark.catalyst_columns import SparkField, SparkFields, UnlikeError
 from catchment.spark.records import SplitRead
 from catchment.spark.rows import PARCEL
 from catchment.spark.tasks import Work, by_bucket, parcels, pieces, ready
@@ -37,7 +37,7 @@ _PIECE = 1 << 18
 _MOST_SCANS = 4
 """Aggregations that each read the DataFrame anew before one stage in Python is cheaper."""
 
-Ways = dict[int, tuple[str, str]]
+GroupEngines = dict[int, tuple[str, str]]
 """By group: `columns` or `python`, and why."""
 
 
@@ -78,7 +78,7 @@ def _counter(plan: Plan) -> int | None:
     return (every or [0])[0]
 
 
-def how(plan: Plan, schema: StructType, time: str) -> Ways:
+def how(plan: Plan, schema: StructType, time: str) -> GroupEngines:
     """By group: `columns` where Spark slices, `python` where our own code does, and why."""
     made = _recipes(plan, schema, arrow_schema(schema, plan, time), time)
     return {
@@ -136,9 +136,9 @@ def _joins(found: Recipe | str, needs: set[str], sent: set[str]) -> bool:
     return isinstance(found, Recipe) and needs <= sent
 
 
-def _fields(schema: StructType) -> Fields:
+def _fields(schema: StructType) -> SparkFields:
     return {
-        field.name: Field(f"c{number}", field.dataType)
+        field.name: SparkField(f"c{number}", field.dataType)
         for number, field in enumerate(schema.fields)
     }
 

@@ -161,7 +161,7 @@ class Handle:
         """What the job file's changes since the last start did to the queries, in sentences."""
         self._limits: tuple[Capacity, ...] = ()
         self._profiler = Profiler()
-        self._told = -1
+        self._last_profiled = -1
         """The last batch of which Spark has told how long it took."""
 
     def attach(self, query: StreamingQuery) -> None:
@@ -230,7 +230,7 @@ class Handle:
     def error(self) -> str | None:
         """Why it has failed, if it has."""
         failure = None if self._query is None else self._query.exception()
-        return None if failure is None else told(failure)
+        return None if failure is None else failure_text(failure)
 
     @property
     def results(self) -> Mapping[str, pa.Table]:
@@ -254,11 +254,11 @@ class Handle:
     def take_profile(self) -> None:
         """Takes in how long batches took. Spark tells of the last hundred, once they are over."""
         query = self._query
-        for told in [] if query is None else query.recentProgress:
-            batch = int(told["batchId"])
-            if batch > self._told and told["numInputRows"]:
-                self._told = batch
-                self._profiler.told(batch, told["durationMs"]["triggerExecution"] / 1e3)
+        for progress in [] if query is None else query.recentProgress:
+            batch = int(progress["batchId"])
+            if batch > self._last_profiled and progress["numInputRows"]:
+                self._last_profiled = batch
+                self._profiler.finish_batch(batch, progress["durationMs"]["triggerExecution"] / 1e3)
 
     def _heard(
         self, progress: Progress, control: Control, limits: list[Capacity], cost: BatchProfile
@@ -316,7 +316,7 @@ class Handle:
         self.release_if_over()
         failure = self._query.exception()
         if failure is not None:
-            raise SparkError("the job failed", hint=told(failure)) from failure
+            raise SparkError("the job failed", hint=failure_text(failure)) from failure
         return self.status
 
     def stop(self) -> Status:
@@ -353,7 +353,7 @@ class Handle:
         self.stop()
 
 
-def told(failure: PySparkException) -> str:
+def failure_text(failure: PySparkException) -> str:
     """What really went wrong, out of a stack of wrappers: our own error's sentence if there is."""
     text = str(failure)
     for line in text.splitlines():

@@ -110,7 +110,7 @@ class BatchPlanner:
         if before.batch < 0:
             return before.frontier, UNCHANGED
         progress = Progress.load(self.spec, before.batch)
-        return progress.frontier, progress.asked
+        return progress.frontier, progress.plan_change
 
     def _due(self, before: Control, frontier: Frontier, clock: int) -> bool:
         """Whether time alone changes something: a partition gone idle, windows by the clock."""
@@ -145,7 +145,7 @@ class Progress(Struct, frozen=True):
     """Queries that leave and whose windows have all ended."""
     observed: RateWatch = RateWatch()
     """The rate at which events have come."""
-    asked: PlanChange = UNCHANGED
+    plan_change: PlanChange = UNCHANGED
     """What is asked of the plan of the next batch."""
 
     @classmethod

@@ -131,7 +131,7 @@ class Profiler:
         """What our own tasks measured of a batch."""
         self._waiting.append(found)
 
-    def told(self, batch: int, seconds: float) -> None:
+    def finish_batch(self, batch: int, seconds: float) -> None:
         """How long a batch took, as Spark says after it."""
         for found in [one for one in self._waiting if one.batch == batch]:
             self._waiting.remove(found)

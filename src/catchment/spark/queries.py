@@ -12,7 +12,7 @@ from catchment.errors import CatchmentError, QueryError, did_you_mean
 from catchment.job.query_file import parse
 from catchment.model import records
 from catchment.model.costs import EventRate
-from catchment.model.definition import change_told, versions_told
+from catchment.model.definition import change_text, version_texts
 from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
@@ -22,7 +22,7 @@ from catchment.spark.records import UNCHANGED, FolderFormat, JobIdentity, PlanCh
 from catchment.spark.spec import Spec, forget_plans
 
 IDENTITY = "job.json"
-FORMAT = 3
+FORMAT = 4
 """Of the job's folder. Any other one is refused."""
 REJECTED = "rejected.json"
 LEAVING = "leaving.json"
@@ -173,7 +173,7 @@ class QueryFolder:
                 self.remove(name)
             if query is not None:
                 self.add(query)
-            said.append(change_told(name, known, query))
+            said.append(change_text(name, known, query))
         return said
 
 
@@ -207,7 +207,7 @@ class Queries:
         self._made = {}
         if planned is None:
             return version
-        for text in versions_told(held.definitions, planned.definitions):
+        for text in version_texts(held.definitions, planned.definitions):
             log.warning("%s", text)
         self.spec.home.sub("plans").write(f"{version + 1:09d}", planned.to_bytes())
         forget_plans()  # one of this number may have been written before, and never used

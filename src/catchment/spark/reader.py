@@ -26,7 +26,7 @@ _BOUND: dict[tuple[str, int], BoundPlan] = {}
 
 
 @dataclass
-class Reading:
+class SplitReader:
     """Reads one split of a batch: slices what is on time, sets the rest aside, counts all."""
 
     spec: Spec

@@ -18,7 +18,7 @@ from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
 from catchment.sinks.tally import QueryTally
-from catchment.sources.aside_files import Kept
+from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import Position
 from catchment.sources.reading import UnreadRow
 from catchment.spark.profile import BucketSeconds, SplitSeconds
@@ -33,7 +33,7 @@ class Control(Struct, frozen=True):
     now: int
     ended: bool
     frontier: Frontier
-    sure: int | None = None
+    complete_until: int | None = None
     """At the root of a tree: nothing is missing before it. None: this is no tree."""
     missing: tuple[str, ...] = ()
     live: tuple[str, ...] | None = None
@@ -85,7 +85,7 @@ class SplitNote(Struct, frozen=True, omit_defaults=True):
     """The newest event time; None: there was none."""
     counts: dict[str, int] | None = None
     """What was counted; only the first bucket hears of it."""
-    spilled: list[Kept] = []
+    spilled: list[AsideFile] = []
     """Files of rows set aside; only the first bucket hears of them."""
     ends: list[tuple[str, int, int]] = []
     """Of messages from below: node, number, and where its partials end."""
@@ -110,7 +110,7 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
     """Of the split; its partials are taken in this order."""
     counts: dict[str, int] = {}
     unread: list[UnreadRow] = []
-    spilled: list[Kept] = []
+    spilled: list[AsideFile] = []
 
 
 class BucketMade(Struct, frozen=True, omit_defaults=True):
@@ -119,7 +119,7 @@ class BucketMade(Struct, frozen=True, omit_defaults=True):
     counts: dict[str, int] = {}
     """What its splits counted, and the assembler."""
     unread: list[UnreadRow] = []
-    spilled: list[Kept] = []
+    spilled: list[AsideFile] = []
     rows: int = 0
     """Result rows of all queries."""
     pieces: int = 0
@@ -134,7 +134,7 @@ class StepNote(Struct, frozen=True):
     newest: int
     now: int
     ended: bool
-    sure: int | None = None
+    complete_until: int | None = None
     live: tuple[str, ...] | None = None
 
 
@@ -170,7 +170,7 @@ class BucketReport(Struct, frozen=True):
     """Queries that leave and whose windows have all ended here."""
     counts: list[dict[str, int]]
     """What the splits counted."""
-    spilled: list[Kept]
+    spilled: list[AsideFile]
     open_windows: int
     open_events: int
     limits: list[Capacity]

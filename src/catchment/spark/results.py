@@ -15,7 +15,7 @@ from catchment import html, plotting
 from catchment.engine.results import Results
 from catchment.engine.stats import COUNTS
 from catchment.errors import JobError, QueryError, did_you_mean, needing
-from catchment.sources.aside_files import Kept
+from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import NeverRead
 from catchment.sources.reading import UnreadRow
 
@@ -54,7 +54,7 @@ class HeldResults(Protocol):
     def release(self) -> None: ...
 
 
-class HeldHere:
+class ResultsInProcess:
     """Results that are in this process."""
 
     def __init__(self, parts: list[Results], spark: SparkSession | None) -> None:
@@ -99,7 +99,7 @@ class RunResults(Mapping[str, pa.Table]):
         and the events in them; bad rows that were not kept."""
         self.unread = unread
         """Rows that could not be read, the first of each split: origin, place, reason."""
-        self.aside: list[Kept] = []
+        self.aside: list[AsideFile] = []
         """Files of rows set aside, where the job has a folder for them."""
         self.never_read: list[NeverRead] = []
         """Rows that are in the source now and were not read, such as lines that came meanwhile."""
@@ -163,7 +163,7 @@ class RunResults(Mapping[str, pa.Table]):
         counts = {name: count for name, count in self.counts.items() if count}
         parts = [html.heading(f"{len(self):,} queries, {self.rows():,} rows")]
         parts.append(html.table([*counts], [[*counts.values()]]))
-        if isinstance(self._held, HeldHere):
+        if isinstance(self._held, ResultsInProcess):
             for name in self._names[:_SHOWN]:
                 parts += [html.heading(name), html.arrow_table(self[name], 5)]
             if len(self) > _SHOWN:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from catchment.counting.distributed import found_by_asking
+from catchment.counting.distributed import distributed_groups
 from catchment.durable.folder import Folder
 from catchment.engine.bound import BoundPlan
 from catchment.errors import StateError
@@ -51,7 +51,7 @@ class Spec:
     tree: bool = False
     """Whether this is a node of a tree: its plans come from the root, and partials say how many
     events they hold."""
-    asks: str | None = None
+    count_scheme: str | None = None
     """Which count windows of a tree are found by asking nodes, whose events wait apart."""
     node: int = 0
     """The number of its first partition, by which events rank."""
@@ -97,7 +97,11 @@ class Spec:
         memory = self.aside_place(0).memory
         limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
         planned = self.plan(version)
-        asked = {} if self.asks is None else found_by_asking(planned, self.schema, self.asks)
+        asked = (
+            {}
+            if self.count_scheme is None
+            else distributed_groups(planned, self.schema, self.count_scheme)
+        )
         return BoundPlan(
             planned.plan,
             self.event_rules,

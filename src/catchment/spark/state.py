@@ -101,7 +101,7 @@ def step(spec: Spec, held: HeldAssembler, taken: BatchStep) -> Results:
     """Takes a batch into a bucket's assembler: the windows now complete."""
     partials, move = taken
     if (
-        held.plan < move.plan and move.sure is not None
+        held.plan < move.plan and move.complete_until is not None
     ):  # in a tree, what the others had seen when they went over
         held.assembler.absorb(Partials(), move.newest)
     while held.plan < move.plan:
@@ -114,10 +114,10 @@ def step(spec: Spec, held: HeldAssembler, taken: BatchStep) -> Results:
     held.assembler.absorb(partials, move.newest)
     if move.ended:
         return held.assembler.close()
-    return held.assembler.advance(min(move.frontier, LATEST - 1), move.sure)
+    return held.assembler.advance(min(move.frontier, LATEST - 1), move.complete_until)
 
 
-class Keeper:
+class BucketState:
     """Brings a bucket's assembler to where the state store is, and the store to where it goes."""
 
     def __init__(self, spec: Spec, bucket: int, log: BucketLog) -> None:
@@ -223,12 +223,12 @@ class BucketStep:
             newest,
             control.now,
             control.ended,
-            control.sure,
+            control.complete_until,
             control.live,
         )
         move = BatchStep(joined_partials([partials for partials, _ in slices]), moved)
         watch.lap("decode")
-        keeper = Keeper(self.spec, bucket, self.log)
+        keeper = BucketState(self.spec, bucket, self.log)
         held = keeper.load(control.plan)
         watch.lap("state")
         repeats, missed = held.assembler.counts["duplicates"], held.assembler.missed
@@ -260,7 +260,7 @@ class BucketStep:
 
     def _frontier(self, control: Control, notes: list[SplitNote]) -> tuple[Frontier, int]:
         """The frontier after the batch, and the newest event time."""
-        if control.sure is not None:  # at the root of a tree the step says it
+        if control.complete_until is not None:  # at the root of a tree the step says it
             newest = [note.newest for note in notes if note.newest is not None]
             return control.frontier, max(newest, default=EARLIEST)
         heard = heartbeats(notes)

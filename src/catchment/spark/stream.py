@@ -16,7 +16,7 @@ from catchment.errors import JobError, StateError
 from catchment.job.model import TRIGGERS, period
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
-from catchment.model.definition import file_changes, removed_told
+from catchment.model.definition import file_changes, removal_text
 from catchment.model.query import Query, QueryRecord
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
@@ -38,7 +38,7 @@ _handles: dict[str, Handle] = {}
 """The last job of this process in each checkpoint."""
 
 
-def held(home: Folder) -> Lock:
+def lock_checkpoint(home: Folder) -> Lock:
     """Holds a checkpoint for this process; a job of it that is over lets go of it."""
     before = _handles.pop(home.uri, None)
     if before is not None:
@@ -76,7 +76,7 @@ def start(
     spark = ready(spark or session())
     checkpoint = job.checkpoint or tempfile.mkdtemp(prefix="catchment-")
     home = home_of(checkpoint)
-    lock = lock or held(home)
+    lock = lock or lock_checkpoint(home)
     try:
         return _begun(job, spark, events, sinks, schema, queries, checkpoint, lock)
     except BaseException:
@@ -163,7 +163,7 @@ def take_up(spec: Spec, queries: list[Query]) -> list[str]:
         changes = file_changes(before, queries)
         said = folder.follow(changes)
         there = folder.read()[0]
-        said += [removed_told(query.name) for query in queries if query.name not in there]
+        said += [removal_text(query.name) for query in queries if query.name not in there]
     spec.home.write(GIVEN, records.encode([query.record() for query in queries]))
     for text in said:
         log.warning(text)

@@ -18,7 +18,7 @@ from catchment.errors import SourceError, StateError
 from catchment.model.frontier import Frontier
 from catchment.sources.base import Piece
 from catchment.spark.planning import Progress
-from catchment.spark.reader import Reading
+from catchment.spark.reader import SplitReader
 from catchment.spark.records import Control
 from catchment.spark.rows import PARCEL
 from catchment.spark.spec import Spec
@@ -50,7 +50,7 @@ class SliceFrame:
             raise StateError("this Spark does not tell the number of a batch")
         spec = Spec.from_text(self.spec)
         number = context.partitionId()
-        reading = Reading(spec, control_of(spec, int(batch)), number, number)
+        reading = SplitReader(spec, control_of(spec, int(batch)), number, number)
         pieces = (Piece(pa.Table.from_batches([rows])) for rows in batches)
         yield parcel(reading.sliced(pieces, PARTITION, 0))
 

@@ -81,7 +81,7 @@ class SparkWork:
             parallel=cores_of(spark),
             rate=settings.rate,
             tree=True,
-            asks=settings.count if settings.asks else None,
+            count_scheme=settings.count if settings.distributes_counts else None,
             node=charter.places[self.id].number * PARTITIONS,
             incomplete=settings.incomplete,
             aside_bytes=settings.aside_bytes,

@@ -16,7 +16,7 @@ from catchment.errors import JobError
 from catchment.model.query import Query
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete
-from catchment.spark.batch import BatchPass, Events, prepared
+from catchment.spark.batch import BatchInput, BatchPass, prepared
 
 
 class WindowFrames(Mapping[str, DataFrame]):
@@ -62,7 +62,7 @@ class WindowFrames(Mapping[str, DataFrame]):
 
 
 def windows(
-    events: Events,
+    events: BatchInput,
     queries: Query | Iterable[Query],
     time: str = "ts",
     spark: SparkSession | Literal[False] | None = None,

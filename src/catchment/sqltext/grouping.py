@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from itertools import combinations, product
+from math import prod
 from types import NoneType
 from typing import Any, get_args
 
@@ -23,6 +24,7 @@ from sqlglot import exp
 from catchment import functions
 from catchment.errors import SqlError, did_you_mean
 from catchment.expression import FUNCTION_NAMES, is_function
+from catchment.model.output import MOST_SETS
 from catchment.model.window import BUILDERS, Window
 from catchment.sqltext.syntax import Item, by_place, text_of, window_call
 from catchment.sqltext.table_functions import TableFunction
@@ -208,6 +210,7 @@ class _Parts:
         named = {id(key.node): key.name for key in keys}
         sets: list[tuple[str, ...]] = []
         if any(len(options) > 1 for options in choices):
+            _refuse_many(prod(len(options) for options in choices))
             for chosen in product(*choices):
                 members = [named[id(node)] for some in chosen for node in some]
                 sets.append(tuple(dict.fromkeys(members)))
@@ -239,12 +242,7 @@ def _sets(
     """The sets of ROLLUP, from all members to none, or of CUBE."""
     members = [member for member in members if member]
     if issubclass(kind, exp.Cube):
-        if len(members) > _MOST_CUBE:
-            raise SqlError(
-                "CUBE of too many keys",
-                given=f"{len(members)} keys, {2 ** len(members)} sets",
-                hint=f"at most {_MOST_CUBE}; list the sets that you need: GROUPING SETS ((a), (b))",
-            )
+        _refuse_many(2 ** len(members))
         sizes = range(len(members), -1, -1)
         chosen = [list(some) for size in sizes for some in combinations(members, size)]
     else:
@@ -252,7 +250,14 @@ def _sets(
     return [[key for member in some for key in member] for some in chosen]
 
 
-_MOST_CUBE = 10
+def _refuse_many(sets: int) -> None:
+    """Before they are made: those of a few cubes would not fit into memory."""
+    if sets > MOST_SETS:
+        raise SqlError(
+            "GROUP BY stands for too many sets of keys",
+            given=f"{sets:,} sets" if sets < 10**12 else "more than 10^12 sets",
+            hint=f"at most {MOST_SETS:,}; list those that you need: GROUPING SETS ((a), (b))",
+        )
 
 
 def _is_window(name: str) -> bool:

@@ -51,7 +51,7 @@ def taken_out(text: str, tokens: Sequence[Any]) -> tuple[str, TableFunction | No
         head = place + (3 if wrapped else 1)
         name, *opens = _texts(tokens, head, 2) or [""]
         if name in _USAGE and opens == ["("]:
-            return _Reading(text, tokens, name).read(place, head + 2, wrapped)
+            return _ArgumentReader(text, tokens, name).read(place, head + 2, wrapped)
     return text, None
 
 
@@ -59,7 +59,7 @@ def _texts(tokens: Sequence[Any], place: int, count: int) -> list[str]:
     return [token.text.upper() for token in tokens[place : place + count]]
 
 
-class _Reading:
+class _ArgumentReader:
     """Reads one call of a table function."""
 
     def __init__(self, text: str, tokens: Sequence[Any], name: str) -> None:

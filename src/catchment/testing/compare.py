@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.model.duration import instant
-from catchment.testing.oracle_functions import Near
+from catchment.testing.oracle import Row
+from catchment.testing.oracle_functions import Approximately
 
-Row = dict[str, Any]
 _IDENTITY = ("window_start", "window_end", "window_index", "revision", "retracted")
 _SHOWN = 12
 
@@ -76,7 +76,7 @@ def same(expected: Any, actual: Any, rel: float = 1e-9, absolute: float = 0.0) -
     >>> same(1.0, 1.0 + 1e-12), same(2**60, 2**60 + 1), same(float("nan"), float("nan"))
     (True, False, True)
     """
-    if isinstance(expected, Near):
+    if isinstance(expected, Approximately):
         return expected.accepts(actual)
     if expected is None or actual is None:
         return expected is actual

@@ -23,7 +23,7 @@ from catchment.testing.oracle_functions import aggregate
 from catchment.windows.cumulate import Cumulate
 
 Row = dict[str, Any]
-Results = dict[str, list[Row]]
+OracleResults = dict[str, list[Row]]
 Step = tuple[Any, ...]
 """("push", events), ("advance", microseconds), ("close",) or ("add", query)."""
 
@@ -59,7 +59,7 @@ class OracleWindow:
     node: str | None = None
 
 
-def oracle(queries: Iterable[Query], events: Sequence[Row], time: str = "ts") -> Results:
+def oracle(queries: Iterable[Query], events: Sequence[Row], time: str = "ts") -> OracleResults:
     """The rows of every query once the whole input is read and closed; times in microseconds."""
     return oracle_run(queries, [("push", events), ("close",)], time)[0]
 
@@ -71,7 +71,7 @@ def oracle_run(
     lateness: int | str = 0,
     late: str = "drop",
     keep: int | str | None = None,
-) -> list[Results]:
+) -> list[OracleResults]:
     """The rows expected from every advance and close, in order.
 
     An event earlier than the frontier when it arrives is dropped, for all queries alike; with
@@ -88,7 +88,7 @@ def oracle_run(
     frontier = -math.inf
     accepted: list[Event] = []
     streams = {row.get(STREAM, ALONE) for step in steps if step[0] == "push" for row in step[1]}
-    results: list[Results] = []
+    results: list[OracleResults] = []
     for step in steps:
         if step[0] == "push":
             for row in step[1]:

@@ -17,10 +17,10 @@ from sqlglot import exp
 from catchment.errors import QueryError
 from catchment.model.duration import instant
 
-Row = Mapping[str, Any]
+EventRow = Mapping[str, Any]
 
 
-def value_of(text: str, row: Row) -> Any:
+def value_of(text: str, row: EventRow) -> Any:
     """The value of an expression for one event; None is NULL.
 
     >>> value_of("v / n", {"v": 3.0, "n": 2}), value_of("v / n", {"v": 3.0, "n": 0})
@@ -29,7 +29,7 @@ def value_of(text: str, row: Row) -> Any:
     return _evaluate(_parse(text), row)
 
 
-def holds(text: str | None, row: Row) -> bool:
+def holds(text: str | None, row: EventRow) -> bool:
     """True when the condition is met; NULL is not met.
 
     >>> holds("v > 1", {"v": 2}), holds("v > 1", {"v": None}), holds(None, {})
@@ -50,7 +50,7 @@ def _parse(text: str) -> Any:
     return sqlglot.parse_one(text, dialect="spark")
 
 
-def _evaluate(node: Any, row: Row) -> Any:
+def _evaluate(node: Any, row: EventRow) -> Any:
     if type(node) in _CONSTANT:
         return _CONSTANT[type(node)](node)
     if type(node) in _SPECIAL:
@@ -172,34 +172,34 @@ _UNARY: dict[type, Callable[[Any], Any]] = {
 # What treats NULL in its own way: the node and the row in, value out.
 
 
-def _column(node: Any, row: Row) -> Any:
+def _column(node: Any, row: EventRow) -> Any:
     if node.name not in row:
         raise QueryError("no such column", given=node.name)
     return row[node.name]
 
 
-def _and(node: Any, row: Row) -> bool | None:
+def _and(node: Any, row: EventRow) -> bool | None:
     sides = (_evaluate(node.this, row), _evaluate(node.expression, row))
     return False if False in sides else None if None in sides else True
 
 
-def _or(node: Any, row: Row) -> bool | None:
+def _or(node: Any, row: EventRow) -> bool | None:
     sides = (_evaluate(node.this, row), _evaluate(node.expression, row))
     return True if True in sides else None if None in sides else False
 
 
-def _is(node: Any, row: Row) -> bool:
+def _is(node: Any, row: EventRow) -> bool:
     return bool(_evaluate(node.this, row) is _evaluate(node.expression, row))
 
 
-def _null_safe(node: Any, row: Row) -> bool:
+def _null_safe(node: Any, row: EventRow) -> bool:
     left, right = _evaluate(node.this, row), _evaluate(node.expression, row)
     if left is None or right is None:
         return left is right
     return order_key(left) == order_key(right)
 
 
-def _in(node: Any, row: Row) -> bool | None:
+def _in(node: Any, row: EventRow) -> bool | None:
     value = _evaluate(node.this, row)
     options = [_evaluate(e, row) for e in node.expressions]
     if value is None:
@@ -209,14 +209,14 @@ def _in(node: Any, row: Row) -> bool | None:
     return None if None in options else False
 
 
-def _between(node: Any, row: Row) -> bool | None:
+def _between(node: Any, row: EventRow) -> bool | None:
     value, low, high = (_evaluate(node.args[part], row) for part in ("this", "low", "high"))
     above = None if value is None or low is None else order_key(value) >= order_key(low)
     below = None if value is None or high is None else order_key(value) <= order_key(high)
     return False if False in (above, below) else None if None in (above, below) else True
 
 
-def _case(node: Any, row: Row) -> Any:
+def _case(node: Any, row: EventRow) -> Any:
     for branch in node.args["ifs"]:
         if node.this is None:
             met = _evaluate(branch.this, row)
@@ -228,36 +228,36 @@ def _case(node: Any, row: Row) -> Any:
     return None if default is None else _evaluate(default, row)
 
 
-def _if(node: Any, row: Row) -> Any:
+def _if(node: Any, row: EventRow) -> Any:
     branch = node.args["true"] if _evaluate(node.this, row) else node.args.get("false")
     return None if branch is None else _evaluate(branch, row)
 
 
-def _arguments(node: Any, row: Row) -> list[Any]:
+def _arguments(node: Any, row: EventRow) -> list[Any]:
     values = [_evaluate(e, row) for e in (node.this, *node.expressions)]
     return [v for v in values if v is not None]
 
 
-def _coalesce(node: Any, row: Row) -> Any:
+def _coalesce(node: Any, row: EventRow) -> Any:
     return next(iter(_arguments(node, row)), None)
 
 
-def _least(node: Any, row: Row) -> Any:
+def _least(node: Any, row: EventRow) -> Any:
     return min(_arguments(node, row), key=order_key, default=None)
 
 
-def _greatest(node: Any, row: Row) -> Any:
+def _greatest(node: Any, row: EventRow) -> Any:
     return max(_arguments(node, row), key=order_key, default=None)
 
 
-def _nullif(node: Any, row: Row) -> Any:
+def _nullif(node: Any, row: EventRow) -> Any:
     left, right = _evaluate(node.this, row), _evaluate(node.expression, row)
     if left is None or right is None or order_key(left) != order_key(right):
         return left
     return None
 
 
-def _round(node: Any, row: Row) -> Any:
+def _round(node: Any, row: EventRow) -> Any:
     value = _evaluate(node.this, row)
     places = node.args.get("decimals")
     digits = 0 if places is None else _evaluate(places, row)
@@ -284,7 +284,7 @@ _PARTS: dict[type, Callable[[datetime], int]] = {
 }
 
 
-def _part(node: Any, row: Row) -> Any:
+def _part(node: Any, row: EventRow) -> Any:
     inner = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
     time = _evaluate(inner, row)
     if time is None:
@@ -292,13 +292,13 @@ def _part(node: Any, row: Row) -> Any:
     return _PARTS[type(node)](_EPOCH + timedelta(microseconds=instant(time)))
 
 
-def _concat(node: Any, row: Row) -> Any:
+def _concat(node: Any, row: EventRow) -> Any:
     given = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     texts = [_evaluate(arg, row) for arg in given]
     return None if None in texts else "".join(_to_text(text) for text in texts)
 
 
-def _substring(node: Any, row: Row) -> Any:
+def _substring(node: Any, row: EventRow) -> Any:
     text = _evaluate(node.this, row)
     if text is None:
         return None
@@ -309,7 +309,7 @@ def _substring(node: Any, row: Row) -> Any:
     return text[max(first, 0) : max(end, 0)]
 
 
-def _anonymous(node: Any, row: Row) -> Any:
+def _anonymous(node: Any, row: EventRow) -> Any:
     values = [_evaluate(arg, row) for arg in node.expressions]
     if node.name.lower() == "arguments":
         return tuple(values)
@@ -318,7 +318,7 @@ def _anonymous(node: Any, row: Row) -> Any:
     return None if None in values else tuple(order_key(value) for value in values)
 
 
-def _cast(node: Any, row: Row) -> Any:
+def _cast(node: Any, row: EventRow) -> Any:
     value = _evaluate(node.this, row)
     if value is None:
         return None
@@ -352,7 +352,7 @@ _CASTS: tuple[tuple[tuple[str, ...], Callable[[Any], Any]], ...] = (
     (("TIMESTAMP", "TIMESTAMP_NTZ", "DATE"), instant),
 )
 
-_SPECIAL: dict[type, Callable[[Any, Row], Any]] = {
+_SPECIAL: dict[type, Callable[[Any, EventRow], Any]] = {
     exp.Column: _column,
     exp.And: _and,
     exp.Or: _or,

@@ -19,7 +19,7 @@ Values = list[Any]
 
 
 @dataclass(frozen=True)
-class Near:
+class Approximately:
     """What an approximate function may answer: `accepts` says whether a value will do."""
 
     exact: Any
@@ -196,7 +196,7 @@ def _approximate_quantile(values: Values, q: float) -> Any:
         up_to = sum(order_key(v) <= order_key(answer) for v in ranked) / len(ranked)
         return below - slack <= q <= up_to + slack
 
-    return Near(_quantile(values, q), accepts)
+    return Approximately(_quantile(values, q), accepts)
 
 
 def _distinct(values: Values) -> int:
@@ -218,7 +218,7 @@ def _quantile_disc(values: Values, q: float, order: str = "asc") -> float | None
 def _approximate_distinct(values: Values) -> Any:
     exact = _distinct(values)
     slack = 0 if exact <= 64 else 0.1 * exact
-    return Near(exact, lambda answer: answer is not None and abs(answer - exact) <= slack)
+    return Approximately(exact, lambda answer: answer is not None and abs(answer - exact) <= slack)
 
 
 def _mode(values: Values) -> Any:

@@ -46,11 +46,10 @@ from catchment.model.duration import instant, micros
 from catchment.model.query import Query
 from catchment.sqltext import sql
 from catchment.testing.compare import assert_same
-from catchment.testing.oracle import numbered_by_bounds
+from catchment.testing.oracle import Row, numbered_by_bounds
 from catchment.windows import BUILDERS
 
-Row = dict[str, Any]
-Results = Mapping[str, pa.Table]
+TablesByQuery = Mapping[str, pa.Table]
 _TIMES = ("window_start", "window_end")
 _STEPS = ("events", "frontier", "add", "close")
 _FIELDS = (
@@ -135,13 +134,13 @@ def load_folder(folder: str | Path) -> list[Transcript]:
     return [t for path in paths if path.stem != "not_applicable" for t in load(path)]
 
 
-def replay(transcript: Transcript, make_engine: Callable[..., Any]) -> list[Results]:
+def replay(transcript: Transcript, make_engine: Callable[..., Any]) -> list[TablesByQuery]:
     """What `make_engine(queries, time=..., **settings)` gives at each frontier and at the close.
 
     The engine needs `push`, `advance` and `close`, and `add` where `transcript.adds`.
     """
     engine: Any = make_engine(transcript.queries, time=transcript.time, **transcript.settings)
-    found: list[Results] = []
+    found: list[TablesByQuery] = []
     for step in transcript.steps:
         if step.kind == "events":
             engine.push(transcript.table(step.value))
@@ -152,7 +151,7 @@ def replay(transcript: Transcript, make_engine: Callable[..., Any]) -> list[Resu
     return found
 
 
-def check(transcript: Transcript, given: Sequence[Results], by_step: bool = True) -> None:
+def check(transcript: Transcript, given: Sequence[TablesByQuery], by_step: bool = True) -> None:
     """Fails where results differ from those expected at each frontier and at the close.
 
     A runtime that does not say when a result came gives all at once, not `by_step`: the last word
@@ -172,7 +171,7 @@ def check(transcript: Transcript, given: Sequence[Results], by_step: bool = True
 
 
 def _compare(
-    context: str, queries: Sequence[Query], expected: Mapping[str, list[Row]], given: Results
+    context: str, queries: Sequence[Query], expected: Mapping[str, list[Row]], given: TablesByQuery
 ) -> None:
     for query in queries:
         rows = given[query.name] if query.name in given else pa.table({})

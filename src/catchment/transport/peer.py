@@ -125,10 +125,10 @@ class Peer(asyncio.Protocol):
             bounded(length, self._limits.stranger_bytes)
         bounded(length, self._limits.message if kind == MESSAGE else self._limits.note)
 
-    async def read(self, patience: float | None) -> tuple[bytes, bytes] | None:
+    async def read(self, timeout: float | None) -> tuple[bytes, bytes] | None:
         """The next frame; None at the end.
 
-        `patience` is for how many seconds the frame may not begin; while it is under way, the
+        `timeout` is for how many seconds the frame may not begin; while it is under way, the
         server's limits say how long each further byte may take.
         """
         self.release()
@@ -141,7 +141,7 @@ class Peer(asyncio.Protocol):
             if self._over:
                 return None
             await self._room()
-            await self._more(patience)
+            await self._more(timeout)
         return None
 
     async def _room(self) -> None:
@@ -157,7 +157,7 @@ class Peer(asyncio.Protocol):
         if reserved:
             self._receiving.give(reserved)
 
-    async def _more(self, patience: float | None) -> None:
+    async def _more(self, timeout: float | None) -> None:
         """Waits for more bytes."""
         if self._transport is None or self._transport.is_closing():
             self.ended = True
@@ -168,13 +168,13 @@ class Peer(asyncio.Protocol):
                     "a peer that has not said who it is sends too much",
                     given=f"{self._came} bytes",
                 )
-            patience = self.since + self._limits.stranger_seconds - time.monotonic()
+            timeout = self.since + self._limits.stranger_seconds - time.monotonic()
         elif self._frames.begun:
-            patience = self._limits.stall_seconds
+            timeout = self._limits.stall_seconds
         self._reads = asyncio.get_running_loop().create_future()
         self._transport.resume_reading()
         try:
-            await asyncio.wait_for(self._reads, patience)
+            await asyncio.wait_for(self._reads, timeout)
         except TimeoutError:
             what = "nothing came in time" if self.admitted else "a peer did not say who it is"
             raise PeerUnreachableError(what, given=self.name) from None

@@ -80,7 +80,7 @@ class Handler(Protocol):
 
 
 @dataclass
-class _Seat:
+class _NodeSlot:
     """A node's place: the one link that speaks for it, and a lock held while it is served."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -109,7 +109,7 @@ class Server:
         self.limits = limits or Limits()
         self.port = 0
         self._lock = threading.Lock()
-        self._seats: dict[str, _Seat] = {}
+        self._slots: dict[str, _NodeSlot] = {}
         self._running: _Running | None = None
 
     def start(self) -> None:
@@ -180,8 +180,8 @@ class Server:
     def push(self, node: str, note: bytes) -> bool:
         """Sends a note down a node's link; False if it has none, or does not read."""
         with self._lock:
-            running, seat = self._running, self._seats.get(node)
-            peer = None if seat is None else seat.peer
+            running, slot = self._running, self._slots.get(node)
+            peer = None if slot is None else slot.peer
         if running is None or peer is None:
             return False
         return peer.push(pack(PUSH, note), running.soon)
@@ -189,7 +189,7 @@ class Server:
     def links(self) -> set[str]:
         """The nodes that are connected."""
         with self._lock:
-            return {node for node, seat in self._seats.items() if seat.peer is not None}
+            return {node for node, slot in self._slots.items() if slot.peer is not None}
 
     def capacities(self) -> list[Capacity]:
         """What others cost here now, and may cost."""
@@ -212,26 +212,26 @@ class Server:
 
     # -- places of nodes, on the event loop -------------------------------------------------------
 
-    def _seat(self, node: str) -> _Seat:
+    def _slot(self, node: str) -> _NodeSlot:
         with self._lock:
-            seat = self._seats.setdefault(node, _Seat())
-            seat.users += 1
-        return seat
+            slot = self._slots.setdefault(node, _NodeSlot())
+            slot.users += 1
+        return slot
 
-    def _bind(self, seat: _Seat, peer: Peer, node: str) -> Peer | None:
+    def _bind(self, slot: _NodeSlot, peer: Peer, node: str) -> Peer | None:
         """Gives a node's place to a link; returns the link that had it."""
         with self._lock:
-            old, seat.peer = seat.peer, peer
+            old, slot.peer = slot.peer, peer
             peer.node = node
         return old
 
-    def _unbind(self, seat: _Seat, peer: Peer, node: str) -> None:
+    def _unbind(self, slot: _NodeSlot, peer: Peer, node: str) -> None:
         with self._lock:
-            if seat.peer is peer:
-                seat.peer = None
-            seat.users -= 1
-            if not seat.users:
-                del self._seats[node]
+            if slot.peer is peer:
+                slot.peer = None
+            slot.users -= 1
+            if not slot.users:
+                del self._slots[node]
 
 
 class _Running:
@@ -397,22 +397,22 @@ class _Running:
         """Takes a node in and serves it; a link that it had before ends, whatever that does."""
         if node == ADMIN:
             raise RefusedError("a hello must name a node", given=repr(node))
-        seat = self.server._seat(node)
+        slot = self.server._slot(node)
         try:
             # Under the lock: nothing of the old link is handled after the new one's hello.
-            async with seat.lock:
+            async with slot.lock:
                 answer = await self._call(node, self._hello, peer, node, body)
                 if peer.ended:
                     return
-                old = self.server._bind(seat, peer, node)
+                old = self.server._bind(slot, peer, node)
             self._pending.leave(peer)
             if old is not None:
                 log.info("%s opened a new link from %s; %s ends", node, peer.name, old.name)
                 old.end_with(pack_error(REFUSED, _replaced(node, peer.name)))
             await peer.send(answer)
             while (frame := await peer.read(None)) is not None:
-                async with seat.lock:
-                    if seat.peer is not peer:
+                async with slot.lock:
+                    if slot.peer is not peer:
                         return
                     reply = await self._handle(node, *frame)
                 if reply is None:
@@ -421,7 +421,7 @@ class _Running:
                 peer.release()
                 await peer.send(reply)
         finally:
-            self.server._unbind(seat, peer, node)
+            self.server._unbind(slot, peer, node)
 
     def _hello(self, peer: Peer, node: str, body: bytes) -> bytes:
         answer = Raw(self.server.handler.hello(node, note_of(body)))

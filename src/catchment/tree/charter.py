@@ -9,7 +9,7 @@ from functools import cached_property
 import msgspec
 import pyarrow as pa
 
-from catchment.counting.distributed import found_by_asking
+from catchment.counting.distributed import distributed_groups
 from catchment.engine.binding import admitted
 from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import NODE, SEQ
@@ -19,7 +19,7 @@ from catchment.model.node_id import NodeId
 from catchment.model.query import Query
 from catchment.planner.planned import NOTHING, Planned
 from catchment.tree.settings import TreeSettings
-from catchment.tree.words import Count
+from catchment.tree.words import NonNegative
 
 FORMAT = 2
 PLANS = 64
@@ -31,7 +31,7 @@ class NodePlace:
     """A node's place in the tree, and the number by which its events rank."""
 
     id: NodeId
-    number: Count
+    number: NonNegative
     parent: NodeId | None
     source: bool
     """Whether it reads events, or merges what its children read."""
@@ -40,7 +40,7 @@ class NodePlace:
     """While it moves: the parent it comes from, which still answers for it."""
     move: int = 0
     """Which move that is: the version of the charter that began it."""
-    added: Count = 0
+    added: NonNegative = 0
     """The version of the charter that brought it; 0: it was there from the beginning."""
     host: NodeId | None = None
     """The parent in whose process it runs, where it stands for that node's own source."""
@@ -88,23 +88,23 @@ class Charter:
         """Moves that are not over, by number, and who moves."""
         return {place.move: place.id for place in self.places.values() if place.was is not None}
 
-    def asked(self, version: int) -> dict[int, str]:
+    def distributed_groups(self, version: int) -> dict[int, str]:
         """The groups whose count windows are found by asking, and their names for good.
 
         Equal on all nodes, and the same for a group in all versions of the plan that have it. Local
         nodes keep the events of these groups, tell the root where some of them are, and cut them
         where the root has found an edge: what climbs is a partial per slice.
         """
-        if not self.settings.asks or self.schema is None:
+        if not self.settings.distributes_counts or self.schema is None:
             return {}
-        if version not in self._asked:
-            self._asked[version] = found_by_asking(
+        if version not in self._distributed_groups:
+            self._distributed_groups[version] = distributed_groups(
                 self.plans[version], self.schema, self.settings.count
             )
-        return self._asked[version]
+        return self._distributed_groups[version]
 
     @cached_property
-    def _asked(self) -> dict[int, dict[int, str]]:
+    def _distributed_groups(self) -> dict[int, dict[int, str]]:
         return {}
 
     def bound(self, version: int) -> BoundPlan:
@@ -117,7 +117,7 @@ class Charter:
                 self.schema,
                 census=True,
                 limits=given.memory_limits,
-                apart=self.asked(version),
+                apart=self.distributed_groups(version),
             )
         return self._bound[version]
 
@@ -238,12 +238,12 @@ class _Record(msgspec.Struct, frozen=True):
     """A charter as it is written down and handed down."""
 
     job: str
-    version: Count
+    version: NonNegative
     settings: TreeSettings
     places: tuple[NodePlace, ...]
     schema: bytes | None
     """In Arrow's own format."""
-    plans: dict[Count, bytes]
+    plans: dict[NonNegative, bytes]
 
 
 def _without_stamps(schema: pa.Schema) -> pa.Schema:

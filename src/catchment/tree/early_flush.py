@@ -15,11 +15,11 @@ from catchment.engine.merger import Merger, Touch
 from catchment.engine.rows import Rows, row_bytes
 from catchment.flush.average import moving
 from catchment.flush.early import EarlySender, FlushStep, HeldRows
-from catchment.flush.evictions import Floats, Ints
 from catchment.flush.learnt import NOTHING, Learnt
 from catchment.flush.link import LinkEstimate
 from catchment.flush.settings import Flush
 from catchment.model.plan import Group, Plan
+from catchment.operators.ragged import Floats, Ints
 
 _PACKED = 0.3
 """What a row takes on the wire of what it takes here: a guess, until a message has gone."""

@@ -21,18 +21,18 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.message import Head, checked
 from catchment.tree.records import (
-    Began,
     Behind,
     Child,
     InboxEntry,
     Lag,
     Lost,
+    MovedHere,
     Received,
     RefusedMessage,
     View,
 )
 from catchment.tree.stale_plan import joined
-from catchment.tree.words import Moved, Stand
+from catchment.tree.words import Moved, NodeProgress
 
 _AT_ONCE = 256
 """Messages of a child that one step takes."""
@@ -129,7 +129,7 @@ class Inbox:
             if seq <= self.children[id].taken:
                 continue
             match entry:
-                case Began():
+                case MovedHere():
                     self._took_up(id, seq, entry.at)
                 case Received() if seq not in self.aside.get(id, ()):
                     self._reopen(id, seq, entry.body)
@@ -140,7 +140,7 @@ class Inbox:
         for seq in self._holes[id]:
             self.aside.setdefault(id, {}).setdefault(seq, "it is not on the disk any more")
 
-    def _took_up(self, id: str, seq: int, at: Stand) -> None:
+    def _took_up(self, id: str, seq: int, at: NodeProgress) -> None:
         """A child begins here after a message that its former parent has."""
         self.children[id] = replace(
             self.children[id],
@@ -255,7 +255,7 @@ class Inbox:
                     hint="it may go on as soon as what it sent then has been passed on",
                 )
             if seq > self._received[id]:
-                self._log(id).append(seq, Began(moved.at))
+                self._log(id).append(seq, MovedHere(moved.at))
             self._took_up(id, seq, moved.at)
             self._received[id], self._holes[id] = seq, []
         self._begun[id] = moved.move

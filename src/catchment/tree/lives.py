@@ -63,7 +63,7 @@ from catchment.durable import records
 from catchment.durable.disk import Disk
 from catchment.errors import RefusedError
 from catchment.model.node_id import NodeId
-from catchment.tree.words import Count, Hello, RootLife
+from catchment.tree.words import Hello, NonNegative, RootLife
 
 _NOTE = "lives"
 _OPEN = 16
@@ -92,22 +92,22 @@ def for_good(error: Exception) -> bool:
 class Offer(Struct, frozen=True, array_like=True):
     """A life that may begin, and the last message that its folder knows of."""
 
-    life: Count
-    sent: Count
+    life: NonNegative
+    sent: NonNegative
 
 
 class Granted(Struct, frozen=True, omit_defaults=True):
     """What a parent keeps of the lives of a child."""
 
-    life: Count = 0
+    life: NonNegative = 0
     """The last one that it has heard from."""
-    highest: Count = 0
+    highest: NonNegative = 0
     """The last number that it has offered."""
     offers: tuple[Offer, ...] = ()
     """What was offered since the last one was heard from."""
-    move: Count = 0
+    move: NonNegative = 0
     """The move by which the node came, if it did."""
-    added: Count = 0
+    added: NonNegative = 0
 
     def offer(self, life: int) -> Offer | None:
         return next((offer for offer in self.offers if offer.life == life), None)
@@ -119,8 +119,8 @@ class Granted(Struct, frozen=True, omit_defaults=True):
 class OwnLife(Struct, frozen=True, omit_defaults=True):
     """What a node keeps of its own life."""
 
-    life: Count = 0
-    added: Count = 0
+    life: NonNegative = 0
+    added: NonNegative = 0
     root: RootLife | None = None
 
 

@@ -22,15 +22,15 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.sources.base import Piece, Position, Source
 from catchment.tree.charter import Charter
 from catchment.tree.outflow import Outflow
-from catchment.tree.progress import Progress
 from catchment.tree.records import LocalPlace, View
+from catchment.tree.role_progress import RoleProgress
 
 PARTITIONS = 256
 """Partitions that one node may read: events rank by node, then partition, then arrival."""
 _COUNTED = ("events", "late", "bad", "updates")
 
 
-class Keep(Protocol):
+class AsideWriter(Protocol):
     """Keeps rows that were set aside, by the step that did."""
 
     def write(self, number: int, part: int, kind: str, rows: pa.Table) -> None:
@@ -66,7 +66,7 @@ class Local:
     orders = None
 
     def __init__(
-        self, id: str, disk: Disk, charter: Charter, source: Source, keep: Keep | None = None
+        self, id: str, disk: Disk, charter: Charter, source: Source, keep: AsideWriter | None = None
     ) -> None:
         self.flow = Outflow(id, disk, charter)
         self.flow.count_windows(charter.places[id].number)
@@ -109,7 +109,7 @@ class Local:
     def step(self, now: int) -> bool:
         """Reads what there is, at most a batch; whether anything happened."""
         flow = self.flow
-        asked = flow.counting is not None and flow.counting.kept.pending
+        asked = flow.counting is not None and flow.counting.leaf.pending
         if self.ended and flow.plan == flow.charter.plan and not asked:
             return False
         if self.at is None:
@@ -144,7 +144,7 @@ class Local:
     def refresh(self, now: int) -> None:
         """Between batches: ends a step if partitions have fallen silent or come back, or if the
         root has asked about count windows."""
-        asked = self.flow.counting is not None and self.flow.counting.kept.pending
+        asked = self.flow.counting is not None and self.flow.counting.leaf.pending
         idles = not self.ended and self._idle(now) != self._was_idle
         place = self.place
         if place is not None and (idles or asked):
@@ -168,7 +168,7 @@ class Local:
         counting = self.flow.counting
         if counting is not None:
             counting.feed(value, self.ended)
-            if self.ended and not counting.kept.done:
+            if self.ended and not counting.leaf.done:
                 value = LATEST - 1  # all is here, but it may still be asked where
         idle = not self.ended and self._idle(now)
         place = LocalPlace(self.at, self.frontier, self.ended, idle, batch)
@@ -248,7 +248,7 @@ class Local:
     def amendments(self) -> Iterator[Charter]:
         return iter(())
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoleProgress:
         return self.flow.progress()
 
     def capacities(self) -> list[Capacity]:

@@ -22,7 +22,7 @@ from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.inbox import Inbox, UntakenError, set_aside
 from catchment.tree.lives import Lives, OutdatedError, OwnLife, for_good, outdated
-from catchment.tree.local import Keep, Local
+from catchment.tree.local import AsideWriter, Local
 from catchment.tree.message import checked, head_of, heard, spoken
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import FORMAT, NOWHERE
@@ -50,7 +50,7 @@ _TOLD = 64
 """Refusals that are passed up."""
 
 
-class _Identity(msgspec.Struct, frozen=True):
+class _FolderIdentity(msgspec.Struct, frozen=True):
     node: NodeId
     format: int
     """Of the node's folder."""
@@ -70,7 +70,7 @@ class Member:
         deliver: Deliver | None = None,
         charter: Charter | None = None,
         quota: int = QUOTA,
-        keep: Keep | None = None,
+        keep: AsideWriter | None = None,
     ) -> None:
         self.id, self.disk, self.parent = node_id(id), disk, parent
         self.source, self.deliver, self.quota, self.keep = source, deliver, quota, keep
@@ -112,13 +112,13 @@ class Member:
         """The last orders that each child has."""
         self._identify()
         self.lives = Lives(self.id, disk)
-        self.held = records.get(disk, "life", OwnLife) or OwnLife()
+        self.own_life = records.get(disk, "life", OwnLife) or OwnLife()
         self.living = False
         """Whether this process was granted the life that its folder holds."""
         self._began, self._greeted, self._in_touch = now, set[str](), False
         if parent is None:
-            self._hold(OwnLife(self.held.life + 1))
-        if self.charter is None and self.held.life:  # it came before the first life
+            self._keep_life(OwnLife(self.own_life.life + 1))
+        if self.charter is None and self.own_life.life:  # it came before the first life
             raise StateError(
                 "the charter of the tree is gone from the node's folder",
                 given=self.id,
@@ -134,9 +134,9 @@ class Member:
         if held is not None and held.startswith(b"{"):
             # The first formats are JSON, and do not say their number.
             raise _other_format(self.id, "2 or older")
-        known = records.get(self.disk, "identity", _Identity)
+        known = records.get(self.disk, "identity", _FolderIdentity)
         if known is None:
-            records.put(self.disk, "identity", _Identity(self.id, FORMAT))
+            records.put(self.disk, "identity", _FolderIdentity(self.id, FORMAT))
             return
         if known.format != FORMAT:
             raise _other_format(self.id, str(known.format))
@@ -147,10 +147,10 @@ class Member:
                 hint="give each node a folder of its own",
             )
 
-    def _hold(self, held: OwnLife) -> None:
+    def _keep_life(self, held: OwnLife) -> None:
         """Keeps a life; from now on this process is in it."""
         records.put(self.disk, "life", held)
-        self.held, self.living = held, True
+        self.own_life, self.living = held, True
 
     def _start(self, now: int) -> None:
         """Builds the machine from what is on disk, once it is known what events look like."""
@@ -201,7 +201,7 @@ class Member:
             return
         self.disk.put("charter", charter.data)
         self.charter = charter
-        self._orders.keep(charter.asked(charter.plan).values())
+        self._orders.keep(charter.distributed_groups(charter.plan).values())
         here = {*charter.children(self.id), *charter.leaving(self.id)}
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
@@ -290,30 +290,30 @@ class Member:
         known = self.charter
         return Hello(
             self.id,
-            life=self.held.life,
+            life=self.own_life.life,
             living=self.living,
             sent=0 if outbox is None else outbox.sent,
             settled=0 if outbox is None else outbox.settled,
             job=None if known is None else known.job,
             charter=-1 if known is None else known.version,
-            added=self.held.added,
+            added=self.own_life.added,
             orders=self._heard_orders,
             schema=self._told_schema(),
             moved=self.moved,
-            root=self.held.root,
+            root=self.own_life.root,
         )
 
     @property
-    def asks(self) -> bool:
+    def distributes_counts(self) -> bool:
         """Whether the root asks for edges of count windows."""
-        return self.charter is not None and bool(self.charter.asked(self.charter.plan))
+        return self.charter is not None and bool(self.charter.distributed_groups(self.charter.plan))
 
     def beat(self) -> Beat:
         """What a node says when it has nothing else to say."""
         flow = self.flow
         seen = flow is not None and flow.link.estimate.seen
         return Beat(
-            life=self.held.life,
+            life=self.own_life.life,
             charter=-1 if self.charter is None else self.charter.version,
             orders=self._heard_orders,
             schema=self._told_schema(),
@@ -342,7 +342,7 @@ class Member:
     def _heard_orders(self) -> int:
         """The last orders of the root that are here."""
         counting = None if self.flow is None else self.flow.counting
-        return self.orders.number if counting is None else counting.kept.heard
+        return self.orders.number if counting is None else counting.leaf.heard
 
     @property
     def orders(self) -> Orders:
@@ -382,20 +382,20 @@ class Member:
 
     def _live(self, reply: Reply) -> None:
         """Takes the life that is granted, and keeps which life of the root it has heard from."""
-        held = self.held
+        held = self.own_life
         if reply.life is not None and not self.living:
             if reply.life <= held.life:
                 raise RefusedError(
                     "a parent grants a life that was had before",
                     given=f"{self.id}: {reply.life} after {held.life}",
                 )
-            self._hold(OwnLife(reply.life, reply.added, reply.root or held.root))
+            self._keep_life(OwnLife(reply.life, reply.added, reply.root or held.root))
         elif reply.root is not None and self.living:
             known = held.root
             if known is None or (known.life, known.began) != (reply.root.life, reply.root.began):
-                self._hold(msgspec.structs.replace(held, root=reply.root))
+                self._keep_life(msgspec.structs.replace(held, root=reply.root))
             elif reply.root.step > known.step:  # in memory is enough: all children know it
-                self.held = msgspec.structs.replace(held, root=reply.root)
+                self.own_life = msgspec.structs.replace(held, root=reply.root)
 
     def turn_away(self, error: CatchmentError) -> bool:
         """The parent refuses this node; whether that is for good."""
@@ -436,7 +436,7 @@ class Member:
                 return
             self.sent = seq
             flow.link.sent(seq, len(body), now / 1e6)
-            yield spoken(self.held.life, body)
+            yield spoken(self.own_life.life, body)
 
     def lost(self) -> None:
         """The link is gone: what was not acknowledged goes out again."""
@@ -561,7 +561,7 @@ class Member:
         if self.parent is not None:
             return None
         step = 0 if self.machine is None else self.machine.number
-        return RootLife(self.held.life, self._began, step)
+        return RootLife(self.own_life.life, self._began, step)
 
     def on_message(self, id: str, data: bytes, now: int) -> Reply:
         """Checks a child's message completely, writes it to the inbox, and only then acknowledges

@@ -32,7 +32,7 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.records import Behind, Lag
 from catchment.tree.stale_plan import joined
-from catchment.tree.words import MOST, Count, Name, Time
+from catchment.tree.words import MOST, EventTime, Name, NonNegative
 
 _HEAD = struct.Struct(">4sI")
 _SIZES = struct.Struct(">III")
@@ -68,17 +68,17 @@ class Head(Struct, frozen=True, omit_defaults=True):
     seq: Annotated[int, Meta(ge=0, le=MOST)]
     plan: Annotated[int, Meta(ge=0, le=MOST)]
     """The version by which its partials are cut."""
-    frontier: Time | None
+    frontier: EventTime | None
     """No more is expected before it; None: the node is idle, and nobody need wait for it."""
-    complete_until: Time
+    complete_until: EventTime
     """Nothing at all is missing before it, whatever was given up waiting for."""
     missing: tuple[NodeId, ...] = ()
-    newest: Time = 0
-    counts: dict[Name, Count] = field(default_factory=dict)
+    newest: EventTime = 0
+    counts: dict[Name, NonNegative] = field(default_factory=dict)
     """Events read, late, bad and so on since the message before."""
-    landed: tuple[Count, ...] = ()
+    landed: tuple[NonNegative, ...] = ()
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
-    ended: dict[NodeId, Time] = field(default_factory=dict)
+    ended: dict[NodeId, EventTime] = field(default_factory=dict)
     """The nodes whose streams have ended, and the time of the last event of each."""
     behind: Behind = field(default_factory=dict)
     """Since the message before: what nodes that were given up had cut by older plans."""
@@ -87,7 +87,7 @@ class Head(Struct, frozen=True, omit_defaults=True):
 class MessageSection(Struct, frozen=True, array_like=True):
     """Where the rows of a table are in a message."""
 
-    of: Count | Literal["events", "notes"]
+    of: NonNegative | Literal["events", "notes"]
     """The group whose partials they are; events of groups that drop duplicates; or notes on count
     windows."""
     rows: Annotated[int, Meta(ge=0, le=1 << 31)]

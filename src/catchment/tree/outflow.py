@@ -24,7 +24,6 @@ from catchment.tree.charter import Charter
 from catchment.tree.early_flush import EarlyFlush, holds_back
 from catchment.tree.message import Head, encode, weight_of
 from catchment.tree.outbox import Outbox
-from catchment.tree.progress import Progress
 from catchment.tree.records import (
     NOWHERE,
     Behind,
@@ -34,8 +33,9 @@ from catchment.tree.records import (
     RelayPlace,
     View,
 )
+from catchment.tree.role_progress import RoleProgress
 from catchment.tree.stale_plan import joined
-from catchment.tree.words import Stand
+from catchment.tree.words import NodeProgress
 
 
 class Word(NamedTuple):
@@ -87,9 +87,9 @@ class Outflow:
 
     def count_windows(self, number: int) -> None:
         """At a node that reads events: keeps those whose count windows are found by asking."""
-        if self.charter.settings.asks:
+        if self.charter.settings.distributes_counts:
             self.counting = LeafLog(
-                self.charter.asked(self.plan),
+                self.charter.distributed_groups(self.plan),
                 number,
                 self.merger,
                 self._disk,
@@ -108,12 +108,12 @@ class Outflow:
             self.merger.follow(self.charter.bound(self.plan), planned.lineage)
             self.early.forget()
             if self.counting is not None:
-                self.counting.switch(self.charter.asked(self.plan))
+                self.counting.switch(self.charter.distributed_groups(self.plan))
 
     @property
     def crowded(self) -> bool:
         """Whether no more is read until the root has found edges of count windows."""
-        return self.counting is not None and self.counting.kept.crowded
+        return self.counting is not None and self.counting.leaf.crowded
 
     def count(self, counts: dict[str, int]) -> None:
         for name, count in counts.items():
@@ -166,7 +166,7 @@ class Outflow:
             )
             messages = self._messages(partials, notes, word, before._replace(behind=self.behind))
             self.counts, self.behind, self.last_sent = {}, {}, saying
-            last, stood = Stand(frontier, self.complete_until, self.plan), last
+            last, stood = NodeProgress(frontier, self.complete_until, self.plan), last
         note = FlowNote(
             place=place,
             frontier=self.frontier,
@@ -184,7 +184,7 @@ class Outflow:
         self._append(note, messages)
 
     @property
-    def _last(self) -> Stand:
+    def _last(self) -> NodeProgress:
         """How far the node has said to be."""
         return NOWHERE if self.note is None else self.note.last
 
@@ -271,7 +271,7 @@ class Outflow:
         complete = min(view.complete_until, self.frontier)
         self.complete_until = complete if view.landed else max(self.complete_until, complete)
 
-    def stood(self, seq: int) -> Stand:
+    def stood(self, seq: int) -> NodeProgress:
         """How far the node had said to be, as of a message that the parent has."""
         following = self.outbox.note_of(seq + 1)
         if following is not None and following.before is not None:
@@ -284,7 +284,7 @@ class Outflow:
             return False
         if high >= LATEST or low <= EARLIEST:
             return True
-        about = self.charter.asked(self.plan)
+        about = self.charter.distributed_groups(self.plan)
         for group in self.charter.plans[self.plan].plan.groups:
             if group.id in about:
                 continue  # the root asks how far this node is
@@ -295,14 +295,14 @@ class Outflow:
                 return True
         return False
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoleProgress:
         """How far the node has come, and which nodes lack below it."""
         missing = () if self.last_sent is None else self.last_sent.missing
-        return Progress(self.frontier, self.complete_until, missing, self.plan)
+        return RoleProgress(self.frontier, self.complete_until, missing, self.plan)
 
     def capacities(self) -> list[Capacity]:
         """What grows in the memory of a node that passes partials up."""
-        kept = [] if self.counting is None else self.counting.kept.capacities()
+        kept = [] if self.counting is None else self.counting.leaf.capacities()
         return [*self.merger.capacities(), *kept]
 
     def acknowledged(self, settled: int) -> None:

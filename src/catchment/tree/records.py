@@ -3,7 +3,7 @@
 | where | by whom | record |
 |---|---|---|
 | log `outbox` | nodes below the root | `OutboxEntry`: a step, what it sends, what is held back |
-| log `inbox-ID` | parents, for each child | `Received`, `Began` or `Lost` |
+| log `inbox-ID` | parents, for each child | `Received`, `MovedHere` or `Lost` |
 | log `aside` | parents | `Aside`: a message that could not be taken |
 | log `steps`, note `snapshot` | the root | `RootStep` for each step, `RootState` |
 | log and note `counted` | nodes that read events | `catchment.counting.leaf_log` |
@@ -14,8 +14,6 @@ Times are microseconds of event time, except for `now`, which is by the clock of
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct, field
 
 from catchment.counting.orders import KeyValue
@@ -24,21 +22,22 @@ from catchment.model.frontier import Frontier
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.observed import RateWatch
-from catchment.tree.words import Count, Name, Stand, Time, Version
+from catchment.sources.base import Position
+from catchment.tree.words import EventTime, Name, NodeProgress, NonNegative, Version
 
-FORMAT = 5
+FORMAT = 6
 """Of a node's folder."""
 
-NOWHERE = Stand(EARLIEST, EARLIEST, -1)
+NOWHERE = NodeProgress(EARLIEST, EARLIEST, -1)
 """Of a node that has said nothing yet."""
 
 
 class Lag(Struct, frozen=True, omit_defaults=True):
     """What a node's events lack for: how far those may reach that serve no newer query."""
 
-    cut: dict[Count, Time] = field(default_factory=dict)
+    cut: dict[NonNegative, EventTime] = field(default_factory=dict)
     """By version of the plan: the time of the newest event that was cut by it, too late."""
-    lost: Time | None = None
+    lost: EventTime | None = None
     """The time of the newest event that may have been in messages that were lost."""
 
 
@@ -50,39 +49,39 @@ class Lagging(Struct, frozen=True):
     """Who is behind in the results of a step, and since which plan each query is there."""
 
     behind: Behind
-    added: dict[str, Count]
+    added: dict[str, NonNegative]
     """The version of the plan that brought a query, by its name."""
 
 
 class View(Struct, frozen=True):
     """The frontier of a subtree: what is expected, what is complete, and who is the difference."""
 
-    frontier: Time | None
+    frontier: EventTime | None
     """No more is expected before it; None: all of it is idle."""
-    complete_until: Time
+    complete_until: EventTime
     """Nothing at all is missing before it, whatever was given up waiting for."""
     missing: tuple[NodeId, ...] = ()
-    landed: tuple[Count, ...] = ()
+    landed: tuple[NonNegative, ...] = ()
     """Moves that end in it: it waits for the nodes that came, and may go back for them."""
 
 
 class Child(Struct, frozen=True, omit_defaults=True):
     """What a parent knows of a child."""
 
-    since: Time = EARLIEST
+    since: EventTime = EARLIEST
     """The frontier when it joined: it is waited for from then on."""
-    taken: Count = 0
+    taken: NonNegative = 0
     """The last of its messages that was taken; those after it wait in the log."""
     plan: Version = -1
     """The version of the plan of the last message taken."""
-    frontier: Time | None = EARLIEST
-    complete_until: Time = EARLIEST
+    frontier: EventTime | None = EARLIEST
+    complete_until: EventTime = EARLIEST
     missing: tuple[NodeId, ...] = ()
-    loose: tuple[tuple[Count, Time], ...] = ()
+    loose: tuple[tuple[NonNegative, EventTime], ...] = ()
     """Messages taken whose slices are not all passed on: number, and the end of the last slice."""
-    landed: tuple[Count, ...] = ()
+    landed: tuple[NonNegative, ...] = ()
     """Moves that end below it, as of the last message taken."""
-    added: Count = 0
+    added: NonNegative = 0
     """The version of the charter that brought it."""
 
 
@@ -95,26 +94,26 @@ class Received(Struct, frozen=True, tag="received"):
     body: bytes
 
 
-class Began(Struct, frozen=True, tag="began"):
+class MovedHere(Struct, frozen=True, tag="began"):
     """The child came by a move: messages up to this one are with the parent it had before."""
 
-    at: Stand
+    at: NodeProgress
 
 
 class Lost(Struct, frozen=True, tag="lost"):
     """Messages up to this one will never come."""
 
 
-InboxEntry = Received | Began | Lost
+InboxEntry = Received | MovedHere | Lost
 
 
 class RefusedMessage(Struct, frozen=True):
     """A message that could not be taken, and why."""
 
     node: NodeId
-    seq: Count
+    seq: NonNegative
     why: str
-    added: Count
+    added: NonNegative
     """The version of the charter that brought the node."""
     body: bytes
 
@@ -126,31 +125,31 @@ class LastSent(Struct, frozen=True):
     """What the last message said besides how far it goes: a change of it is worth a message."""
 
     idle: bool
-    plan: Count
+    plan: NonNegative
     missing: tuple[NodeId, ...]
     complete: bool
     """Whether nobody was given up waiting for."""
-    landed: tuple[Count, ...]
+    landed: tuple[NonNegative, ...]
     ended: tuple[NodeId, ...]
 
 
 class LocalPlace(Struct, frozen=True, tag="local"):
     """How far a node that reads events has come."""
 
-    at: dict[str, Any] | None
+    at: Position | None
     """A position of its source, in the source's own words."""
     partitions: Frontier
     ended: bool
     idle: bool
-    batch: Count | None = None
+    batch: NonNegative | None = None
     """The last batch, where batches are read elsewhere."""
 
 
 class RelayPlace(Struct, frozen=True, tag="relay"):
     """How far a node has come that merges what its children send."""
 
-    step: Count
-    plan: Count
+    step: NonNegative
+    plan: NonNegative
     view: View
     children: dict[NodeId, Child]
 
@@ -159,24 +158,24 @@ class FlowNote(Struct, frozen=True):
     """How far a node has come and what it has said, as of a step."""
 
     place: LocalPlace | RelayPlace
-    frontier: Time
-    complete_until: Time
-    plan: Count
-    newest: Time
+    frontier: EventTime
+    complete_until: EventTime
+    plan: NonNegative
+    newest: EventTime
     last_sent: LastSent | None
     """None: no message was sent yet."""
-    counts: dict[Name, Count]
+    counts: dict[Name, NonNegative]
     """Events read, late, bad and so on since the last message."""
-    ends: dict[NodeId, Time]
+    ends: dict[NodeId, EventTime]
     """The nodes below whose streams have ended, and the time of the last event of each."""
     behind: Behind
     """Since the last message."""
     flush: Learnt
-    last: Stand
+    last: NodeProgress
     """As of the last message."""
-    before: Stand | None
+    before: NodeProgress | None
     """As of the message before those of this step, if it has any."""
-    counted: Count | None = None
+    counted: NonNegative | None = None
     """The last entry of the log of events that are counted."""
 
 
@@ -184,7 +183,7 @@ class OutboxEntry(Struct, frozen=True):
     """A step of a node: how far it has come, what it passes up, and what it holds back."""
 
     note: FlowNote
-    seq: Count
+    seq: NonNegative
     """The number of the last message so far."""
     messages: tuple[bytes, ...]
     """Together they say what the step did; none may go without the others."""
@@ -198,14 +197,14 @@ class OutboxEntry(Struct, frozen=True):
 class RelayStep(Struct, frozen=True, tag="relay"):
     """What a relay takes next, and how far it goes."""
 
-    step: Count
-    plan: Count
+    step: NonNegative
+    plan: NonNegative
     now: int
-    take: dict[NodeId, Count]
+    take: dict[NodeId, NonNegative]
     """The last message that is taken of each child that sent some."""
     view: View
-    charter: Count
-    too_late: Time = EARLIEST
+    charter: NonNegative
+    too_late: EventTime = EARLIEST
 
 
 class Uncounted(Struct, frozen=True):
@@ -220,39 +219,39 @@ class Uncounted(Struct, frozen=True):
 class Readers(Struct, frozen=True):
     """The numbers of the nodes that read events, and of those of them that are missing."""
 
-    numbers: tuple[Count, ...]
-    away: tuple[Count, ...]
+    numbers: tuple[NonNegative, ...]
+    away: tuple[NonNegative, ...]
 
 
 class RootStep(Struct, frozen=True, tag="root"):
     """What the root takes next, and how far it goes."""
 
-    step: Count
-    plan: Count
+    step: NonNegative
+    plan: NonNegative
     now: int
-    take: dict[NodeId, Count]
+    take: dict[NodeId, NonNegative]
     """The last message that is taken of each child that sent some."""
     view: View
     """What the children say together."""
-    frontier: Time
-    reach: Time
+    frontier: EventTime
+    reach: EventTime
     """How far windows are given: no further than where every one with an event is complete."""
-    complete_until: Time
-    newest: Time
-    too_late: Time
+    complete_until: EventTime
+    newest: EventTime
+    too_late: EventTime
     """Slices that end by then are only counted."""
-    charter: Count
+    charter: NonNegative
     lagging: Lagging | None
-    ended: dict[NodeId, Time]
+    ended: dict[NodeId, EventTime]
     live: tuple[NodeId, ...] | None
     """The nodes that may still bring slices, where some windows are read by stream."""
-    since: dict[NodeId, Time]
+    since: dict[NodeId, EventTime]
     """Since when each child is waited for."""
     readers: Readers | None
     """Where count windows are found by asking."""
     uncounted: tuple[Uncounted, ...] = ()
     """Found when the step is carried out."""
-    counted_late: Count = 0
+    counted_late: NonNegative = 0
     """Where a step is carried out elsewhere: events that were counted and came too late so far."""
 
     @property
@@ -272,7 +271,7 @@ class RootState(Struct, frozen=True):
     last: RootStep | None
     counts: dict[str, int]
     children: dict[NodeId, Child]
-    tally: bytes | None
+    counting: bytes | None
     """Count windows that are found by asking; None: there are none."""
     assembler: bytes | None
     """None where steps are carried out elsewhere."""

@@ -19,8 +19,8 @@ from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.message import Head, behind_of, notes_of
 from catchment.tree.outflow import Outflow
-from catchment.tree.progress import Progress
 from catchment.tree.records import RelayPlace, RelayStep
+from catchment.tree.role_progress import RoleProgress
 
 
 class Relay:
@@ -108,7 +108,7 @@ class Relay:
 
     def _notes(self, id: str, seq: int) -> list[pa.Table]:
         """What a message says of events that are counted."""
-        if not self.flow.charter.settings.asks:
+        if not self.flow.charter.settings.distributes_counts:
             return []
         found = notes_of(self.inbox.body(id, seq))
         return [] if found is None else [found]
@@ -145,7 +145,7 @@ class Relay:
     def amendments(self) -> Iterator[Charter]:
         return iter(())
 
-    def progress(self) -> Progress:
+    def progress(self) -> RoleProgress:
         return self.flow.progress()
 
     def capacities(self) -> list[Capacity]:

@@ -16,7 +16,7 @@ from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.inbox import Inbox
 from catchment.tree.outflow import Outflow
-from catchment.tree.progress import Progress
+from catchment.tree.role_progress import RoleProgress
 
 
 class Role(Protocol):
@@ -70,7 +70,7 @@ class Role(Protocol):
         """Newer charters that are due; each is followed before the next is asked for."""
         ...
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> RoleProgress: ...
 
     def capacities(self) -> list[Capacity]:
         """What grows in its memory and on its disk, besides what is passed up and taken in."""

@@ -29,8 +29,8 @@ from catchment.tree.completeness import lacking_in, marked
 from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.message import behind_of, notes_of
-from catchment.tree.progress import Progress
 from catchment.tree.records import Behind, Readers, RootState, RootStep, Uncounted
+from catchment.tree.role_progress import RoleProgress
 from catchment.tree.stale_plan import joined, lagging_in, lost_in, recent
 
 _COUNTS = ("events", "late", "bad", "updates", "aside_dropped")
@@ -74,16 +74,16 @@ class Root:
         """Queries that leave and whose windows have all ended, by the last step."""
         self.observed = RateWatch()
         """The rate at which events have come."""
-        self.tally: RootByKey | None = None
+        self.counting: RootByKey | None = None
         self.assembler: Assembler | None = None
         saved, self._journal.state = self._journal.state, None
         self._restore(saved)
         self.inbox = Inbox(disk, {} if saved is None else dict(saved.children), charter)
-        if saved is not None and saved.tally is not None:
-            self.tally = self._tally(saved.tally)
+        if saved is not None and saved.counting is not None:
+            self.counting = self._root_by_key(saved.counting)
         self._replay()
-        if self.assembler is not None and charter.asked(self.plan):
-            self.tally = self.tally or self._tally()
+        if self.assembler is not None and charter.distributed_groups(self.plan):
+            self.counting = self.counting or self._root_by_key()
         self._expect(now)
 
     @property
@@ -113,7 +113,7 @@ class Root:
 
     @property
     def orders(self) -> Orders | None:
-        return None if self.tally is None else self.tally.orders
+        return None if self.counting is None else self.counting.orders
 
     @property
     def _behind(self) -> Behind:
@@ -230,7 +230,7 @@ class Root:
             ended=ended,
             live=self._live(plan, ended, max(reach, reached)),
             since={id: child.since for id, child in self.inbox.children.items()},
-            readers=self._readers(view.missing) if charter.asked(plan) else None,
+            readers=self._readers(view.missing) if charter.distributed_groups(plan) else None,
         )
         self._journal.append(step)
         return step
@@ -271,25 +271,25 @@ class Root:
             planned = self.charter.plans[version]
             bound = self.charter.bound(version)
             assembler.follow(bound, planned.lineage, planned.leaving)
-        tally = self._counting_in(step)
+        counting = self._counting_in(step)
         for id, seq in self.inbox.chosen(step.take):
             with taking(id, seq):
                 self._take(id, seq, step)
         step = self._with_lost(step)
         uncounted: tuple[Uncounted, ...] = ()
-        if tally is not None and step.readers is not None:
-            assembler.absorb(tally.step(step.readers.away))
-            self.counts["late"] += tally.newly_late()
-            uncounted = self._uncounted(tally)
+        if counting is not None and step.readers is not None:
+            assembler.absorb(counting.step(step.readers.away))
+            self.counts["late"] += counting.newly_late()
+            uncounted = self._uncounted(counting)
         assembler.live = step.live
         if step.closing:
             results = assembler.close()
-            self.counts |= self._unended(assembler.counts, tally)
+            self.counts |= self._unended(assembler.counts, counting)
         else:
             results = assembler.advance(step.reach, step.complete_until)
         self.counts["results"] += results.rows()
         self.counts["missed"] = assembler.missed
-        self.drained = tuple(assembler.drained(self.charter.asked(step.plan)))
+        self.drained = tuple(assembler.drained(self.charter.distributed_groups(step.plan)))
         self.last = step
         self._observe(step)
         if deliver and len(results):
@@ -299,9 +299,9 @@ class Root:
             named = planned.delivered(tables)
             self.deliver(Delivery(self.charter.job, step.step, 0, *named))
 
-    def _unended(self, counts: Mapping[str, int], tally: RootByKey | None) -> dict[str, int]:
+    def _unended(self, counts: Mapping[str, int], counting: RootByKey | None) -> dict[str, int]:
         """Windows that never ended: those of the assembler, and those found by asking."""
-        asked = (0, 0) if tally is None else tally.not_full()
+        asked = (0, 0) if counting is None else counting.not_full()
         return {name: counts.get(name, 0) + asked[n] for n, name in enumerate(_OPEN)}
 
     def _with_lost(self, step: RootStep) -> RootStep:
@@ -318,51 +318,53 @@ class Root:
         body = self.inbox.body(id, seq)
         found = taken(body, step.plan, self.charter, step.too_late)
         self.assembler.absorb(found.partials, found.head.newest)
-        if found.notes is not None and self.tally is not None:
-            self.tally.take(found.notes)
+        if found.notes is not None and self.counting is not None:
+            self.counting.take(found.notes)
         self.counts["late"] += found.late
         for name in _COUNTS:
             self.counts[name] += found.head.counts.get(name, 0)
         self._journal.grew(len(body))
         self.inbox.take(id, found.head, EARLIEST)
 
-    def _tally(self, saved: bytes = b"") -> RootByKey:
+    def _root_by_key(self, saved: bytes = b"") -> RootByKey:
         """The count windows that are found by asking."""
-        scheme, groups = self.charter.settings.count, self.charter.asked(self.plan)
+        scheme, groups = self.charter.settings.count, self.charter.distributed_groups(self.plan)
         return RootByKey(scheme, self.charter.bound(self.plan), groups, saved)
 
     def _counting_in(self, step: RootStep) -> RootByKey | None:
         """The count windows that are found by asking, as a step begins; None: there are none."""
         if step.readers is None:
             return None  # it stays: orders go on from the last number that nodes have heard
-        tally = self.tally = self.tally or self._tally()
+        counting = self.counting = self.counting or self._root_by_key()
         if step.plan > self.plan:
-            tally.switch(self.charter.bound(step.plan), self.charter.asked(step.plan))
-        tally.follow(list(step.readers.numbers))
-        return tally
+            counting.switch(
+                self.charter.bound(step.plan), self.charter.distributed_groups(step.plan)
+            )
+        counting.follow(list(step.readers.numbers))
+        return counting
 
     def count(self, step: RootStep) -> tuple[RootStep, Partials]:
         """For a step that is carried out elsewhere: the step with what was counted for it, and the
         count windows that it makes full."""
-        tally, late = self._counting_in(step), 0 if self.last is None else self.last.counted_late
-        if tally is None or step.readers is None:
+        counting, late = self._counting_in(step), 0 if self.last is None else self.last.counted_late
+        if counting is None or step.readers is None:
             return replace(step, counted_late=late), Partials()
         for id, seq in self.inbox.chosen(step.take):
             notes = notes_of(self.inbox.body(id, seq))
             if notes is not None:
-                tally.take(notes)
-        full = tally.step(step.readers.away)
-        late += tally.newly_late()
-        return replace(step, uncounted=self._uncounted(tally), counted_late=late), full
+                counting.take(notes)
+        full = counting.step(step.readers.away)
+        late += counting.newly_late()
+        return replace(step, uncounted=self._uncounted(counting), counted_late=late), full
 
-    def _uncounted(self, tally: RootByKey) -> tuple[Uncounted, ...]:
+    def _uncounted(self, counting: RootByKey) -> tuple[Uncounted, ...]:
         """Count windows of this step that are not all that they should be, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
         return tuple(
             Uncounted(
                 id, window.number, key.values, tuple(ids.get(n, str(n)) for n in window.missing)
             )
-            for id, key, window in tally.uncounted
+            for id, key, window in counting.uncounted
         )
 
     def carried_out(
@@ -376,7 +378,7 @@ class Root:
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.counts["late"] += step.counted_late
         if step.closing:
-            self.counts |= self._unended(self.counts, self.tally)
+            self.counts |= self._unended(self.counts, self.counting)
         self.last = replace(step, uncounted=())  # they were told
         self._observe(step)
         self.snapshot()
@@ -413,16 +415,16 @@ class Root:
         # How long the log of steps is that a restart carries out again.
         found = [self._journal.capacity("log of the root's steps")]
         found += [] if self.assembler is None else self.assembler.capacities()
-        if self.tally is not None:
-            found.append(lanes_capacity(len(self.tally.lanes)))
+        if self.counting is not None:
+            found.append(lanes_capacity(len(self.counting.lanes)))
         return found
 
     def snapshot(self) -> None:
         """Writes the whole state down, and lets go of what led to it."""
-        tally = None if self.tally is None else self.tally.to_bytes()
+        counting = None if self.counting is None else self.counting.to_bytes()
         assembler = None if self.assembler is None else self.assembler.save()
         children = dict(self.inbox.children)
-        state = RootState(self.last, self.counts, children, tally, assembler, self.observed)
+        state = RootState(self.last, self.counts, children, counting, assembler, self.observed)
         self._journal.compact(state, self.number)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
@@ -455,8 +457,8 @@ class Root:
         if handed and self.observed.rate is not None:
             yield self.charter.handed_over(handed, self.observed.rate)
 
-    def progress(self) -> Progress:
-        return Progress(
+    def progress(self) -> RoleProgress:
+        return RoleProgress(
             self.frontier,
             self.complete_until,
             self.missing,
@@ -465,5 +467,5 @@ class Root:
             counts=dict(self.counts),
             event_rate=UNSET if self.observed.rate is None else self.observed.rate,
             planned_rate=self.planned_rate,
-            count_windows=UNSET if self.tally is None else self.tally.status(),
+            count_windows=UNSET if self.counting is None else self.counting.status(),
         )

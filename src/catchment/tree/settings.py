@@ -41,7 +41,7 @@ class TreeSettings(Struct, frozen=True):
     """What SQL may call the events in FROM."""
 
     @property
-    def asks(self) -> bool:
+    def distributes_counts(self) -> bool:
         """Whether edges of count windows may be asked for, instead of sending all events."""
         return self.count != "central" and self.late != "update" and self.idle is None
 

@@ -20,11 +20,11 @@ _T = TypeVar("_T", bound=Struct)
 MOST = (1 << 62) - 1
 """No number of a message, a life or a version comes near this."""
 
-Count = Annotated[int, Meta(ge=0, le=MOST)]
-Time = Annotated[int, Meta(ge=EARLIEST, le=LATEST)]
+NonNegative = Annotated[int, Meta(ge=0, le=MOST)]
+EventTime = Annotated[int, Meta(ge=EARLIEST, le=LATEST)]
 Version = Annotated[int, Meta(ge=-1, le=MOST)]
 Blob = Annotated[bytes, Meta(max_length=64 << 20)]
-Sentence = Annotated[str, Meta(max_length=2000)]
+ShortText = Annotated[str, Meta(max_length=2000)]
 Name = Annotated[str, Meta(max_length=200)]
 LinkFigures = dict[Name, float | int | None]
 """What a node says that its link carries, for people to look at."""
@@ -33,40 +33,40 @@ LinkFigures = dict[Name, float | int | None]
 class RootLife(Struct, frozen=True, omit_defaults=True):
     """Which life of the root somebody has heard from, and how far it was."""
 
-    life: Count
+    life: NonNegative
     began: Annotated[int, Meta(ge=-MOST, le=MOST)]
     """When that life began by the root's clock: two processes never share both numbers."""
-    step: Count = 0
+    step: NonNegative = 0
 
 
-class Stand(Struct, frozen=True, array_like=True):
+class NodeProgress(Struct, frozen=True, array_like=True):
     """How far a node has said to be, as of a message."""
 
-    frontier: Time | None
-    complete_until: Time
+    frontier: EventTime | None
+    complete_until: EventTime
     plan: Version
 
 
 class Farewell(Struct, frozen=True):
     """A former parent's last word: which move this is, where to go, the last message it has."""
 
-    move: Count
+    move: NonNegative
     to: NodeId
-    last: Count
-    highest: Count = 0
+    last: NonNegative
+    highest: NonNegative = 0
     """The last life that it has offered to the node."""
 
 
 class Moved(Struct, frozen=True):
     """By which move a node came to its parent, and what the parent before has."""
 
-    move: Count
+    move: NonNegative
     to: NodeId
-    last: Count
+    last: NonNegative
     """The last message that the former parent has."""
-    at: Stand
+    at: NodeProgress
     """As of that message."""
-    highest: Count = 0
+    highest: NonNegative = 0
     """The last life that the former parent has offered."""
 
 
@@ -74,19 +74,19 @@ class Hello(Struct, frozen=True, omit_defaults=True):
     """What a node says first, on every link."""
 
     node: NodeId
-    life: Count = 0
+    life: NonNegative = 0
     """The last life that its folder holds; 0: it has never had one."""
     living: bool = False
     """Whether this very process was granted that life; otherwise it asks for the next one."""
-    sent: Count = 0
+    sent: NonNegative = 0
     """The last message that its folder knows of."""
-    settled: Count = 0
+    settled: NonNegative = 0
     """The last message that its folder has let go of, because a parent said so."""
     job: Name | None = None
     charter: Version = -1
-    added: Count = 0
+    added: NonNegative = 0
     """The version of the charter by which the node of this folder joined."""
-    orders: Count = 0
+    orders: NonNegative = 0
     schema: Blob | None = None
     moved: Moved | None = None
     root: RootLife | None = None
@@ -96,24 +96,24 @@ class Hello(Struct, frozen=True, omit_defaults=True):
 class Unread(Struct, frozen=True, omit_defaults=True):
     """How much of a node's source was never read."""
 
-    origins: Count
+    origins: NonNegative
     """Files or partitions of which something was not read."""
-    reason: Sentence
+    reason: ShortText
     """Of the first of them, with its name."""
-    nbytes: Count = 0
-    rows: Count | None = None
+    nbytes: NonNegative = 0
+    rows: NonNegative | None = None
     """None: nobody knows how many."""
 
 
 class Beat(Struct, frozen=True, omit_defaults=True):
     """What a node says when it has nothing else to say."""
 
-    life: Count = 0
+    life: NonNegative = 0
     charter: Version = -1
-    orders: Count = 0
+    orders: NonNegative = 0
     schema: Blob | None = None
     link: LinkFigures | None = None
-    refused: dict[NodeId, Sentence] = field(default_factory=dict)
+    refused: dict[NodeId, ShortText] = field(default_factory=dict)
     """Nodes below that were turned away, and why."""
     unread: dict[NodeId, Unread] = field(default_factory=dict)
     """What of their sources this node and those below have never read, where that is anything."""
@@ -122,17 +122,17 @@ class Beat(Struct, frozen=True, omit_defaults=True):
 class Reply(Struct, frozen=True, omit_defaults=True):
     """What a parent answers to a hello, a message or a beat."""
 
-    ack: Count | None = None
+    ack: NonNegative | None = None
     """The last message of the child that is safely here."""
-    settled: Count = 0
+    settled: NonNegative = 0
     """The last one that the child may let go of."""
     again: bool = False
     """Whether what follows `ack` must be sent again."""
     full: bool = False
     """Whether there is no room for more just now."""
-    life: Count | None = None
+    life: NonNegative | None = None
     """The life that is granted, as an answer to a hello."""
-    added: Count = 0
+    added: NonNegative = 0
     orders: Blob | None = None
     charter: Blob | None = None
     farewell: Farewell | None = None

@@ -9,8 +9,9 @@ changes something needs a header that other sites cannot set.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -34,15 +35,23 @@ _HEADERS = {
 
 
 class Guard:
-    """Stands before the page and refuses what may not pass."""
+    """Stands before the page and refuses what may not pass.
 
-    def __init__(self, app: ASGIApp, token: str, port: int, hosts: Iterable[str] = ()) -> None:
-        self._app = app
+    `admit` is told the address of everybody who was let in.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str,
+        port: int,
+        admit: Callable[[Any], None] = lambda peer: None,
+    ) -> None:
+        self._app, self._admit = app, admit
         self._token = token
         self._cookie = f"catchment_{port}"
         self._session = secrets.token_urlsafe(32)
-        names = ("127.0.0.1", "localhost", *hosts)
-        self._hosts = {f"{name}:{port}" for name in names}
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -84,10 +93,12 @@ class Guard:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         shown = query.get("token", [""])[0]
         if scope["path"] == "/" and shown and _same(shown, self._token):
+            self._admit(scope.get("client"))
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
             return answer
         if _same(_cookie(scope, self._cookie), self._session):
+            self._admit(scope.get("client"))
             return None
         return _no(403, "open the address that the command has printed: it has a token")
 

@@ -17,7 +17,7 @@ from catchment.errors import QueryError
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
-from catchment.sinks.text import Array, decoded, pc, texts, whole
+from catchment.sinks.text import ArrowArray, decoded, pc, texts, whole
 
 SHOWN = 5_000
 """Rows of a query that the page gets at most: the newest."""
@@ -54,7 +54,7 @@ class ResultReader:
         self._lock = threading.Lock()
 
     @property
-    def told(self) -> str | None:
+    def location(self) -> str | None:
         """Where results are read from, in words; None: nowhere."""
         if isinstance(self._sink, Memory):
             return f"memory of the job: the newest {self._sink.limit:,} rows of all queries"
@@ -108,7 +108,7 @@ def _kind(kind: pa.DataType) -> str:
     return "number" if number else "text"
 
 
-def _plain(array: Array, kind: str) -> Array:
+def _plain(array: ArrowArray, kind: str) -> ArrowArray:
     """A column whose JSON a browser reads without loss, or nearly: what it cannot is a text."""
     if kind == "time":
         return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())

@@ -40,6 +40,7 @@ from catchment.ui.feed import PERIOD, WATCHERS, Feed, event
 from catchment.ui.guard import Guard
 from catchment.ui.plan_view import queries_view
 from catchment.ui.results import EXPORTED, SHOWN, ResultReader, as_csv, as_parquet, rows_view
+from catchment.ui.strangers import STRANGERS, Strangers, protocol
 from catchment.ui.watched import WatchedJob
 
 HOST = "127.0.0.1"
@@ -47,11 +48,11 @@ HOST = "127.0.0.1"
 ASSETS = Path(__file__).parent / "assets"
 ASIDE = 500
 """Rows set aside that are shown at most."""
-_AT_ONCE = 4 * WATCHERS
-"""Connections at most."""
+_AT_ONCE = STRANGERS + 3 * WATCHERS
+"""Connections at most, of which a page takes one to watch and a few while it asks."""
 
 
-class AskedQuery(Struct, frozen=True):
+class QueryRequest(Struct, frozen=True):
     """A query in SQL, to be looked at or added."""
 
     sql: str
@@ -63,7 +64,7 @@ class AskedQuery(Struct, frozen=True):
         return query_of(self.sql, self.name)
 
 
-class AskedRemoval(Struct, frozen=True):
+class RemovalRequest(Struct, frozen=True):
     """A query to be removed."""
 
     name: str
@@ -96,7 +97,7 @@ class WatchedPage:
         return self._results.newest(output, rows), () if known is None else known.keys
 
 
-Answer = Callable[[WatchedPage, Request], Response]
+PageHandler = Callable[[WatchedPage, Request], Response]
 
 
 class _Routes:
@@ -113,10 +114,10 @@ class _Routes:
                 Mount("/assets", StaticFiles(directory=ASSETS)),
                 Route("/api/jobs", self._jobs),
                 Route(f"{at}/events", self._events),
-                Route(f"{at}/queries", self._asked(_queries)),
-                Route(f"{at}/results", self._asked(_results)),
-                Route(f"{at}/export", self._asked(_export)),
-                Route(f"{at}/aside", self._asked(_aside)),
+                Route(f"{at}/queries", self._in_thread(_queries)),
+                Route(f"{at}/results", self._in_thread(_results)),
+                Route(f"{at}/export", self._in_thread(_export)),
+                Route(f"{at}/aside", self._in_thread(_aside)),
                 Route(f"{at}/check", self._posted(_check), methods=["POST"]),
                 Route(f"{at}/add", self._posted(_add), methods=["POST"]),
                 Route(f"{at}/remove", self._posted(_remove), methods=["POST"]),
@@ -147,7 +148,7 @@ class _Routes:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    def _asked(self, answer: Answer) -> Callable[[Request], Response]:
+    def _in_thread(self, answer: PageHandler) -> Callable[[Request], Response]:
         """A question, answered in a thread of its own: jobs may take their time."""
         return lambda request: answer(self._page(request), request)
 
@@ -190,18 +191,18 @@ def _aside(page: WatchedPage, request: Request) -> Response:
 
 
 def _check(page: WatchedPage, body: bytes) -> Response:
-    page.job.check(_read(AskedQuery, body).query())
+    page.job.check(_read(QueryRequest, body).query())
     return _json({})
 
 
 def _add(page: WatchedPage, body: bytes) -> Response:
-    asked = _read(AskedQuery, body)
+    asked = _read(QueryRequest, body)
     page.job.add(asked.query())
     return _json({"added": asked.name})
 
 
 def _remove(page: WatchedPage, body: bytes) -> Response:
-    asked = _read(AskedRemoval, body)
+    asked = _read(RemovalRequest, body)
     page.job.remove(asked.name, asked.drain)
     return _json({"removed": asked.name})
 
@@ -225,16 +226,23 @@ def _explained(_: Request, error: Exception) -> Response:
 class Page:
     """A page that is served, in a thread of its own, until it is closed."""
 
-    def __init__(self, jobs: Sequence[WatchedJob], port: int, period: float = PERIOD) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[WatchedJob],
+        port: int,
+        period: float = PERIOD,
+        strangers: Strangers | None = None,
+    ) -> None:
         self._socket = _bound(port)
         self.port = int(self._socket.getsockname()[1])
         self.token = secrets.token_urlsafe(24)
         routes = _Routes(jobs, period)
         self.watched = routes.pages
-        self.app = Guard(routes.app(), self.token, self.port)
+        self.strangers = Strangers() if strangers is None else strangers
+        self.app = Guard(routes.app(), self.token, self.port, admit=self.strangers.leave)
         config = uvicorn.Config(
             self.app,
-            http="h11",
+            http=protocol(self.strangers),
             ws="none",
             lifespan="off",
             loop="asyncio",

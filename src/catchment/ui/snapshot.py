@@ -13,9 +13,9 @@ from msgspec import Struct
 from catchment.model import records
 from catchment.model.capacity import Capacity
 
-Time = int | str | None
+ShownTime = int | str | None
 """Microseconds since 1970, "idle" or "ended"; None: it has not begun."""
-Role = Literal["root", "merges", "reads"]
+NodeRole = Literal["root", "merges", "reads"]
 NodeState = Literal["connected", "missing", "unknown", "ended"]
 
 
@@ -24,9 +24,9 @@ class ShownNode(Struct, frozen=True, omit_defaults=True):
 
     id: str
     parent: str | None
-    role: Role
+    role: NodeRole
     state: NodeState
-    frontier: Time = None
+    frontier: ShownTime = None
     behind: float | None = None
     """Seconds of event time behind the node that is furthest."""
     silent: float = 0.0
@@ -51,7 +51,7 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     kind: Literal["tree", "spark"]
     state: str
     """starting, running, ended, stopped, failed or unreachable."""
-    frontier: Time = None
+    frontier: ShownTime = None
     lag: float | None = None
     """Seconds from the newest event to the frontier; of a tree, of its slowest node."""
     plan: int | None = None

@@ -81,7 +81,7 @@ class SparkJob:
             batch=found.batch,
             memory=None if handle is None else _resident(),
             error=error,
-            results=self._results.told,
+            results=self._results.location,
         )
         return Snapshot(
             job,

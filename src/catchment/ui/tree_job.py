@@ -48,7 +48,15 @@ from catchment.sinks.base import Sink
 from catchment.sources.aside_files import newest_rows
 from catchment.tree.member import Member
 from catchment.ui.results import ResultReader
-from catchment.ui.snapshot import JobView, NodeState, Notice, Role, ShownNode, Snapshot, Time
+from catchment.ui.snapshot import (
+    JobView,
+    NodeRole,
+    NodeState,
+    Notice,
+    ShownNode,
+    ShownTime,
+    Snapshot,
+)
 
 T = TypeVar("T")
 
@@ -93,7 +101,7 @@ class TreeJob:
 
     def look(self) -> Snapshot:
         try:
-            root, state, error = self._asked(self.address), "running", None
+            root, state, error = self._status_of(self.address), "running", None
         except CatchmentError as failure:
             found = self._last_words()
             if found is None:
@@ -119,7 +127,7 @@ class TreeJob:
             flush=_set(root.flush),
             event_bytes=_set(root.event_bytes),
             error=error,
-            results=self._results.told,
+            results=self._results.location,
         )
         return Snapshot(job, counts, nodes, tuple(root.limits), notices(root))
 
@@ -129,7 +137,7 @@ class TreeJob:
         self._speed.seen(events, at)
         return self._speed.at(at)
 
-    def _asked(self, address: str) -> NodeStatus:
+    def _status_of(self, address: str) -> NodeStatus:
         return ask(address, AskStatus(), NodeStatus, self._security, PATIENCE)
 
     def _ask_between(self, places: Sequence[PlaceStatus]) -> None:
@@ -147,7 +155,7 @@ class TreeJob:
 
     def _answer(self, place: PlaceStatus) -> NodeStatus | None:
         try:
-            return self._asked(place.listen or "")
+            return self._status_of(place.listen or "")
         except CatchmentError:
             return None
 
@@ -173,7 +181,7 @@ class TreeJob:
                 for n in self.job.nodes
             )
         hint = f"the root does not answer: {why}"
-        job = JobView(self.name, "tree", "unreachable", error=hint, results=self._results.told)
+        job = JobView(self.name, "tree", "unreachable", error=hint, results=self._results.location)
         return Snapshot(job, dict((self._last and self._last.counts) or {}), nodes)
 
     def _last_words(self) -> NodeStatus | None:
@@ -273,7 +281,7 @@ def node_views(
                 role,
                 "connected" if running else "ended" if root.frontier == "ended" else "missing",
                 frontier=_set(root.frontier),
-                why=_set(root.trouble),
+                why=_set(root.error),
             )
         else:
             made = _child(place, role, told.get(place.id), running, place.parent in silent)
@@ -283,7 +291,7 @@ def node_views(
 
 
 def _child(
-    place: PlaceStatus, role: Role, said: ChildStatus | None, running: bool, unasked: bool
+    place: PlaceStatus, role: NodeRole, said: ChildStatus | None, running: bool, unasked: bool
 ) -> ShownNode:
     """A node as its parent sees it."""
     if said is None:
@@ -321,13 +329,13 @@ def notices(root: NodeStatus) -> tuple[Notice, ...]:
     return tuple(found)
 
 
-def _behind(frontier: Time, furthest: int | None) -> float | None:
+def _behind(frontier: ShownTime, furthest: int | None) -> float | None:
     if not isinstance(frontier, int) or furthest is None:
         return None
     return round((furthest - frontier) / 1e6, 3)
 
 
-def _role(parent: str | None, merges: bool) -> Role:
+def _role(parent: str | None, merges: bool) -> NodeRole:
     return "root" if parent is None else "merges" if merges else "reads"
 
 

@@ -82,7 +82,7 @@ _PARTS = 64
 """Tables of rows that may pile up, however small."""
 
 
-class Pile:
+class UnmergedRows:
     """Rows that came since the last time that all were merged."""
 
     def __init__(self) -> None:

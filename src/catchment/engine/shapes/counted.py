@@ -29,11 +29,11 @@ from catchment.planner.edges import EARLIEST
 class Ranks(NamedTuple):
     """Where every key stands, for the count windows that started together.
 
-    `kept` are the rows that windows still need: `start` and `end` are ranks, sorted by key, rank.
+    `rows` are those that windows still need: `start` and `end` are ranks, sorted by key, rank.
     """
 
     windows: tuple[Counted, ...]
-    kept: Rows
+    rows: Rows
     keys: Ints
     """Keys met so far, sorted."""
     total: Ints
@@ -123,7 +123,7 @@ def step(
     total = _totals(state, everyone)
     total[np.searchsorted(everyone, keys)] = after
     state = state._replace(keys=everyone, total=total)
-    return state._replace(kept=_needed(state, kept)), full
+    return state._replace(rows=_needed(state, kept)), full
 
 
 def _joined(
@@ -134,7 +134,7 @@ def _joined(
     fresh = rows.take(inside)
     fresh.start = rank[inside]
     fresh.end = fresh.start + lengths[inside]
-    kept = concat_rows([state.kept, fresh], operators)
+    kept = concat_rows([state.rows, fresh], operators)
     return kept.take(np.lexsort((kept.start, kept.key)))
 
 
@@ -213,7 +213,7 @@ def open_windows(state: Ranks, store: StoreKind, operators: Operators) -> Full:
     owner, kind, number = (np.concatenate(part) for part in (owners, kinds, numbers))
     start = number * np.array([w.step for w in state.windows], np.int64)[kind]
     keys, end = state.keys[owner], state.total[owner]
-    return _merged(state.kept, keys, kind, number, start, end, store, operators)
+    return _merged(state.rows, keys, kind, number, start, end, store, operators)
 
 
 def _places(kept: Rows, keys: Ints, rank: Ints) -> Ints:
@@ -241,14 +241,14 @@ def _needed(state: Ranks, kept: Rows) -> Rows:
 
 
 def recode(state: Ranks, place: Ints) -> Ranks:
-    """Renumbers the keys (of `kept`, the caller has)."""
+    """Renumbers the keys (of `rows`, the caller has)."""
     keys = place[state.keys]
     order = np.argsort(keys)
-    kept = state.kept.take(np.lexsort((state.kept.start, state.kept.key)))
-    return state._replace(keys=keys[order], total=state.total[order], kept=kept)
+    kept = state.rows.take(np.lexsort((state.rows.start, state.rows.key)))
+    return state._replace(keys=keys[order], total=state.total[order], rows=kept)
 
 
-class RankTrack(NamedTuple):
+class RanksByStart(NamedTuple):
     """Types that started together: their places in the group, and where every key stands."""
 
     places: tuple[int, ...]
@@ -264,32 +264,32 @@ class CountedState(ShapeState):
         super().__init__(bound, windows)
         self._windows = dict(windows)
         self._store = bound.group.store
-        self._tracks = [self._new(windows, None)]
+        self._by_start = [self._new(windows, None)]
 
-    def _new(self, windows: Mapping[int, Counted], since: int | None) -> RankTrack:
-        return RankTrack(tuple(windows), ranks(tuple(windows.values()), self.operators, since))
+    def _new(self, windows: Mapping[int, Counted], since: int | None) -> RanksByStart:
+        return RanksByStart(tuple(windows), ranks(tuple(windows.values()), self.operators, since))
 
     def follow(self, events: Ordered) -> Iterable[Followed]:
-        return [self._followed(n, events) for n in range(len(self._tracks))]
+        return [self._followed(n, events) for n in range(len(self._by_start))]
 
     def _followed(self, n: int, events: Ordered) -> Followed:
-        places, state = self._tracks[n]
+        places, state = self._by_start[n]
         rank = ranked(state, events)
 
         def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
             after, full = step(state, events, rank, rows, heads, self._store, self.operators)
             if keep:
-                self._tracks[n] = RankTrack(places, after)
+                self._by_start[n] = RanksByStart(places, after)
             return _numbered(places, full)
 
         return Followed(boundaries(state, rank, len(events)), settle)
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
-        rows = [state.kept for places, state in self._tracks if place in places]
+        rows = [state.rows for places, state in self._by_start if place in places]
         return not waiting and not any((part.first <= until).any() for part in rows)
 
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
-        for places, state in self._tracks:
+        for places, state in self._by_start:
             full = open_windows(state, self._store, self.operators)
             for kind, window in enumerate(state.windows):
                 mine = np.flatnonzero(full.kind == kind)
@@ -298,47 +298,52 @@ class CountedState(ShapeState):
 
     def begin(self, frontier: int, newest: int) -> None:
         if newest > EARLIEST:
-            self._tracks = [
-                RankTrack(places, state._replace(since=newest)) for places, state in self._tracks
+            self._by_start = [
+                RanksByStart(places, state._replace(since=newest))
+                for places, state in self._by_start
             ]
 
     def continue_from(self, old: CountedState | None, change: Change) -> None:
         """Count windows that started together stay together; new ones start with the next event."""
-        self._tracks = []
+        self._by_start = []
         places = {window: place for place, window in self._windows.items()}
-        for _, state in () if old is None else old._tracks:
+        for _, state in () if old is None else old._by_start:
             windows = tuple(window for window in state.windows if window in places)
             if windows:
-                kept = fit(state.kept, self.operators)
+                kept = fit(state.rows, self.operators)
                 numbers = tuple(places[window] for window in windows)
-                self._tracks.append(RankTrack(numbers, state._replace(windows=windows, kept=kept)))
-        placed = {place for track in self._tracks for place in track.places}
+                self._by_start.append(
+                    RanksByStart(numbers, state._replace(windows=windows, rows=kept))
+                )
+        placed = {place for one in self._by_start for place in one.places}
         fresh = {place: w for place, w in self._windows.items() if place not in placed}
         if fresh:
-            self._tracks.append(self._new(fresh, change.since))
+            self._by_start.append(self._new(fresh, change.since))
 
     def tables(self) -> list[Rows]:
-        return [state.kept for _, state in self._tracks]
+        return [state.rows for _, state in self._by_start]
 
     def needed_keys(self) -> list[Ints]:
-        return [state.keys for _, state in self._tracks]
+        return [state.keys for _, state in self._by_start]
 
     def recode(self, place: Ints) -> None:
-        self._tracks = [RankTrack(places, recode(state, place)) for places, state in self._tracks]
+        self._by_start = [
+            RanksByStart(places, recode(state, place)) for places, state in self._by_start
+        ]
 
     def save(self, put: Put) -> None:
-        for n, (_, state) in enumerate(self._tracks):
-            put.rows(str(n), state.kept)
+        for n, (_, state) in enumerate(self._by_start):
+            put.rows(str(n), state.rows)
             put.ints(f"{n} totals", key=state.keys, total=state.total)
-        put.record([(places, state.since) for places, state in self._tracks])
+        put.record([(places, state.since) for places, state in self._by_start])
 
     def load(self, get: Get) -> None:
-        self._tracks = []
+        self._by_start = []
         for n, (held, since) in enumerate(get.record(list[tuple[tuple[int, ...], int | None]])):
             places, state = self._new({place: self._windows[place] for place in held}, since)
             keys, total = get.ints(f"{n} totals", "key"), get.ints(f"{n} totals", "total")
-            loaded = state._replace(kept=get.rows(str(n)), keys=keys, total=total)
-            self._tracks.append(RankTrack(places, loaded))
+            loaded = state._replace(rows=get.rows(str(n)), keys=keys, total=total)
+            self._by_start.append(RanksByStart(places, loaded))
 
 
 def _numbered(places: tuple[int, ...], full: Full) -> Complete:

@@ -57,7 +57,7 @@ def marks(window: Marked, operators: Operators, since: int | None) -> OpenMarked
     return OpenMarked(window, no_rows(operators), np.empty(0, np.int64), since)
 
 
-class MarkTrack(NamedTuple):
+class MarkAssignment(NamedTuple):
     """Which window each event is in (-1: none), and of each window its key, bounds and state."""
 
     member: Ints
@@ -70,7 +70,7 @@ class MarkTrack(NamedTuple):
     """For each open window of before, its number here."""
 
 
-def track(state: OpenMarked, events: Ordered) -> MarkTrack:
+def assign(state: OpenMarked, events: Ordered) -> MarkAssignment:
     """Follows the windows of every key through its events.
 
     Only events that open or close a window, and the first of each key, are looked at one by one:
@@ -142,7 +142,7 @@ def track(state: OpenMarked, events: Ordered) -> MarkTrack:
     member[looked_at] = np.where(inside & counted, number, -1)[real]
     if after is not None:
         member[~after] = -1
-    return MarkTrack(
+    return MarkAssignment(
         member,
         keys[segment[starts]],
         time[starts],
@@ -185,7 +185,7 @@ def _ends(number: Ints, ends: Mask, time: Ints, by_next: bool, windows: int) -> 
 def step(
     state: OpenMarked,
     events: Ordered,
-    followed: MarkTrack,
+    followed: MarkAssignment,
     rows: Rows,
     heads: Ints,
     operators: Operators,
@@ -218,14 +218,14 @@ def step(
     return state._replace(open=still, unknown=flags, seen=seen, events=sizes), result
 
 
-def _bare(followed: MarkTrack, bare: Ints, operators: Operators) -> Rows:
+def _bare(followed: MarkAssignment, bare: Ints, operators: Operators) -> Rows:
     start = followed.start[bare]
     return Rows(
         start, start, followed.key[bare], start, start, identity_fields(operators, len(bare))
     )
 
 
-def boundaries(followed: MarkTrack) -> Mask:
+def boundaries(followed: MarkAssignment) -> Mask:
     """Where the window that events are in changes: rows must be cut there."""
     new = np.zeros(len(followed.member), np.bool_)
     new[1:] = followed.member[1:] != followed.member[:-1]
@@ -245,7 +245,7 @@ class MarkedState(ShapeState):
         return [self._followed(n, events) for n in range(len(self._marks))]
 
     def _followed(self, n: int, events: Ordered) -> Followed:
-        found = track(self._marks[n], events)
+        found = assign(self._marks[n], events)
 
         def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
             after, done = step(self._marks[n], events, found, rows, heads, self.operators)

@@ -26,7 +26,7 @@ from catchment.engine.rows import (
     fit,
     merge_fields,
 )
-from catchment.engine.shapes.base import Change, Get, Moment, Pile, Put, ShapeState
+from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState, UnmergedRows
 from catchment.engine.store import SliceStore
 from catchment.errors import LimitError
 from catchment.model.capacity import machine_memory
@@ -219,7 +219,7 @@ class PeriodicState(ShapeState):
         """Of each window type, its series."""
         self._series = Series(periods_of(self._windows))
         self._store = SliceStore(bound.group.store, self.operators)
-        self._pending = Pile()
+        self._pending = UnmergedRows()
         self._late: list[Ints] = []
         self._kept_from = EARLIEST
         self._eras: list[Era] = []

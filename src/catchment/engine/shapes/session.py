@@ -14,7 +14,7 @@ from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, of_type
 from catchment.engine.emitted import Emitted
 from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows, no_rows
-from catchment.engine.shapes.base import Change, Get, Moment, Pile, Put, ShapeState
+from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState, UnmergedRows
 from catchment.model.window import Gap
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
@@ -87,7 +87,7 @@ class SessionState(ShapeState):
         self._updates = emitted is not None
         self._windows = list(windows.values())
         self._open = [sessions(window.gap, self.operators, None) for window in self._windows]
-        self._fresh = Pile()
+        self._fresh = UnmergedRows()
 
     def absorb(self, rows: Rows) -> None:
         self._fresh.add(rows)

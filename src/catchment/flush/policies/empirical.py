@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from catchment.flush.policies.optimistic import optimistic
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import GRID, Past, SizeInputs
+from catchment.flush.sizes import GRID, SizeInputs, SliceHistory
 
 
-def eager_empirical(now: SizeInputs, past: Past) -> float:
+def eager_empirical(now: SizeInputs, past: SliceHistory) -> float:
     return float(past.eager[round(now.done * (GRID - 1))])
 
 

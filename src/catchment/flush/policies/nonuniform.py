@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import Past, SizeInputs, waiting
+from catchment.flush.sizes import SizeInputs, SliceHistory, waiting
 
 
-def nonuniform(now: SizeInputs, past: Past) -> float:
+def nonuniform(now: SizeInputs, past: SliceHistory) -> float:
     return now.each * float((waiting(now.done, past.often) * past.many).sum())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from catchment.flush.policy import CachePolicy, register_policy
-from catchment.flush.sizes import Past, SizeInputs, waiting
+from catchment.flush.sizes import SizeInputs, SliceHistory, waiting
 
 
-def uniform(now: SizeInputs, past: Past) -> float:
+def uniform(now: SizeInputs, past: SliceHistory) -> float:
     often = past.arrivals / max(past.keys, 1)
     return past.keys * now.each * float(waiting(now.done, np.array([often]))[0])
 

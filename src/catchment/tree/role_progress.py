@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from catchment.counting.status import CountStatus
 
 
-class Progress(Struct, frozen=True):
+class RoleProgress(Struct, frozen=True):
     """How far a node has come; what only a root knows is not set elsewhere."""
 
     frontier: int

@@ -1,0 +1,16 @@
+"""How many random schedules the tests draw.
+
+CATCHMENT_SCHEDULES says how many `test_simulate.py` does; other tests, whose schedules take longer,
+do their share of that number.
+"""
+
+from __future__ import annotations
+
+import os
+
+SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
+
+
+def share(one_in: int, least: int = 1) -> int:
+    """One schedule for so many of all of them, and at least so many."""
+    return max(SCHEDULES // one_in, least)
