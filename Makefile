@@ -55,12 +55,12 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
-# What needs neither Spark nor a server and takes no longer than ten seconds, with fewer examples; types beside it.
+# What needs neither Spark nor a server and starts no process, with fewer examples; types are checked beside it.
 check: ## the fast lane: linters, types, unit and property tests
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint unit
 
 unit: $(READY)
-	CATCHMENT_EXAMPLES=25 CATCHMENT_SCHEDULES=160 $(BIN)/pytest -q -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
+	CATCHMENT_EXAMPLES=10 CATCHMENT_SCHEDULES=160 $(BIN)/pytest -q -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
 soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)

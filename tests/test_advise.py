@@ -15,6 +15,8 @@ import catchment as ct
 from catchment.simulate.advice import POLICIES, samples
 from test_cli import catchment
 
+pytestmark = pytest.mark.slow
+
 JOB = """\
 queries:
   - {name: pages, select: [count(*)], by: k, window: "tumbling(10s)"}

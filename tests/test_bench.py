@@ -212,6 +212,7 @@ def test_processes_find_the_benchmarks_wherever_they_run(
     assert million.alone(1_000)["rows"] > 0
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_process_alone() -> None:
     held = np.ones(80_000_000)  # 0.64 GB that the child must not be charged with
     assert million.alone(1_000)["gigabytes"] < 0.5

@@ -36,6 +36,7 @@ def test_loads_are_what_they_are_called(shape: str) -> None:
         assert min(counts) > 0
 
 
+@pytest.mark.slow
 def test_plots_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(count_plots, "CHANGES", (0.01, 0.5))
     monkeypatch.setattr(count_plots, "WINDOW", 1_000)

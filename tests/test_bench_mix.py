@@ -105,6 +105,7 @@ def many(paths: list[str]) -> int:
     return len(paths)
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_has_no_speed() -> None:
     def fails(paths: list[str]) -> int:
         raise CatchmentError("no room left")
@@ -164,6 +165,7 @@ def test_all_results_are_read_however_late_the_events() -> None:
     assert rows == mix_engine.apart(mix(), load())()()
 
 
+@pytest.mark.slow
 def test_figures_of_the_demo_have_bars() -> None:
     found = [*mix_engine.of_the_demo(60_000, runs=1), mix_engine.late(60_000, runs=1)]
     assert [figure.bar for figure in found] == [3, 6, 0.6]

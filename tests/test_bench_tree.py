@@ -22,6 +22,8 @@ from catchment.measure.bed import Bed, Layout, Traffic, stream, windows
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.message import decode, heard
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def line() -> Iterator[central.CollectorLink]:

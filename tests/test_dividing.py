@@ -142,6 +142,18 @@ def test_slices_that_merging_would_not_reduce_are_handed_on() -> None:
         assert any(number >= work.buckets for number in numbers) == early
 
 
+def test_slices_that_a_task_holds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much merging would still reduce them: here to a few keys."""
+    query = ct.Query("q", ct.sum("v"), by="k", window=ct.tumbling("1s"))
+    table = events(3_000, 2)
+    work = worked([query], table.schema)
+    found = []
+    for many in (1 << 20, 5):
+        monkeypatch.setattr(tasks, "_MANY", many)
+        found.append([number for number, _ in parcels_of(work, [table])])
+    assert len(found[0]) <= work.buckets < len(found[1])
+
+
 @given(st.integers(1, 5), st.lists(st.integers(-9, 9) | st.none(), min_size=1), st.booleans())
 def test_dividing_twice_is_dividing_once(buckets: int, keys: list[int | None], text: bool) -> None:
     values = pa.array([None if k is None else f"k{k}" for k in keys] if text else keys)
@@ -175,6 +187,7 @@ def test_a_spool_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> Non
         for share, body in given:
             spool.add(share, body)
         assert spool.size == sum(len(body) for _, body in given)
+        assert 0 < spool.in_memory <= 100  # the others are in a file
         assert list(spool.take(1)) == [body for share, body in given if share == 1]
         assert list(spool.take(1)) == []
         assert spool.size_of(None) == sum(len(body) for share, body in given if share is None)

@@ -34,6 +34,8 @@ from catchment.tree.words import Beat, Reply
 from schedules import share
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 
+pytestmark = pytest.mark.slow
+
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
 SCHEDULES = share(1250, 2)
 EAGER = [

@@ -139,6 +139,7 @@ def test_as_few_leave_as_will_do(rows: list[tuple[float, int]], surplus: float) 
         assert surplus < 1e-6
 
 
+@pytest.mark.slow
 def test_memory_fades() -> None:
     memory = KeyHistory()
     assert memory.recall(np.array([1])).tolist() == [0]

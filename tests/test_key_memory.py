@@ -81,6 +81,7 @@ def test_keys_that_come_and_go_leave_nothing_behind(small: None, late: Any) -> N
     flat(seen)
 
 
+@pytest.mark.slow
 def test_real_memory_stays_flat() -> None:
     """At the sizes that are used: 240,000 keys, 4,000 at a time."""
     engine = ct.Engine(QUERIES[:3])

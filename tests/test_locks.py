@@ -25,10 +25,13 @@ from catchment.errors import StateError
 from catchment.measure.ports import free_port
 from object_store import object_store
 
+pytestmark = pytest.mark.slow
+
 HOLDER = """
 import sys, time
 from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
+
 lock = hold(Folder(sys.argv[1]), float(sys.argv[2]), 0.1)
 print("held", flush=True)
 time.sleep(1000)

@@ -202,6 +202,7 @@ def test_a_relay_merges_slices_that_are_in_no_window() -> None:
     assert partials == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [0, 2])
 def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
     """Alone, or into a group whose streams are cut at marks already."""
@@ -242,6 +243,7 @@ def trimmed(row: dict[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in row.items() if n not in ("complete", "missing")}
 
 
+@pytest.mark.slow
 def test_a_query_leaves_and_the_others_go_on() -> None:
     given = {id: batches(n, 120, 30, 4) for n, id in enumerate("abc")}
     world = World(charter(DEEP, [*SHARING, READ[3]]), given, until=0)

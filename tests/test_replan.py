@@ -309,6 +309,7 @@ def job_gone_over(seed: int, crashes: float) -> ct.Plan:
     return plan
 
 
+@pytest.mark.slow
 @examples(0.4)
 @given(seed=st.integers(0, 2**32), some=st.sampled_from([0, 0.05]))
 def test_a_tree_goes_over_while_things_go_wrong(seed: int, some: float) -> None:

@@ -110,6 +110,7 @@ def test_only_the_newest_groups_of_a_term_are_tried() -> None:
     assert groups[OPEN][1:] == ["v >= 1000", "v < 0"]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_selections_are_one_group() -> None:
     conditions = [f"site = 'x{n}'" for n in range(100_000)]
     random.Random(1).shuffle(conditions)

@@ -107,6 +107,7 @@ def test_a_tree_without_faults() -> None:
     check(world.deliveries, events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_faults_of_every_kind(seed: int) -> None:
     dice = random.Random(seed)
@@ -198,6 +199,7 @@ def test_folders_that_once_made_results_wrong(seed: int) -> None:
     gone_wrong(seed)
 
 
+@pytest.mark.slow
 def test_many_nodes_in_three_levels() -> None:
     """A thousand nodes in a soak, some hundred otherwise."""
     parents: dict[str, str | None] = {"root": None}
@@ -212,6 +214,7 @@ def test_many_nodes_in_three_levels() -> None:
     check(world.deliveries, events, query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(MOVING))
 def test_nodes_move_while_it_all_goes_wrong(seed: int) -> None:
     dice = random.Random(seed)

@@ -18,6 +18,8 @@ from schedules import share
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = share(1250, 2)
 COUNTED = [
     QUERIES[5],

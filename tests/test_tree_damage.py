@@ -138,3 +138,27 @@ def test_a_damaged_file_is_without_effect_or_loud(part: int) -> None:
             assert re.search("restore the (whole folder|newest copy of the folder)", why), why
         outcomes["refused" if why is not None else "reported"] += 1
     assert part >= ROUNDS or sum(outcomes.values())
+
+
+def test_a_root_that_lost_the_whole_inbox_of_a_child_says_what_its_results_lack() -> None:
+    """Its last step is carried out and delivered again, without the messages that are gone."""
+    lacking = 0
+    for seed in range(12):
+        dice = random.Random(seed)
+        events = events_of(PARENTS, seed, 40, 6)
+        world = World(charter(PARENTS, ASKED), events, seed, Faults(power=1e-9), until=1)
+        world.pass_time(int(dice.uniform(0.5, 2) * SECOND), lambda: False)
+        site = world.sites["root"]
+        assert isinstance(site.disk, VolatileDisk)
+        site.disk = site.disk.crashed(Kind(0))
+        world.crash("root", 0.1)
+        assert isinstance(site.disk, VolatileDisk)
+        site.tampered = True
+        for path in files_of(site.disk):
+            if path.startswith("home/inbox-l2/") and path.endswith(".log"):
+                site.disk.volatile.edit(path, lambda _: b"")
+        world.run(40)
+        complete_rows_are_right(world, events)
+        rows = [row for query in ASKED for row in final(world.deliveries, query.name)]
+        lacking += sum(row["missing"] == "l2" and not row["complete"] for row in rows)
+    assert lacking

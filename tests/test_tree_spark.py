@@ -102,6 +102,8 @@ def moved(root: str, running: subprocess.Popen[str]) -> bool:
     return False
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("on_spark", [["root", "mid"], ["e1", "root"]], ids="-".join)
 def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:

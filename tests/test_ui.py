@@ -24,7 +24,10 @@ from typer.testing import CliRunner
 
 from catchment.cli import needs
 from catchment.cli.main import app as commands
+from catchment.cli.run import Options, adjusted
+from catchment.cli.ui import RECENT
 from catchment.errors import CatchmentError, QueryError
+from catchment.job.loading import load_job
 from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.nodes.status import ChildStatus, NodeStatus, PlaceStatus
@@ -32,6 +35,7 @@ from catchment.sinks.base import Delivery
 from catchment.sinks.console import Console
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
+from catchment.ui import server
 from catchment.ui.alerts import LOOKS, Alerts
 from catchment.ui.feed import Feed, Update, event
 from catchment.ui.guard import BODY
@@ -231,11 +235,23 @@ def test_results_are_shown_and_exported(client: TestClient) -> None:
     assert csv.read_csv(io.BytesIO(exported.content)).column_names[:2] == ["k", "window_start"]
 
 
-def test_a_huge_result_is_cut_to_its_newest_rows(client: TestClient, job: FakeJob) -> None:
+def test_a_huge_result_is_cut_to_its_newest_rows(
+    client: TestClient, job: FakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = pa.table({"window_end": pa.array(range(SHOWN + 500)), "n": range(SHOWN + 500)})
     job.memory.write(Delivery("fake", 99, 0, {"q00001": table}, {"q00001": ()}))
     found = client.get("/api/jobs/0/results", params={"query": "q00001"}).json()
     assert (len(found["rows"]), found["more"], found["rows"][-1][1]) == (SHOWN, True, SHOWN + 499)
+    monkeypatch.setattr(server, "EXPORTED", 70)
+    export = client.get("/api/jobs/0/export", params={"query": "q00001"})
+    rows = csv.read_csv(io.BytesIO(export.content))["n"].to_pylist()
+    assert rows == [*range(SHOWN + 430, SHOWN + 500)]
+
+
+def test_a_job_with_a_page_keeps_few_results_in_memory() -> None:
+    asked = {"queries": [{"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}]}
+    (_, held) = adjusted(load_job(asked), Options(ui=0)).sinks
+    assert isinstance(held, Memory) and held.limit == RECENT == 200_000
 
 
 def test_values_that_a_browser_cannot_hold_are_texts() -> None:

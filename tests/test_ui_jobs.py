@@ -97,6 +97,7 @@ def test_a_tree_is_seen_before_it_starts_while_it_runs_and_after_its_end(tmp_pat
     assert (tmp_path / "state" / "root" / "notes").is_dir()
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_started_with_a_page_has_one_until_it_ends(tmp_path: Path) -> None:
     path = a_tree(tmp_path, events=3000)
     text = path.read_text().replace("type: generator", "type: generator\n    pace: 1500")

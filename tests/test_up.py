@@ -28,6 +28,8 @@ from catchment.nodes.supervisor import Supervisor
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 
+pytestmark = pytest.mark.slow
+
 QUERIES = [
     {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},
     {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},

@@ -45,7 +45,7 @@ class Stats:
     operator_calls: int
     """Events times operators."""
     results: int
-    """Result rows, each once, however many queries share it."""
+    """Rows of key and window, each once, however many queries share it and whatever they select."""
     open_windows: int
     """Count and user-defined windows that had not ended when the input did."""
     open_events: int

@@ -94,7 +94,8 @@ class PackedShares:
         self._held: dict[int | None, list[bytes | tuple[int, int]]] = {}
         """The bytes, or where they are in the file and how many."""
         self._file: IO[bytes] | None = None
-        self._in_memory = 0
+        self.in_memory = 0
+        """Bytes that are in no file."""
 
     def __enter__(self) -> PackedShares:
         return self
@@ -108,13 +109,13 @@ class PackedShares:
         """Adds a parcel of a share; None: of any."""
         self.size += len(body)
         held: bytes | tuple[int, int] = body
-        if self._in_memory + len(body) > _IN_MEMORY:
+        if self.in_memory + len(body) > _IN_MEMORY:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="catchment-")  # noqa: SIM115
             held = self._file.seek(0, 2), len(body)
             self._file.write(body)
         else:
-            self._in_memory += len(body)
+            self.in_memory += len(body)
         self._held.setdefault(share, []).append(held)
 
     def take(self, share: int | None) -> Iterator[bytes]:
@@ -122,7 +123,7 @@ class PackedShares:
         for held in self._held.pop(share, []):
             body = held if isinstance(held, bytes) else self._read(*held)
             self.size -= len(body)
-            self._in_memory -= len(body) if isinstance(held, bytes) else 0
+            self.in_memory -= len(body) if isinstance(held, bytes) else 0
             yield body
 
     def size_of(self, share: int | None) -> int:

@@ -175,6 +175,17 @@ class Inbox:
         lost, self._lost = self._lost, {}
         return lost
 
+    def gone_in(self, upto: Mapping[str, int], newest: int) -> Behind:
+        """What a step lacks that has taken messages before and is carried out again, if the last
+        ones that it took of a child are gone: `lacks` is said by the message behind, and there is
+        none. How far their events reach is known of the step alone.
+        """
+        return {
+            id: Lag(lost=newest)
+            for id, last in upto.items()
+            if any(hole <= last for hole in self._holes.get(id, ()))
+        }
+
     def skip(self, id: str, last: int) -> None:
         """Gives up waiting for the messages up to `last`: they will never come."""
         if last > self._received[id]:

@@ -306,7 +306,8 @@ class Root:
 
     def _with_lost(self, step: RootStep) -> RootStep:
         """With what could not be taken, where a step that was decided should have taken it."""
-        lost = joined([self.inbox.take_lost(), lost_in(self._behind)])
+        gone = self.inbox.gone_in(step.take, step.newest)
+        lost = joined([self.inbox.take_lost(), gone, lost_in(self._behind)])
         lost = recent(lost, step.too_late - longest(self.charter.plans[step.plan].plan))
         if not lost:
             return step

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from catchment.flush import CachePolicy
-from catchment.flush.sizes import Past, SizeInputs
+from catchment.flush.sizes import SizeInputs, SliceHistory
 
 
-def half(now: SizeInputs, past: Past) -> float:
+def half(now: SizeInputs, past: SliceHistory) -> float:
     if "CATCHMENT_EXAMPLE_ASKED" in os.environ:  # a test wants to know
         Path(os.environ["CATCHMENT_EXAMPLE_ASKED"]).touch()
     return now.each * past.keys / 2
