@@ -99,6 +99,16 @@ def run() -> Iterator[tuple[str, bool | None, str]]:
 def _kubernetes() -> Iterator[tuple[str, bool | None, str]]:
     """The chart and the SparkApplication, against the schemas of Kubernetes and of the operator."""
     name, helm, tool = "kubeconform: the chart, rendered", find("helm"), find("kubeconform")
+    held, validate = "kubernetes-validate: the chart, rendered", find("kubernetes-validate")
+    if helm is None or validate is None:
+        yield held, None, "not installed"
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(rendered(helm))
+            file.flush()
+            words = [validate, "--strict", file.name]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        yield held, done.returncode == 0, (done.stdout + done.stderr).strip()
     if tool is None or helm is None:
         yield name, None, "not installed"
         return

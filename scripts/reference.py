@@ -39,7 +39,7 @@ Counts of a job go on over restarts, as the job does; those by query begin with 
 first 1,000 queries are counted one by one, all others as `(others)`. Staleness is by the clock: of
 events that are read long after they happened it is long. What a window costs on a link is not
 measured by window: a message holds the partials of all of them, and `catchment_link_bytes_total` is
-of whole links.
+of whole links. A root that runs on Spark does not count results by query.
 """
 
 GROUPS = {
