@@ -195,6 +195,8 @@ class Pipeline:
         self.stores = {label: Store() for label in self.spec.labels}
         self.progress: list[Progress] = []
         self.before: dict[int, Any] = {}
+        self.tallied: dict[str, int] = {}
+        """Result rows of each query, as metrics count them."""
 
     def at(self, batch: int, change: Any) -> None:
         """Does something to the job before a batch is planned."""
@@ -241,9 +243,11 @@ class Pipeline:
                     raise CrashError
             if self.random.random() < 0.3:
                 state._HELD.clear()
-            BatchCommitter(self.spec, lambda progress, *_: self.progress.append(progress))(
-                _Rows(out), 0
-            )  # type: ignore[arg-type]
+            heard = lambda progress, *_: self.progress.append(progress)
+            committer = BatchCommitter(self.spec, heard)
+            committer(_Rows(out), 0)  # type: ignore[arg-type]
+            for name, one in committer.tallies.by_query.items():
+                self.tallied[name] = self.tallied.get(name, 0) + one.rows
             if self._dies():
                 raise CrashError
         except CrashError:

@@ -22,6 +22,7 @@ from catchment.nodes.status import ChildStatus, NodeStatus
 from catchment.sinks.tally import BOUNDS, MOST, OTHERS, QueryTally, Tallies, tally
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
+from pipeline import Pipeline
 
 ROOT = Path(__file__).parent.parent
 QUERIES = [
@@ -166,3 +167,25 @@ def test_dashboards_ask_for_metrics_that_there_are(path: Path) -> None:
         assert {"h", "w", "x", "y"} == set(panel["gridPos"])
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
         assert panel["type"] == "row" or all(t["refId"] for t in panel["targets"])
+
+
+@pytest.mark.parametrize("metered", [True, False])
+def test_a_streaming_job_counts_results_by_query_where_metrics_are_served(
+    metered: bool, tmp_path: Path
+) -> None:
+    """The pipeline of a job on Spark, in this process: executors count, the driver adds up."""
+    events = [
+        pa.table(
+            {
+                "ts": pa.array([second * 1_000_000], pa.timestamp("us", "UTC")),
+                "k": ["a" if second % 2 else "b"],
+                "v": [float(second)],
+            }
+        )
+        for second in range(20)
+    ]
+    batches = [[("0", table)] for table in events]
+    pipeline = Pipeline(str(tmp_path), batches, QUERIES, metered=metered)
+    rows = {name: table.num_rows for name, table in pipeline.run().items()}
+    assert rows["mean"] == 20 and rows["top"] > 20
+    assert pipeline.tallied == (rows if metered else {})
