@@ -24,6 +24,7 @@ SUITES = {
     "flush": "benchmarks.flush",
     "count": "benchmarks.count",
     "mix": "benchmarks.mix",
+    "frames": "benchmarks.frames",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 

@@ -6,6 +6,7 @@ CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -62,6 +63,32 @@ Factory = pytest.TempPathFactory
 # it back.
 
 
+CONNECT = "CATCHMENT_TEST_CONNECT"
+
+
+def _classic() -> SparkSession:
+    from catchment.spark.session import session
+
+    return session(cores=2)
+
+
+def _connected() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from catchment.spark.session import settings as session_settings
+    from catchment.spark.session import use_worker_python
+
+    use_worker_python(local=True)
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in session_settings(cores=2).items():
+        builder = builder if name == "spark.master" else builder.config(name, value)
+    with warnings.catch_warnings():
+        # The server is started with all of them; the session cannot change some once more.
+        warnings.simplefilter("ignore")
+        made: SparkSession = builder.getOrCreate()
+    return made
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: Factory) -> Iterator[servers.Kafka]:
     yield from _running("kafka", servers.kafka, tmp_path_factory)
@@ -88,10 +115,12 @@ def _running(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One local session a worker, started when a test first asks for it."""
-    from catchment.spark.session import session
+    """One local session a worker, started when a test first asks for it.
 
-    made = session(cores=2)
+    A process has sessions of Spark itself or of Spark Connect, never both: `test_spark_connect.py`
+    runs the tests that are marked `connect` once more in a process that has this variable.
+    """
+    made = _connected() if CONNECT in os.environ else _classic()
     made.conf.set("spark.sql.shuffle.partitions", "2")
     yield made
     made.stop()

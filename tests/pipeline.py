@@ -157,6 +157,10 @@ class _Rows:
     def collect(self) -> list[Any]:
         return self._rows
 
+    def where(self, condition: str) -> _Rows:
+        assert condition == "kind != 'results'"
+        return _Rows([row for row in self._rows if row.kind != "results"])
+
 
 class Pipeline:
     """A job from its first batch to its end; `crashes` is how likely each point is its last."""

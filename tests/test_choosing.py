@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.engine.batch import Batch
-from catchment.engine.choosing import Chooser
+from catchment.engine.choosing import Chooser, ConditionSets
 from catchment.testing.compare import assert_same
 from catchment.testing.oracle import oracle
 
@@ -57,6 +57,23 @@ def test_rows_meet_the_selections_whose_conditions_hold(
         wanted[slice(None) if condition is None else batch.mask(condition)] = number
     met = Chooser(selections).choose(len(table), batch.read, batch.mask)
     assert met.tolist() == wanted.tolist()
+
+
+OVERLAPPING = (
+    *("v < 0", "v > 0", "v >= 2", "v > 2 AND v < 5", "v IN (2, 4)", "v <> 7", "v > 1.5", "v <= 3"),
+    *("v IS NULL", "v = 100", "s = 'a'", "v > 1 AND s < 'c'", "v > 3 OR s = 'b'", "s IS NULL"),
+)
+
+
+@pytest.mark.parametrize("some", [3, 9, len(OVERLAPPING)])
+@pytest.mark.parametrize("table", columns(), ids=lambda table: str(table.schema.types))
+def test_rows_meet_the_sets_of_conditions_that_hold(table: pa.Table, some: int) -> None:
+    batch = Batch(table, np.zeros(len(table), np.int64), 0)
+    conditions = OVERLAPPING[:some]
+    sets, place = ConditionSets(conditions).of(len(table), batch.read, batch.mask)
+    for bit, condition in enumerate(conditions):
+        assert ((sets[place] >> bit & 1) == 1).tolist() == batch.mask(condition).tolist(), condition
+    assert len(set(sets.tolist())) == len(sets) == len(set(place.tolist()))
 
 
 @pytest.mark.parametrize("kind", ["texts", "ranges"])

@@ -416,6 +416,25 @@ def test_an_unknown_window_is_named() -> None:
         job(window="slidng(10s, 5s)")
 
 
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ({"type": "kafka", "servers": "h:1", "topic": "t", "timeout": "-5s"}, "timeout"),
+        ({"type": "mqtt", "host": "h", "topic": "t", "session": "-5s"}, "session"),
+        ({"type": "csv", "path": "x.csv", "settle": "-5s"}, "settle time"),
+    ],
+)
+def test_a_duration_below_zero_is_said_in_one_sentence(source: dict[str, Any], what: str) -> None:
+    query = {"name": "q", "select": ["count(*)"], "window": "tumbling(1s)"}
+    schema = {} if source["type"] == "csv" else {"schema": {"ts": "timestamp"}}
+    with pytest.raises(JobError) as caught:
+        load_job({"source": source | schema, "queries": [query]})
+    assert str(caught.value) == (
+        f"a wrong value in the job file (given: source.{what.split()[0]} is '-5s'); "
+        f'the {what} must not be negative (given: -5s); try "0s" or longer'
+    )
+
+
 def test_select_takes_aggregates_only() -> None:
     with pytest.raises(SqlError, match="not one aggregate"):
         job(select=["avg(v) FROM x"])

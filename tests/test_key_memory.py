@@ -185,7 +185,7 @@ def test_forgetting_texts_changes_no_key() -> None:
     for number, texts in enumerate(batches_of_texts()):
         if number % 3 == 0:
             encoder.forget()
-        one, two = encoder.encode(["k"], [texts]), other.encode(["k"], [texts])
+        one, two = encoder.encode("k", texts), other.encode("k", texts)
         assert one.codes is not None and two.codes is not None
         assert one.take(one.codes)[0].to_pylist() == texts.to_pylist()
         assert two.take(two.codes)[0].to_pylist() == texts.to_pylist()

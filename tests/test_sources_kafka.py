@@ -424,7 +424,9 @@ def test_options_that_do_not_fit(options: dict[str, Any], error: str) -> None:
         Kafka(servers="h:1", topic="t", **options)
 
 
-@pytest.mark.parametrize("options", [{"timeout": "soon"}, {"max_per_batch": 0}, {"start": "now"}])
+@pytest.mark.parametrize(
+    "options", [{"timeout": "soon"}, {"timeout": "-5s"}, {"max_per_batch": 0}, {"start": "now"}]
+)
 def test_values_that_are_none(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Kafka(servers="h:1", topic="t", schema=SCHEMA, **options)

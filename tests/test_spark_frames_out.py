@@ -93,10 +93,12 @@ def configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 # -- the same rows --------------------------------------------------------------------------------
 
 
+@pytest.mark.connect
 def test_frames_of_a_path(spark: SparkSession, tmp_path: Path) -> None:
     check(ct.windows(as_parquet(tmp_path), QUERIES, spark=spark), QUERIES, EVENTS)
 
 
+@pytest.mark.connect
 def test_frames_of_a_table_and_open_windows(spark: SparkSession) -> None:
     frames = ct.windows(EVENTS, QUERIES, spark=spark, incomplete="emit")
     check(frames, QUERIES, EVENTS, incomplete="emit")
@@ -106,6 +108,7 @@ def test_frames_of_a_table_and_open_windows(spark: SparkSession) -> None:
     assert not batch._FOLDERS
 
 
+@pytest.mark.connect
 def test_frames_of_a_frame(spark: SparkSession) -> None:
     frame = spark.createDataFrame(EVENTS).coalesce(1)
     check(ct.windows(frame, QUERIES), QUERIES, EVENTS)
@@ -128,6 +131,7 @@ def test_frames_give_what_the_oracle_gives(spark: SparkSession, case: Any) -> No
     frames.unpersist()
 
 
+@pytest.mark.connect
 def test_one_query_in_a_chain(spark: SparkSession) -> None:
     frame = spark.createDataFrame(EVENTS).where("v > 2")
     found = frame.transform(ct.window(QUERIES[0], time="ts")).where("player IS NOT NULL")
@@ -135,6 +139,7 @@ def test_one_query_in_a_chain(spark: SparkSession) -> None:
     assert_same(rows_of(ct.run(few, QUERIES[0], spark=False)["speed"]), found.toArrow())
 
 
+@pytest.mark.connect
 def test_count_windows_of_a_cluster(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +230,7 @@ def test_many_results_stay_on_the_executors(
     kept[1].unpersist()
 
 
+@pytest.mark.connect
 def test_few_results_are_a_frame_too(spark: SparkSession) -> None:
     results = ct.run(EVENTS, QUERIES, spark=spark)
     wanted = ct.run(EVENTS, QUERIES, spark=False)
@@ -236,6 +242,7 @@ def test_few_results_are_a_frame_too(spark: SparkSession) -> None:
         results.frame("sped")
 
 
+@pytest.mark.connect
 def test_an_order_and_a_limit_hold_for_all_keys(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,11 +383,8 @@ def test_what_is_wrong_is_said_before_anything_is_computed(
         ct.windows(frame, query, spark=False)
     with pytest.raises(SourceError, match="nowhere"):
         ct.windows(tmp_path / "nowhere.parquet", query, spark=spark)
-    stream = spark.readStream.format("rate").load()
-    counted = ct.Query("q", ct.count(), window=ct.tumbling("1s"))
-    for time in ("ts", "timestamp"):
-        with pytest.raises(SourceError, match=r"has no end.*start\(events=frame\)"):
-            ct.windows(stream, counted, time=time)
+    with pytest.raises(JobError, match="are one batch, and no stream"):
+        ct.windows(frame, query).foreachBatch(lambda frames, batch: None)
     assert rows_read(tmp_path) == 0
 
 

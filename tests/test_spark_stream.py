@@ -14,12 +14,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 import catchment as ct
-from catchment.errors import CatchmentError, JobError, StateError
+from catchment.errors import CatchmentError, JobError, SinkError, StateError
 from catchment.generator import Generator
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
+from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.parquet_file import Parquet
+from catchment.spark.batch_job import run_bounded
+from catchment.spark.format_sink import write_frame
 from catchment.spark.handle import Handle
+from catchment.spark.planning import Progress
+from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -210,3 +215,93 @@ def test_buckets_have_partitions_of_their_own(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(key,) for key in chosen], "key int")
     rows = frame.selectExpr("key", "pmod(hash(key), 7) AS place").collect()
     assert [row["place"] for row in rows] == [place(key, 7) for key in chosen] == list(range(7))
+
+
+@pytest.mark.connect
+def test_a_job_leaves_the_session_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """And on Spark Connect, where batches are committed in a process of the server."""
+    write(tmp_path / "in", 0, 0, 3_000)
+    before = dict(spark.conf.getAll)
+    first = job(tmp_path).start(spark).wait()
+    assert dict(spark.conf.getAll) == before
+    assert (first.events, first.accepted, first.batch) == (3_000, 3_000, first.batch)
+    write(tmp_path / "in", 1, 3_000, 6_000)
+    handle = job(tmp_path).start(spark)
+    assert handle.wait().events == 6_000
+    newest = max(EVENTS["ts"].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist())
+    for name, table in complete(newest).items():
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        found = pq.read_table(tmp_path / "out" / name, partitioning=None)
+        assert_same(rows_of(table), found, name, keys=keys)
+
+
+def test_what_cannot_be_on_spark_connect() -> None:
+    with pytest.raises(JobError, match="the memory of the server"):
+        refuse_in_server((Memory(),))
+    refuse_in_server((ParquetSink(path="out"),))
+
+
+def test_results_in_a_format_of_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that was written, but not committed, is written again and is there once."""
+    sink = SparkFormat(format="orc", path=str(tmp_path / "orc"))
+    options = {"sinks": [sink], "source": Parquet(path=str(tmp_path / "in"), max_files_per_batch=1)}
+    for number in range(2):
+        write(tmp_path / "in", number, 3_000 * number, 3_000 * (number + 1))
+    save, tried = Progress.save, list[int]()
+
+    def failing(progress: Progress, spec: Any) -> None:
+        tried.append(progress.batch)
+        if tried.count(1) == 1 and progress.batch == 1:
+            raise OSError("the disk is gone")
+        save(progress, spec)
+
+    monkeypatch.setattr(Progress, "save", failing)
+    with pytest.raises(CatchmentError, match="the disk is gone"):
+        job(tmp_path, **options).start(spark).wait()
+    job(tmp_path, **options).start(spark).wait()
+    assert tried.count(1) == 2
+    newest = max(EVENTS["ts"].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist())
+    for name, table in complete(newest).items():
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        found = spark.read.orc(str(tmp_path / "orc" / name)).drop("batch").toArrow()
+        assert_same(rows_of(table), found, name, keys=keys)
+
+
+class Written:
+    """Stands for a frame and its writer: notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "write":
+            return self
+
+        def note(*given: Any, **options: Any) -> Written:
+            self.told[name] = options or given
+            return self
+
+        return note
+
+
+def test_delta_is_told_the_job_and_the_batch() -> None:
+    frame: Any = Written()
+    write_frame(SparkFormat(format="delta", path="out/{query}"), frame, "five", "job-x", 7)
+    assert frame.told["options"] == {"txnAppId": "job-x five", "txnVersion": "7"}
+    assert (frame.told["mode"], frame.told["save"]) == (("append",), ("out/five",))
+    table: Any = Written()
+    sink = SparkFormat(format="iceberg", table="lake.{query}", options={"a": "b"})
+    write_frame(sink, table, "five", "job-x", 7)
+    assert table.told["options"] == {"a": "b"} and table.told["saveAsTable"] == ("lake.five",)
+
+
+def test_a_format_of_spark_needs_a_place_and_a_stream(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="a path or to a table"):
+        SparkFormat(format="orc").check()
+    with pytest.raises(SinkError, match=r"as in results_\{query\}"):
+        SparkFormat(format="orc", table="results").check()
+    made = job(tmp_path, sinks=[SparkFormat(format="orc", path="out")], trigger="batch")
+    with pytest.raises(JobError, match="available-now"):
+        run_bounded(made, None, lambda *_: None)  # type: ignore[arg-type]

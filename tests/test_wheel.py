@@ -26,10 +26,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = [name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name]
-    assert {name.split("/")[0] for name in names} == {"catchment"}
+    # Spark finds the format `catchment` by the name of the second package.
+    packages = {"catchment", "pyspark_catchment"}
+    assert {name.split("/")[0] for name in names} == packages
     files = {
-        f"catchment/{path.relative_to(ROOT / 'src' / 'catchment').as_posix()}"
-        for path in (ROOT / "src" / "catchment").rglob("*")
+        path.relative_to(ROOT / "src").as_posix()
+        for package in packages
+        for path in (ROOT / "src" / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert set(names) == files

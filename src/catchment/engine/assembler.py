@@ -28,9 +28,11 @@ from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
     Partials,
     are_events,
+    events_in,
     full_in,
     owned_of,
     rows_of,
+    split_past,
 )
 from catchment.engine.results import Limit, Results
 from catchment.engine.slicer import Sliced
@@ -135,6 +137,24 @@ class Assembler:
             self._absorb_events(partials.events)
         self._memory.bound_keys(self.keys_used())
 
+    def on_time(self, partials: Partials) -> tuple[Partials, int]:
+        """Partials without those that come too late, and how many events those held.
+
+        This is for streams whose slicers do not know the frontier (`late_by_slice`, and a census).
+        An event is too late once the frontier has passed the end of its slice; one that waits to be
+        cut, or that may be a duplicate, once the frontier has passed it. So nothing can change a
+        window that was given, and an event takes part in all of its windows or in none.
+        """
+        late, groups = 0, {}
+        for id, table in partials.groups.items():
+            past, groups[id] = split_past(table, self.states[id].frontier)
+            late += 0 if past is None else events_in(past)
+        events = partials.events
+        if events is not None:
+            past, events = split_past(events, self.frontier)
+            late += 0 if past is None else past.num_rows
+        return Partials(groups, events), late
+
     def _absorb_events(self, table: pa.Table) -> None:
         order = np.argsort(codec.ints(table, settled.ARRIVAL), kind="stable")
         table = self._with_columns(table.take(order))
@@ -224,6 +244,10 @@ class Assembler:
         def moment(group: Group) -> tuple[int, int, int]:
             if group.measure == "processing":
                 return wall, wall, wall
+            if self.bound.late_by_slice and not closing:
+                # A session may end anywhere in a slice that may still come.
+                whole = self._by_slices(group, frontier)
+                return whole, whole, whole
             horizon = frontier if closing else max(frontier - self.bound.keep, EARLIEST)
             return frontier, horizon, complete_until
 
@@ -242,6 +266,14 @@ class Assembler:
         self._memory.forget_texts(self.keys_used())
         self._memory.weigh(lambda: self.held_bytes, self._merge)
         return results
+
+    def _by_slices(self, group: Group, frontier: int) -> int:
+        """The last end of a slice by a frontier, where windows may end within slices."""
+        bound = self.bound.groups[group.id]
+        known = frontier > EARLIEST
+        if not known or group.slicing != "arrival" or group.distinct_on or not bound.has_sessions:
+            return frontier
+        return bound.slicer.edges.last_by(frontier)
 
     def _settle(
         self, waiting: WaitingSet, frontier: int, horizon: int

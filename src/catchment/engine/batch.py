@@ -8,12 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine.choosing import chooser
-from catchment.engine.keys import Encoder, LocalKeys
+from catchment.engine.choosing import chooser, condition_sets
+from catchment.engine.keys import Encoder, LocalKeys, distinct, joined
+from catchment.engine.texts import Texts
 from catchment.expression import evaluate
 from catchment.operators.base import InputForm, is_exact
 from catchment.operators.ragged import Array, Ints
-from catchment.operators.values import ColumnValues, Mask, column_of, one_piece
+from catchment.operators.values import (
+    ColumnValues,
+    Mask,
+    column_of,
+    column_of_texts,
+    one_piece,
+)
 
 _MANY = 8
 """Selections from which they are looked up together, where they can be. Of fewer each is evaluated:
@@ -54,6 +61,7 @@ class Batch:
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
+        self._sets: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
 
     def __len__(self) -> int:
         return len(self.times)
@@ -104,7 +112,13 @@ class Batch:
         told = reads == "parts" or is_exact(array.type)
         place: tuple[str, InputForm] = (expression, reads if told else "values")
         if place not in self._columns:
-            self._columns[place] = column_of(array, place[1])
+            keys = self._keys.get((expression,)) if expression.isidentifier() else None
+            if keys is not None and keys.codes is not None and Texts.takes(array):
+                present, codes = distinct(keys.codes)  # the texts are told apart already
+                made = column_of_texts(codes, keys.parts[0].take(present))
+            else:
+                made = column_of(array, place[1])
+            self._columns[place] = made
         return self._columns[place]
 
     def mask(self, condition: str) -> Mask:
@@ -116,10 +130,20 @@ class Batch:
             self._masks[condition] = met.fill_null(False).to_numpy(zero_copy_only=False)
         return self._masks[condition]
 
+    def sets(self, conditions: tuple[str, ...]) -> tuple[Ints, Ints]:
+        """The sets of conditions that events meet, as bits, and the place of each event's set."""
+        if conditions not in self._sets:
+            made = condition_sets(conditions)
+            self._sets[conditions] = made.of(len(self), self.read, self.mask)
+        return self._sets[conditions]
+
     def keys(self, by: tuple[str, ...]) -> LocalKeys:
         """The keys by columns and expressions; no column is called like one of these."""
         if by not in self._keys:
-            self._keys[by] = self.encoder.encode(by, [self._key(text) for text in by])
+            if len(by) == 1:
+                self._keys[by] = self.encoder.encode(by[0], self._key(by[0]))
+            else:
+                self._keys[by] = joined([self.keys((text,)) for text in by])
         return self._keys[by]
 
     def _key(self, text: str) -> pa.Array[Any]:

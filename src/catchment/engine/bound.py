@@ -51,11 +51,14 @@ class BoundPlan:
         census: bool = False,
         limits: MemoryLimits | None = None,
         apart: Collection[int] = (),
+        late_by_slice: bool = False,
     ) -> None:
         check_rules(plan, rules.time, rules.late)
         self.plan, self.rules, self.census = plan, rules, census
         self.apart = frozenset(apart)
         """Groups whose events wait by themselves, because somebody else takes them."""
+        self.late_by_slice = late_by_slice
+        """Whether slicers do not know the frontier: see `Assembler.on_time`."""
         self.limits = limits or MemoryLimits.of()
         known: dict[int, GroupTypes] = {}
         if schema is not None:
@@ -117,6 +120,7 @@ class BoundPlan:
             census=self.census,
             limits=self.limits,
             apart=self.apart,
+            late_by_slice=self.late_by_slice,
         )
 
     def follow(self, plan: Plan) -> BoundPlan:

@@ -7,6 +7,8 @@ come out. Slicer, merger and assembler share one of these for each group.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -16,9 +18,17 @@ from catchment.engine.slicing import GroupSlicer
 from catchment.model.plan import Group
 from catchment.operators import Operator, OperatorRef, operator_class
 from catchment.planner.cost import smallest_gap
+from catchment.planner.group import operators_by_window
 
 ValueTypes = Mapping[str | None, pa.DataType | None]
 """The types of aggregated expressions; None stands for no expression, as in `count(*)`."""
+
+
+class WindowNeed(NamedTuple):
+    """Windows of a group, by their places, and the operators that are merged for them."""
+
+    places: tuple[int, ...]
+    operators: Mapping[str, Operator]
 
 
 class BoundGroup:
@@ -49,6 +59,31 @@ class BoundGroup:
         self.columns = list(dict.fromkeys(column for column in columns if column))
         self.values = pa.schema([pa.field(c, types[c] or pa.null()) for c in self.columns])
         """The columns that its operators read."""
+
+    @cached_property
+    def needs(self) -> list[WindowNeed]:
+        """The windows that need the same large operators, and what is merged for them.
+
+        Slices hold all operators of the group. To merge sorted values, sets and sketches for
+        windows that nobody asks them of would cost more than all the rest.
+        """
+        every = list(self.operators.items())
+        large = [n for n, (_, operator) in enumerate(every) if not operator.small]
+        if not large or len(self.group.windows) == 1:
+            return [WindowNeed(tuple(range(len(self.group.windows))), self.operators)]
+        always = range(len(self.group.operators), len(every))  # what no answer asks for
+        places: dict[tuple[int, ...], list[int]] = {}
+        wanted: dict[tuple[int, ...], set[int]] = {}
+        for window, needed in enumerate(operators_by_window(self.group)):
+            own = tuple(n for n in large if n in needed)
+            places.setdefault(own, []).append(window)
+            wanted.setdefault(own, set(always)).update(needed)
+        return [
+            WindowNeed(
+                tuple(windows), {id: op for n, (id, op) in enumerate(every) if n in wanted[own]}
+            )
+            for own, windows in places.items()
+        ]
 
 
 def operators_of(

@@ -5,6 +5,9 @@ in which ranges the value of one column is (`site = 'a'`, `k IN (1, 2)`, `v >= 3
 looked up together: texts in a hash table, numbers in the sorted bounds of all their ranges. As the
 selections of a group are disjoint, an event has at most one. Other conditions are evaluated one by
 one.
+
+Conditions that are not disjoint, as those of many alerts, are looked up together too: the bounds of
+all of them part a column's values into ranges, in each of which the same conditions are met.
 """
 
 from __future__ import annotations
@@ -12,18 +15,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.expression import Range, column_ranges
+from catchment.engine.keys import distinct
+from catchment.expression import NULL, Range, Ranges, column_ranges
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _Bounds = tuple[Array, Array, Ints]
+_FIRST, _LAST = (0,), NULL[0]
+"""Places before all numbers, and behind them."""
 
 RangeOwner = tuple[Range, int]
 """A range of values, and the number of the selection that has it."""
@@ -72,6 +79,86 @@ class Chooser:
 def chooser(selections: tuple[str | None, ...]) -> Chooser:
     """What chooses among selections, made once for all batches."""
     return Chooser(selections)
+
+
+_MANY = 8
+"""Conditions on one column from which they are looked up together: to evaluate one takes less."""
+_AT_ONCE = 10
+"""Other conditions that are looked at together: a table has a place for each set of them."""
+
+
+class ConditionSets:
+    """Tells which of some conditions, which need not be disjoint, each row meets."""
+
+    def __init__(self, conditions: tuple[str, ...]) -> None:
+        self._conditions = conditions
+        by_column: dict[str, dict[int, Ranges]] = {}
+        for number, condition in enumerate(conditions):
+            found = column_ranges(condition)
+            if found is not None and found[1].kind == "number":
+                by_column.setdefault(found[0], {})[number] = found[1]
+        self._lookups = {
+            column: _RangesMet(of) for column, of in by_column.items() if len(of) >= _MANY
+        }
+
+    def of(
+        self, rows: int, read: Callable[[str], Any], meets: Callable[[str], Mask]
+    ) -> tuple[Ints, Ints]:
+        """The sets of conditions that rows meet, as bits, and the place of each row's set.
+
+        `read` gives a column, and `meets` where a condition holds.
+        """
+        sets, place = np.zeros(1, np.int64), np.zeros(rows, np.int64)
+        left = dict.fromkeys(range(len(self._conditions)))
+        for column, lookup in self._lookups.items():
+            found = lookup(read(column))
+            if found is None:
+                continue
+            present, place = distinct(place * len(lookup.met) + found)
+            before, own = np.divmod(present, len(lookup.met))
+            sets = sets[before] | lookup.met[own]
+            for number in lookup.numbers:
+                del left[number]
+        rest = iter(left)
+        while some := list(islice(rest, _AT_ONCE)):
+            met = np.zeros(rows, np.uint16)
+            for bit, number in enumerate(some):
+                met |= meets(self._conditions[number]).view(np.uint8) * np.uint16(1 << bit)
+            present, place = distinct((place << len(some)) | met)
+            sets = sets[present >> len(some)]
+            for bit, number in enumerate(some):
+                sets = sets | (present >> bit & 1) << number
+        once, which = np.unique(sets, return_inverse=True)  # ranges apart may meet the same
+        return (sets, place) if len(once) == len(sets) else (once, which[place])
+
+
+@lru_cache(maxsize=64)
+def condition_sets(conditions: tuple[str, ...]) -> ConditionSets:
+    """What tells sets of conditions, made once for all batches."""
+    return ConditionSets(conditions)
+
+
+class _RangesMet:
+    """The conditions on numbers that are met in each range between the bounds of all of them."""
+
+    def __init__(self, conditions: dict[int, Ranges]) -> None:
+        self.numbers = list(conditions)
+        ends = {end for ranges in conditions.values() for part in ranges.parts for end in part}
+        places = sorted({_FIRST, _LAST, *(end for end in ends if end <= _LAST)})
+        between = list(pairwise(places))
+        self._lookup = _NumberChooser([(part, number) for number, part in enumerate(between)])
+        self.met = np.zeros(len(between) + 1, np.int64)
+        """Of each range, and last of null: the conditions as bits."""
+        for number, ranges in conditions.items():
+            for low, high in ranges.parts:
+                for place, (begin, end) in enumerate([*between, NULL]):
+                    if low <= begin and end <= high:
+                        self.met[place] |= 1 << number
+
+    def __call__(self, values: Any) -> Ints | None:
+        """The range of each value; None where a column's type cannot be looked up."""
+        found = _looked_up(self._lookup, values)
+        return None if found is None else np.where(found < 0, len(self.met) - 1, found)
 
 
 def _can_look_up(kind: str, parts: tuple[Range, ...]) -> bool:

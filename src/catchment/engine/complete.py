@@ -82,13 +82,19 @@ def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[B
     if (np.diff(windows.kind) < 0).any() or selection.any():
         order = np.lexsort((windows.start, selection, windows.kind))
         windows, selection = windows.take(order), selection[order]
+    fields = windows.fields
+    merged = {
+        id: operator
+        for id, operator in operators.items()
+        if all(f"{id}.{name}" in fields for name in operator.fields)
+    }
     block = Block(
         keys,
         windows.key,
         windows.start,
         windows.end,
-        windows.fields,
-        operators,
+        fields,
+        merged,
         windows.index,
         windows.revision,
         windows.retracted,

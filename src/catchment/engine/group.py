@@ -171,7 +171,7 @@ class GroupState:
         for found in followed:
             cuts |= found.cuts
         rows, heads = settled.cut_rows(events, cuts, self.group, self.operators)
-        out = [found.settle(rows, heads, keep) for found in followed]
+        out = [windows for found in followed for windows in found.settle(rows, heads, keep)]
         if keep:
             self.calls += len(events) * len(self.operators)
             self.absorb(rows)

@@ -70,34 +70,50 @@ class Encoder:
         most = -1 if used is None else max(_FEW, _SPARE * used)
         self._texts = {name: texts for name, texts in self._texts.items() if len(texts) <= most}
 
-    def encode(self, names: Sequence[str], arrays: Sequence[pa.Array[Any]]) -> LocalKeys:
-        if len(names) == 1 and Texts.takes(arrays[0]):
-            texts = self._texts.get(names[0])
-            if texts is None:
-                texts = self._texts[names[0]] = Texts()
-            codes = texts.encode(arrays[0])
-            return LocalKeys(codes, [texts.values], texts.identity)
-        return encode(arrays)
+    def encode(self, name: str, array: pa.Array[Any]) -> LocalKeys:
+        """Codes of one key column."""
+        if not Texts.takes(array):
+            return encode([array])
+        texts = self._texts.get(name)
+        if texts is None:
+            texts = self._texts[name] = Texts()
+        codes = texts.encode(array)
+        return LocalKeys(codes, [texts.values], texts.identity)
 
 
 def encode(arrays: Sequence[pa.Array[Any]]) -> LocalKeys:
     """Codes of the rows of one or more key columns; null is a key like any other."""
-    if not arrays:
+    return joined([LocalKeys(*_alone(array)) for array in arrays])
+
+
+def joined(columns: Sequence[LocalKeys]) -> LocalKeys:
+    """Codes of rows by several key columns, from the codes by each of them."""
+    if not columns:
         return LocalKeys(None, [])
-    keys = LocalKeys(*_alone(arrays[0]))
-    for array in arrays[1:]:
-        codes, (part,) = _alone(array)
-        assert keys.codes is not None
-        joined = keys.codes * max(len(part), 1) + codes
-        if keys.count * len(part) <= max(4 * len(array), 1 << 16) and not keys.joint:
-            keys = LocalKeys(joined, [*keys.parts, part])
+    if len(columns) == 1:
+        return columns[0]
+    keys = _occurring(columns[0])
+    for column in map(_occurring, columns[1:]):
+        (part,) = column.parts
+        assert keys.codes is not None and column.codes is not None
+        both = keys.codes * max(len(part), 1) + column.codes
+        if keys.count * len(part) <= max(4 * len(both), 1 << 16) and not keys.joint:
+            keys = LocalKeys(both, [*keys.parts, part])
             continue
         # Codes of all that could occur would be too many: number those that do.
-        present, place = np.unique(joined, return_inverse=True)
+        present, place = np.unique(both, return_inverse=True)
         before, after = np.divmod(present, max(len(part), 1))
-        columns = [*keys.take(before), part.take(after)]
-        keys = LocalKeys(place.astype(np.int64, copy=False), columns, joint=True)
+        parts = [*keys.take(before), part.take(after)]
+        keys = LocalKeys(place.astype(np.int64, copy=False), parts, joint=True)
     return keys
+
+
+def _occurring(keys: LocalKeys) -> LocalKeys:
+    """The codes of one column, without those of texts that were seen in other batches only."""
+    if keys.origin is None or keys.codes is None:
+        return keys
+    present, codes = distinct(keys.codes)
+    return LocalKeys(codes, [keys.parts[0].take(present)])
 
 
 def _alone(array: pa.Array[Any]) -> tuple[Ints, list[pa.Array[Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -113,6 +113,11 @@ class Level:
         for name, field in self._fields.items():
             field.append(rows.fields[name])
 
+    @property
+    def keys(self) -> Ints:
+        """The keys of all rows."""
+        return self._key.ints()
+
     def span(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         """Where the rows of the entries `[low, high)` begin and end."""
         return self._begin(low), self._begin(high)
@@ -131,8 +136,10 @@ class Level:
             return nodes - self.base, np.arange(len(nodes), dtype=np.int64)
         return runs(self._begin(nodes), self._begin(nodes + 1))
 
-    def rows(self, index: Ints) -> KeyedPartials:
-        fields = {name: take(field.view(), index) for name, field in self._fields.items()}
+    def rows(self, index: Ints, names: Iterable[str] | None = None) -> KeyedPartials:
+        """The rows at these places, with these fields or all."""
+        wanted = self._fields if names is None else names
+        fields = {name: take(self._fields[name].view(), index) for name in wanted}
         return KeyedPartials(self._key.ints().take(index), fields)
 
     def all_rows(self) -> KeyedPartials:

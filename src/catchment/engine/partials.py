@@ -300,14 +300,14 @@ def ends_of(table: pa.Table) -> Ints:
 
 def split_at(partials: Partials, time: int) -> tuple[Partials, Partials]:
     """Partials that are past by a time, and the others."""
-    groups = {id: _split(table, time) for id, table in partials.groups.items()}
-    events = (None, None) if partials.events is None else _split(partials.events, time)
+    groups = {id: split_past(table, time) for id, table in partials.groups.items()}
+    events = (None, None) if partials.events is None else split_past(partials.events, time)
     past = {id: table for id, (table, _) in groups.items() if table is not None}
     rest = {id: table for id, (_, table) in groups.items()}
     return Partials(past, events[0]), Partials(rest, events[1])
 
 
-def _split(table: pa.Table, time: int) -> tuple[pa.Table | None, pa.Table]:
+def split_past(table: pa.Table, time: int) -> tuple[pa.Table | None, pa.Table]:
     """The rows that are past by a time, if there are any, and the others."""
     ended = (ends_of(table) <= time) & ~streams.tells_ends(table)
     if not ended.any():

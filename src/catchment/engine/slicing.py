@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from catchment.engine.batch import Batch, Chosen
-from catchment.engine.keys import LocalKeys, distinct
+from catchment.engine.keys import LocalKeys
 from catchment.engine.rows import Rows, concat_rows, empty_names, flat, merge_fields, no_rows
 from catchment.model.plan import Group
 from catchment.model.window import Period
@@ -25,7 +25,7 @@ from catchment.planner.cost import edges_of, overlap, periods_of, session_grid, 
 from catchment.planner.edges import Edges
 
 _FINEST = 2
-"""Where slices would outnumber events by this, sessions are cut at the data's own gaps instead."""
+"""Where slices would outnumber events by this, those of sessions are found without all edges."""
 _LONG = 256
 """Events in a slice from which it is worth a step of its own."""
 EVENTS_A_CELL = 4
@@ -190,24 +190,24 @@ class GroupSlicer:
         return Rows(start, end, key, first, last, fields)
 
     def _by_gap(self, times: Ints, code: Ints | None) -> tuple[Grouping, Ints, Ints, Ints]:
-        """Groups events that no break and no edge parts: sessions with gaps too fine for a grid."""
+        """The same slices, of few events among many edges: only those that hold events are made."""
         assert self.gap is not None
         key = np.zeros(len(times), np.int64) if code is None else code
         order = np.lexsort((times, key))
         ordered, owner = times[order], key[order]
         edges = self.coarse.around(times, int(times.min()), int(times.max()))
         place = np.searchsorted(edges, ordered, side="right") - 1
+        cell = ordered // self.gap
         new = np.ones(len(times), np.bool_)
-        new[1:] = (
-            (owner[1:] != owner[:-1])
-            | (place[1:] != place[:-1])
-            | (ordered[1:] - ordered[:-1] > self.gap)
-        )
+        new[1:] = (owner[1:] != owner[:-1]) | (place[1:] != place[:-1]) | (cell[1:] != cell[:-1])
         codes = np.empty(len(times), np.int64)
         codes[order] = np.cumsum(new) - 1
         heads = np.flatnonzero(new)
         groups = Grouping(codes, len(heads))
-        return groups, ordered[heads], edges[place[heads] + 1], owner[heads]
+        begin = cell[heads] * self.gap
+        start = np.maximum(edges[place[heads]], begin)
+        end = np.minimum(edges[place[heads] + 1], begin + self.gap)
+        return groups, start, end, owner[heads]
 
     def _by_window(
         self, kept: Chosen, times: Ints, code: Ints | None, keys: int
@@ -292,32 +292,47 @@ class GroupSlicer:
 
 
 class SharedSlicer:
-    """Slices batches for several groups of one key at once.
+    """Slices batches for several groups of one key at once; some of them may have no key.
 
     Events are reduced once, to cells: one row for each slice between the edges of all the groups,
     key, and set of conditions met. What each group makes of the batch is put together from the
-    cells that meet its conditions. Where cells are not far fewer than events, the last groups are
-    left out, and slice by themselves.
+    cells that meet its conditions. Where cells are not far fewer than events, groups without keys
+    are sliced apart from the others, and then the last groups are left out: they slice by
+    themselves.
     """
 
     def __init__(self, groups: Mapping[int, GroupSlicer]) -> None:
         self._ids = list(groups)
         self._groups = groups
+        keyed = {id: slicer for id, slicer in groups.items() if slicer.group.by}
+        others = {id: slicer for id, slicer in groups.items() if not slicer.group.by}
+        both = (keyed, others) if keyed and others else ()
+        self._parts = [SharedSlicer(part) for part in both]
+        """Groups with keys and those without."""
         self.measure = groups[self._ids[0]].group.measure
         self._joint: dict[int, GroupSlicer] = {}
 
     def slice(self, batch: Batch) -> dict[int, SlicedGroup]:
         """What the groups make of a batch, as far as it pays to slice them together."""
         some = len(self._ids)
+        if self._parts:
+            cells = self._cells(batch, list(self._groups.values()), some)
+            if cells is None:
+                return {id: made for part in self._parts for id, made in part.slice(batch).items()}
+            return self._from(cells, some)
         while some > 1:
             cells = self._cells(batch, [self._groups[id] for id in self._ids[:some]], some)
             if cells is not None:
-                return {
-                    id: cells.group(self._groups[id], shared=number > 0)
-                    for number, id in enumerate(self._ids[:some])
-                }
+                return self._from(cells, some)
             some //= 2
         return {}
+
+    def _from(self, cells: _EventCells, some: int) -> dict[int, SlicedGroup]:
+        """What the first groups make of cells."""
+        return {
+            id: cells.group(self._groups[id], shared=number > 0)
+            for number, id in enumerate(self._ids[:some])
+        }
 
     def _cells(self, batch: Batch, slicers: list[GroupSlicer], some: int) -> _EventCells | None:
         """The cells of the first groups; None where they are too many."""
@@ -332,16 +347,14 @@ class SharedSlicer:
         most = len(batch) // EVENTS_A_CELL
         if (len(edges) - 1) * keys.count > most:
             return None
-        conditions = list(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
-        met = np.zeros(len(batch), np.int64)
-        for bit, condition in enumerate(conditions):
-            met |= batch.mask(condition).astype(np.int64) << bit
+        conditions = tuple(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
+        sets, place = batch.sets(conditions)
         kept, rows = Chosen(None, None), len(batch)
         if all(None not in slicer.group.selections for slicer in slicers):
-            kept = Chosen(np.flatnonzero(met), None)  # nobody wants the others
-            met, rows = kept.of(met), len(kept.of(met))
-        alone = sum(_work(_met(batch, slicer.group), slicer.operators) for slicer in slicers)
-        sets, place = distinct(met)
+            kept = Chosen(np.flatnonzero(sets[place]), None)  # nobody wants the others
+            place, rows = kept.of(place), len(kept.of(place))
+        met = _Met(conditions, sets, np.bincount(place, minlength=len(sets)))
+        alone = sum(_work(met.events(slicer.group), slicer.operators) for slicer in slicers)
         cells = (len(edges) - 1) * keys.count * len(sets)
         if cells > most or not rows or _work(rows, joint.operators) > alone:
             return None
@@ -350,11 +363,19 @@ class SharedSlicer:
         return _EventCells(batch, keys, conditions, sets, made, rows * len(joint.operators))
 
 
-def _met(batch: Batch, group: Group) -> int:
-    """How many events a group wants."""
-    if None in group.selections:
-        return len(batch)
-    return sum(int(np.count_nonzero(batch.mask(c))) for c in group.selections if c)
+class _Met(NamedTuple):
+    """How many events meet each set of conditions."""
+
+    conditions: tuple[str, ...]
+    sets: Ints
+    events_met: Ints
+
+    def events(self, group: Group) -> int:
+        """How many events a group wants."""
+        if None in group.selections:
+            return int(self.events_met.sum())
+        bits = (1 << self.conditions.index(c) for c in group.selections if c)
+        return sum(int(self.events_met[(self.sets & bit) != 0].sum()) for bit in bits)
 
 
 def _work(events: int, operators: Mapping[str, Operator]) -> int:
@@ -367,7 +388,7 @@ class _EventCells(NamedTuple):
 
     batch: Batch
     keys: LocalKeys
-    conditions: list[str]
+    conditions: tuple[str, ...]
     sets: Ints
     """Which conditions each set has, as bits."""
     rows: Rows
@@ -377,16 +398,19 @@ class _EventCells(NamedTuple):
         """The partials of a group; what `shared` cells took to compute is another's."""
         rows, selections = self.rows, slicer.group.selections
         key, place = np.divmod(rows.key, len(self.sets))
+        keys = self.keys
+        if not slicer.group.by:
+            key, keys = np.zeros_like(key), self.batch.keys(())
         if selections != (None,):
             selection = np.full(len(self.sets), -1, np.int64)
             for number, condition in enumerate(selections):
                 bit = 0 if condition is None else 1 << self.conditions.index(condition)
                 selection[(self.sets & bit) == bit] = number
             chosen = np.flatnonzero(selection[place] >= 0)
-            key = (selection[place] * self.keys.count + key)[chosen]
+            key = (selection[place] * keys.count + key)[chosen]
             rows = rows.take(chosen)
-        made = slicer.merged(rows, key, self.batch, self.keys.count)
-        return SlicedGroup(made, self.keys, 0 if shared else self.calls)
+        made = slicer.merged(rows, key, self.batch, keys.count)
+        return SlicedGroup(made, keys, 0 if shared else self.calls)
 
 
 def joined(slicers: Sequence[GroupSlicer]) -> GroupSlicer:
@@ -397,7 +421,8 @@ def joined(slicers: Sequence[GroupSlicer]) -> GroupSlicer:
     """
     windows = dict.fromkeys(window for s in slicers for window in s.group.windows)
     operators = {id: operator for s in slicers for id, operator in s.operators.items()}
-    group = replace(slicers[0].group, windows=tuple(windows), selections=(None,))
+    by = max((slicer.group.by for slicer in slicers), key=len)
+    group = replace(slicers[0].group, by=by, windows=tuple(windows), selections=(None,))
     made = GroupSlicer(group, operators)
     grids = {slicer.gap for slicer in slicers if slicer.gap}
     made.edges = Edges([*periods_of(windows), *(Period(grid, grid) for grid in grids)])

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from catchment.engine.levels import GrowingColumn, KeyedPartials, Level, concat_keyed
-from catchment.engine.rows import Operators, Rows, identity_fields, merge_fields
+from catchment.engine.rows import Operators, Rows, empty_names, identity_fields, merge_fields
 from catchment.model.plan import StoreKind
-from catchment.operators.grouping import Grouping, runs
+from catchment.operators.grouping import Grouping, runs, sort_order
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
@@ -85,17 +85,18 @@ class SliceStore:
         upper.append(merged, np.bincount(owner[heads], minlength=len(nodes)))
         self._grow(below + 1)
 
-    def gather(self, low: Ints, high: Ints) -> tuple[KeyedPartials, Ints]:
+    def gather(self, low: Ints, high: Ints, operators: Operators) -> tuple[KeyedPartials, Ints]:
         """Rows that together are the slices `[low, high)` of each window.
 
-        Slices are counted from the first kept. Gives the rows, and the number of the window that
-        each is for.
+        Slices are counted from the first kept. Gives the rows, with the fields of these operators,
+        and the number of the window that each is for.
         """
+        names = empty_names(operators)
         base = self.levels[0].base
         low, high = low + base, high + base
         if self.kind == "lazy":
             index, owner = runs(*self.levels[0].span(low, np.maximum(low, high)))
-            return self.levels[0].rows(index), owner
+            return self.levels[0].rows(index, names), owner
         parts: list[KeyedPartials] = []
         owners: list[Ints] = [np.empty(0, np.int64)]
         window = np.arange(len(low), dtype=np.int64)
@@ -107,10 +108,27 @@ class SliceStore:
                 low, high, window = low[alive], high[alive], window[alive]
             for nodes, chosen in (self._left(low), self._right(low, high)):
                 index, owner = level.pick(nodes)
-                parts.append(level.rows(index))
+                parts.append(level.rows(index, names))
                 owners.append(window[chosen][owner])
             low, high = (low + 1) >> 1, high >> 1
-        return concat_keyed(parts, self.operators), np.concatenate(owners)
+        return concat_keyed(parts, operators), np.concatenate(owners)
+
+    def gather_in_order(
+        self, low: Ints, high: Ints, operators: Operators
+    ) -> tuple[KeyedPartials, Ints]:
+        """As `gather`, in order of window and key; of equals, the earlier slice comes first.
+
+        Of a list of slices, fields are copied once, into this order.
+        """
+        if self.kind == "lazy":
+            level = self.levels[0]
+            first, last = low + level.base, high + level.base
+            index, owner = runs(*level.span(first, np.maximum(first, last)))
+            order = sort_order(level.keys.take(index), owner)
+            return level.rows(index.take(order), empty_names(operators)), owner.take(order)
+        rows, owner = self.gather(low, high, operators)
+        order = sort_order(rows.key, owner)
+        return rows.take(order), owner.take(order)
 
     def full(self, low: Ints, high: Ints) -> bool:
         """Whether many keys are in most of the slices from the first of these to the last."""

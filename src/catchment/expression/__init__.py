@@ -1,6 +1,7 @@
 """SQL scalar expressions: predicates and computed columns, over whole Arrow columns at once."""
 
 from catchment.expression.disjointness import (
+    NULL,
     Alternative,
     Alternatives,
     Range,
@@ -20,6 +21,7 @@ __all__ = [
     "FUNCTION_NAMES",
     "Alternative",
     "Alternatives",
+    "NULL",
     "Range",
     "Ranges",
     "alternatives",

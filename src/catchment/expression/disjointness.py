@@ -40,7 +40,8 @@ Range = tuple[RangeBound, RangeBound]
 
 _FIRST: RangeBound = (0,)
 _LAST: RangeBound = (2,)
-_NULL: Range = (_LAST, (3,))
+NULL: Range = (_LAST, (3,))
+"""Null, which is behind all values."""
 
 
 class Ranges(NamedTuple):
@@ -340,7 +341,7 @@ def _note(term: _Term, op: str, values: list[Any]) -> None:
 def _ranges(term: _Term) -> Ranges:
     """The ranges that a term's value is in; none where no value has all that is known of it."""
     if term.is_null:
-        return Ranges("", () if term.is_valued else (_NULL,))
+        return Ranges("", () if term.is_valued else (NULL,))
     kind = term.kind
     if not kind:
         return Ranges("", ((_FIRST, _LAST),))

@@ -190,11 +190,11 @@ def _most_frequent(run: Ragged) -> Array:
     if values.dtype.kind == "f":
         same |= np.isnan(values[1:]) & np.isnan(values[:-1])
     change[1:] = ~same
-    change[run.offsets[:-1][run.lengths > 0]] = True
+    begins = run.offsets[:-1][run.lengths > 0]
+    change[begins] = True
     heads = np.flatnonzero(change)
     lengths = np.diff(heads, append=len(values))
-    rows = np.searchsorted(run.offsets, heads, side="right") - 1
-    rows = np.unique(rows, return_inverse=True)[1].astype(np.int64)
+    starts = np.searchsorted(heads, begins)
     # Stretches come in order of value: the first of the longest is the least.
-    _, chosen = Grouping(rows, int(rows[-1]) + 1).first(-lengths)
-    return values[heads[chosen]]
+    rows = Grouping(None, len(begins), starts=starts, rows=len(heads))
+    return values[heads[rows.first(-lengths)[1]]]

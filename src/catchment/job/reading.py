@@ -142,10 +142,14 @@ class FieldError:
             name, hint = (self.detail["ctx"][key] for key in ("type", "hint"))
             given = f"{path}.type: {name}"
             return JobError("no such type in the job file", given=given, hint=hint)
-        message = _MESSAGES.get(self.kind) or str(self.detail["msg"]).removeprefix("Input ")
         value = self.detail["input"]
         given = f"{path} is {value!r}" if path else repr(value)
-        return JobError("a wrong value in the job file", given=given, hint=f"it {message}")
+        if self.kind == "value_error":  # raised by a check of ours, which says it in a sentence
+            hint = str(self.detail["ctx"]["error"])
+        else:
+            message = _MESSAGES.get(self.kind) or str(self.detail["msg"]).removeprefix("Input ")
+            hint = f"it {message}"
+        return JobError("a wrong value in the job file", given=given, hint=hint)
 
 
 def explained(error: ValidationError, model: type[BaseModel], data: Any) -> JobError:

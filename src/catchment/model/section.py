@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
+from catchment.model.settings import not_negative
 from catchment.registry import Registry, installed
 
 
@@ -15,6 +22,19 @@ class Section(BaseModel):
     """A part of the job file; a key it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def duration_option(what: str) -> AfterValidator:
+    """Checks an option that is a duration of zero or more, as in "30s"; it stays a text.
+
+    An option has it in its type: `timeout: Annotated[str, duration_option("timeout")]`.
+    """
+
+    def checked(text: str) -> str:
+        not_negative(text, what)
+        return text
+
+    return AfterValidator(checked)
 
 
 class SectionByType(Section):

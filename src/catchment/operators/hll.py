@@ -28,7 +28,7 @@ from catchment.operators.grouping import Grouping
 from catchment.operators.murmur import hash_numbers, hash_texts
 from catchment.operators.ragged import Array, Fields, Ints, Ragged, offsets_of, plain, spans
 from catchment.operators.sketches import WORD, bytes_of, check, known, merge_sketches, words_of
-from catchment.operators.sort import sort_within, unique_within
+from catchment.operators.sort import few_within, sort_within, unique_within
 
 Coupons = npt.NDArray[np.uint32]
 Registers = npt.NDArray[np.uint8]
@@ -71,11 +71,16 @@ class Hll(Operator):
         return {"sketch": pa.binary()}
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
+        values, groups = events.values, events.groups
+        few = few_within(values, groups)
+        if few is not None:
+            values = few.values
+            groups = Grouping(np.repeat(np.arange(groups.n), few.lengths), groups.n)
         if events.levels is None:
-            coupons = _coupons_of_numbers(events.values)
+            coupons = _coupons_of_numbers(values)
         else:
-            coupons = coupons_of(*_hash_levels(events.levels))[events.values]
-        return {"sketch": _written(unique_within(sort_within(coupons, events.groups)))}
+            coupons = coupons_of(*_hash_levels(events.levels))[values]
+        return {"sketch": _written(unique_within(sort_within(coupons, groups)))}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"sketch": merge_sketches(plain(rows[self.ref]["sketch"]), groups, _union)}

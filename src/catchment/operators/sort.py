@@ -57,7 +57,9 @@ class Distinct(Operator):
         return {"set": pa.list_(value_type(self.type))}
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
-        return {"set": decoded(events, unique_within(sort_within(events.values, events.groups)))}
+        few = few_within(events.values, events.groups)
+        run = unique_within(sort_within(events.values, events.groups)) if few is None else few
+        return {"set": decoded(events, run)}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         sets = rows[self.ref]["set"]
@@ -72,7 +74,7 @@ def sort_within(values: Array, groups: Grouping) -> Ragged:
     offsets = offsets_of(groups.count)
     if np.count_nonzero(groups.count) > len(values) // _FEW:
         return Ragged(offsets, _sorted_by_group(values, groups.codes))
-    return _sorted(Ragged(offsets, values.take(groups.segments[0])), "quicksort")
+    return _sorted(Ragged(offsets, values.take(groups.segments[0])))
 
 
 def _sorted_by_group(values: Array, codes: Ints) -> Array:
@@ -95,19 +97,26 @@ def order_within(values: Array, codes: Ints) -> Ints:
 def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
     """The values of all rows of each group, sorted."""
     order, starts, present = groups.segments
-    gathered = rows.take(order)
-    if groups.rows == groups.n:  # one run per group, already in order
-        return gathered
+    if groups.starts is None:
+        gathered = rows.take(order)
+        if groups.rows == groups.n:  # one run per group, already in order
+            return gathered
+    else:  # the rows of a group stand together
+        gathered = Ragged(rows.offsets, rows.values.copy())
     lengths = np.zeros(groups.n, np.int64)
     if len(present):
         lengths[present] = np.add.reduceat(gathered.lengths, starts)
-    # A merge sort finds the runs, and only merges them.
-    return _sorted(Ragged(offsets_of(lengths), gathered.values), "stable")
+    return _sorted(Ragged(offsets_of(lengths), gathered.values))
 
 
-def _sorted(rows: Ragged, kind: Literal["quicksort", "stable"]) -> Ragged:
-    """The same with the values of each row sorted, in place."""
+def _sorted(rows: Ragged) -> Ragged:
+    """The same with the values of each row sorted, in place.
+
+    A merge sort would find the runs that rows are made of. But NumPy sorts numbers by vectors of
+    the processor, and that takes less time than to merge; to compare objects takes longer.
+    """
     values, offsets = rows.values, rows.offsets
+    kind: Literal["quicksort", "stable"] = "stable" if values.dtype == object else "quicksort"
     filled = np.flatnonzero(rows.lengths > 1)
     if len(filled) > len(values) // _FEW:
         codes = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
@@ -133,6 +142,27 @@ def unique_within(run: Ragged) -> Ragged:
     first[begins] = True
     lengths[filled] = np.add.reduceat(first, begins, dtype=np.int64)
     return Ragged(offsets_of(lengths), values[first])
+
+
+def few_within(values: Array, groups: Grouping) -> Ragged | None:
+    """The distinct values of each group, in order, where they are whole numbers of a small range.
+
+    A table has a place for each group and number: nothing is sorted. None where it would be large.
+
+    >>> found = few_within(np.array([7, 5, 7, 5]), Grouping(np.array([0, 1, 0, 0]), 2))
+    >>> found.values.tolist(), found.lengths.tolist()
+    ([5, 7, 5], [2, 1])
+    """
+    if values.dtype != np.int64 or not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    span = high - low + 1
+    if groups.n * span > 4 * len(values):
+        return None
+    seen = np.zeros(groups.n * span, np.bool_)
+    seen[groups.codes * span + (values - low)] = True
+    owner, found = np.divmod(np.flatnonzero(seen), span)
+    return Ragged(offsets_of(np.bincount(owner, minlength=groups.n)), found + low)
 
 
 def decoded(events: Input, run: Ragged) -> Ragged:

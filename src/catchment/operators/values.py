@@ -101,6 +101,22 @@ def _ranked(array: pa.Array[Any], valid: Mask | None) -> ColumnValues:
     return ColumnValues(rank[indices.to_numpy().astype(np.int64)], valid, levels)
 
 
+def column_of_texts(codes: Ints, texts: pa.Array[Any]) -> ColumnValues:
+    """A column of texts, given as their places among distinct ones, of which one may be null.
+
+    >>> made = column_of_texts(np.array([1, 0, 1]), pa.array(["b", "a"]))
+    >>> made.values.tolist(), made.levels.tolist()
+    ([0, 1, 0], ['a', 'b'])
+    """
+    order = _order(texts)  # null comes last
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    values = rank[codes]
+    known = len(texts) - texts.null_count
+    levels = objects(texts.take(order[:known]).to_pylist())
+    return ColumnValues(values, values < known if texts.null_count else None, levels)
+
+
 def _order(values: pa.Array[Any]) -> Ints:
     """The places of values, from the least to the greatest."""
     try:

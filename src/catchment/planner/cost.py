@@ -54,7 +54,8 @@ def cut_alike(windows: Iterable[Window], window: Window, most: float = RECORDED.
     """Whether large partials may be cut at the edges of some windows and of one more.
 
     To merge sorted values, sets or sketches costs as much as to make them. So together they may
-    be cut at most `most` times as often as any of the windows asks for.
+    be cut at most `most` times as often as any of the windows asks for. An open session is merged
+    again whenever something joins it: it has only what is asked of it.
 
     >>> from catchment.windows import tumbling
     >>> cut_alike([tumbling("10s")], tumbling("20s")), cut_alike([tumbling("1s")], tumbling("60s"))
@@ -63,6 +64,8 @@ def cut_alike(windows: Iterable[Window], window: Window, most: float = RECORDED.
     every = dict.fromkeys([*windows, window])
     if len(every) == 1:
         return True
+    if any(one.session_gap is not None for one in every):
+        return False
     own = [_series(one) for one in every]
     if not all(own):
         return False  # of windows bounded by marks nobody knows how often they are cut
@@ -76,8 +79,6 @@ def _series(window: Window) -> frozenset[tuple[int, int]]:
     """Where a window is cut: evenly, in time or in ranks, from an offset on."""
     if isinstance(window, Counted):
         return frozenset({(window.step, 0), (window.step, window.size % window.step)})
-    if window.session_gap is not None:
-        return frozenset({(window.session_gap, 0)})
     # A single window is cut as rarely as if it came again and again.
     edges = Edges(period._replace(only=False) for period in window.periods)
     return frozenset(zip(edges.slides.tolist(), edges.offsets.tolist(), strict=True))

@@ -106,6 +106,15 @@ class Edges:
         end = int(np.searchsorted(edges, highs[-1], side="right")) + 1
         return edges[begin:end]
 
+    def last_by(self, time: int) -> int:
+        """The last edge at or before a time.
+
+        >>> Edges([Period(4, 4), Period(6, 6)]).last_by(7)
+        6
+        """
+        at = np.array([time])
+        return int(self._of_stretches(at, at)[0])
+
     def covers(self, times: Ints) -> npt.NDArray[np.bool_]:
         """Which of these times are edges.
 

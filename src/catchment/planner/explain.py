@@ -10,9 +10,9 @@ from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import edges_of, session_grid, ways_of
-from catchment.planner.group import operators_of
+from catchment.planner.group import operators_by_window, operators_of
 from catchment.planner.group import plan as make_plan
-from catchment.planner.together import sliced_together, waiting_together
+from catchment.planner.together import sets_met, sliced_together, waiting_together
 
 _MOST = 8
 """Windows or queries listed before the rest are only counted."""
@@ -56,12 +56,21 @@ def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:
         branches = _branches(group, plan, named.get(group.id, []))
         if group.id in together:
             others = [str(id) for id in sorted(together[group.id]) if id != group.id]
-            branches.append(f"sliced together with group(s) {_some(others)}, where events are many")
+            said = f"sliced together with group(s) {_some(others)}, where events are many"
+            branches.append(said + _conditions(plan.groups[id] for id in together[group.id]))
         if len(waiting.get(group.id, ())) > 1:
             others = [str(id) for id in waiting[group.id] if id != group.id]
             branches.append(f"events wait together with group(s) {_some(others)}, each kept once")
         found.append((_title(group), branches))
     return found
+
+
+def _conditions(groups: Iterable[Group]) -> str:
+    """What is known of the conditions of groups that are sliced together."""
+    every = {condition for group in groups for condition in group.selections if condition}
+    if not every:
+        return ""
+    return f": {len(every)} condition(s), of which events meet {sets_met(every):,} sets at most"
 
 
 def _tree(title: str, branches: list[str]) -> list[str]:
@@ -92,6 +101,7 @@ def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
         f"operators, each event once: {', '.join(ref.id for ref in refs)}",
         _alone(group, Counter(plan.names[name][1] for name in names)),
         _slices(group),
+        *_merged(group, refs),
         *_compared(group, plan),
         f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
     ]
@@ -124,6 +134,22 @@ def _slices(group: Group) -> str:
     if any(window.bounded_by_events for window in group.windows):
         text += ", more where events mark or count"
     return text
+
+
+def _merged(group: Group, refs: list[OperatorRef]) -> list[str]:
+    """Which large operators are merged for which windows, where not all are for all."""
+    large = [n for n, ref in enumerate(refs) if not operator_class(ref.kind).small]
+    if not large or len(group.windows) == 1:
+        return []
+    needs = list(zip(group.windows, operators_by_window(group), strict=True))
+    windows = {n: [window for window, needed in needs if n in needed] for n in large}
+    if all(len(some) == len(group.windows) for some in windows.values()):
+        return []
+    said = (
+        f"{refs[n].id} for {_some([window.describe() for window in some])}"
+        for n, some in windows.items()
+    )
+    return [f"merged only where asked for: {'; '.join(said)}"]
 
 
 def _compared(group: Group, plan: Plan) -> list[str]:

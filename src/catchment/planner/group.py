@@ -354,21 +354,65 @@ def operators_of(
 
     Those that run already stay: what they hold of slices kept, nothing else could tell.
     """
+    stay = frozenset(running)
     needed: dict[OperatorRef, None] = dict.fromkeys(running)
-    stay = frozenset(needed)
+    small: set[OperatorRef] = set()
     for answer in answers:
+        own: dict[OperatorRef, None] = {}
         for aggregate in answer.aggregates:
-            needed |= _required(function_of(aggregate), aggregate)
-    return list(_less_derived(tuple(needed), stay))
+            own |= _required(function_of(aggregate), aggregate)
+        needed |= own
+        if not stay:
+            small |= _small_without(tuple(own))
+    return list(_less_derived(tuple(needed), stay, frozenset(small)))
+
+
+@lru_cache(maxsize=4096)
+def _small_without(needed: tuple[OperatorRef, ...]) -> frozenset[OperatorRef]:
+    """The small operators of an answer that none of its others holds.
+
+    They are computed for it even if an operator of another answer holds them: else the sorted
+    values of the other one would be merged for its windows too.
+    """
+    kept = _less_derived(needed, frozenset(), frozenset())
+    return frozenset(ref for ref in kept if operator_class(ref.kind).small)
 
 
 @lru_cache(maxsize=4096)
 def _less_derived(
-    needed: tuple[OperatorRef, ...], stay: frozenset[OperatorRef]
+    needed: tuple[OperatorRef, ...], stay: frozenset[OperatorRef], small: frozenset[OperatorRef]
 ) -> tuple[OperatorRef, ...]:
     """The operators whose fields no other one holds, in the order in which they are computed."""
     columns: dict[str | None, set[str]] = {}
     for ref in needed:
         columns.setdefault(ref.column, set()).update(operator_class(ref.kind).derives)
-    kept = [ref for ref in needed if ref in stay or ref.kind not in columns[ref.column]]
+    kept = [
+        ref for ref in needed if ref in stay or ref in small or ref.kind not in columns[ref.column]
+    ]
     return tuple(sorted(kept, key=lambda ref: not operator_class(ref.kind).derives))
+
+
+def operators_by_window(group: Group) -> list[tuple[int, ...]]:
+    """Of each window of a group, the places of the operators that the answers over it need.
+
+    Where one is not among the group's, another one of its column holds its fields.
+    """
+    refs = [OperatorRef(*ref) for ref in group.operators]
+    places = {ref: place for place, ref in enumerate(refs)}
+    answers: dict[int, list[Answer]] = {}
+    for answer in group.answers:
+        answers.setdefault(answer.window, []).append(answer)
+
+    def place_of(wanted: OperatorRef) -> int:
+        if wanted in places:
+            return places[wanted]
+        return next(
+            place
+            for place, ref in enumerate(refs)
+            if ref.column == wanted.column and wanted.kind in operator_class(ref.kind).derives
+        )
+
+    return [
+        tuple(sorted({place_of(ref) for ref in operators_of(answers.get(number, ()))}))
+        for number in range(len(group.windows))
+    ]

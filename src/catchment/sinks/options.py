@@ -5,19 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Annotated
 
-from pydantic import AfterValidator
-
 from catchment.errors import SinkError
 from catchment.model.duration import micros
-from catchment.model.settings import not_negative
+from catchment.model.section import duration_option
 
-
-def _checked(text: str) -> str:
-    not_negative(text, "timeout")
-    return text
-
-
-Timeout = Annotated[str, AfterValidator(_checked)]
+Timeout = Annotated[str, duration_option("timeout")]
 """How long to try before a delivery is refused, as in "30s"."""
 
 

@@ -3,7 +3,8 @@
 A file is taken once, by its path. One that cannot be read, or lacks columns, waits and is looked at
 again: `never_read` names it, with the reason and its rows. One that turns bad after it was taken is
 read as far as it can be, and the rest is counted. What is appended to a file after it was taken, or
-replaces it, is not read either, and `never_read` names that too.
+replaces it, is not read either, and `never_read` names that too. Folders may name columns and their
+values (`hive.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import time
 import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -24,9 +25,18 @@ from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
 from catchment.model import records
 from catchment.model.capacity import Capacity
+from catchment.model.section import duration_option
 from catchment.model.settings import not_negative
 from catchment.sources.aside import reason_of
 from catchment.sources.base import NeverRead, Piece, Position, Source, Split, abridged
+from catchment.sources.hive import (
+    folder_fields,
+    folder_values,
+    having,
+    replaced,
+    with_folders,
+    without_folders,
+)
 from catchment.sources.journal import Journal, Stamp, TakenFile
 from catchment.sources.listing import ListedFile, check_paths, find
 from catchment.sources.sharing import FileShare, Part, shares
@@ -93,7 +103,9 @@ class FileSource(Source):
         description="column names and types; by default the first file's",
     )
     max_files_per_batch: int = Field(default=64, gt=0)
-    settle: str = Field(default="1s", description="how long lines must be unchanged")
+    settle: Annotated[str, duration_option("settle time")] = Field(
+        default="1s", description="how long lines must be unchanged"
+    )
     max_known_files: int = Field(
         default=1_000_000, gt=0, description="names of files that are remembered as read"
     )
@@ -105,12 +117,6 @@ class FileSource(Source):
     _met: dict[str, tuple[int, int, float]] = PrivateAttr(default_factory=dict)
     _remembered: bool = PrivateAttr(False)
     _grown: dict[str, tuple[Stamp, NeverRead]] = PrivateAttr(default_factory=dict)
-
-    @field_validator("settle")
-    @classmethod
-    def _a_duration(cls, value: str) -> str:
-        not_negative(value, "settle time")
-        return value
 
     @field_validator("types")
     @classmethod
@@ -169,7 +175,7 @@ class FileSource(Source):
             if files := self._list():
                 raise self._none_readable(files[0])
             return
-        have = self.examine(found).schema
+        have = self._having(found, self.examine(found), schema)
         if have is not None and (lacking := misfit(have, schema)):
             raise SourceError("a file does not fit the schema", given=found.path, hint=lacking)
 
@@ -185,7 +191,7 @@ class FileSource(Source):
         for found in files:
             try:
                 self.examine(found)
-                schema = self.infer(found) if self.types is None else schema_of(self.types)
+                schema = schema_of(self.types) if self.types else self._inferred(found, files)
             except UNREADABLE:
                 continue
             return schema.remove_metadata(), found
@@ -193,6 +199,17 @@ class FileSource(Source):
             return schema_of(self.types), None
         check_paths(self._paths)
         raise self._none_readable(files[0]) if files else self._nothing_yet()
+
+    def _inferred(self, found: ListedFile, files: list[ListedFile]) -> pa.Schema:
+        """The columns of a file, and those that folders name."""
+        return replaced(self.infer(found), folder_fields(file.partition for file in files))
+
+    def _having(
+        self, found: ListedFile, examined: ExaminedFile, wanted: pa.Schema
+    ) -> pa.Schema | None:
+        """The columns that a file and its folders have, where that can be told."""
+        have = examined.schema
+        return None if have is None else having(have, found.partition, wanted)
 
     def _none_readable(self, first: ListedFile) -> SourceError:
         try:
@@ -311,8 +328,15 @@ class FileSource(Source):
         schema = share.schema
         if columns:
             schema = pa.schema([schema.field(name) for name in columns])
+        values = {n: v for n, v in folder_values(split.partition).items() if n in schema.names}
+        own = without_folders(schema, values) if values else schema
+        if where is not None and any(name in where for name in values):
+            where = None  # files do not hold what it asks for
         for part in share.parts:
-            yield from self.pieces(part, schema, where)
+            for piece in self.pieces(part, own, where):
+                if values:
+                    piece = replace(piece, events=with_folders(piece.events, schema, values))
+                yield piece
 
     # Discovery.
 
@@ -363,7 +387,7 @@ class FileSource(Source):
             if self.may_grow(found) and not self._settled(found):
                 return None
             examined = self.examine(found)
-            have = examined.schema
+            have = self._having(found, examined, self.event_schema())
             reason, again = have is not None and misfit(have, self.event_schema()), False
         except UNREADABLE as error:
             reason, again = reason_of(error), True

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.ipc
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError, UnreachableError
 from catchment.model import records
 from catchment.model.duration import micros
+from catchment.model.section import duration_option
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import NeverRead, Piece, Position, Split, abridged, register_source
 from catchment.sources.decode import read_stream
@@ -64,7 +65,9 @@ class Kafka(MessageSource):
     on_lost: Literal["fail", "skip"] = Field(
         "fail", description="what to do when messages were removed before they were read"
     )
-    timeout: str = Field("60s", description="how long to wait for a server that does not answer")
+    timeout: Annotated[str, duration_option("timeout")] = Field(
+        "60s", description="how long to wait for a server that does not answer"
+    )
     options: dict[str, str] = Field(default_factory=dict, description="options of librdkafka")
 
     _planner: Any = PrivateAttr(None)
@@ -72,12 +75,6 @@ class Kafka(MessageSource):
     _home: Folder | None = PrivateAttr(None)
     _gone: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
     """By partition: offsets that were wanted and were gone, and how many with each."""
-
-    @field_validator("timeout")
-    @classmethod
-    def _a_duration(cls, given: str) -> str:
-        micros(given, "timeout")
-        return given
 
     def check(self) -> None:
         planner = _client().TopicClient(

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 from uuid import uuid4
 
 import pyarrow as pa
-from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError
 from catchment.model.capacity import Capacity
 from catchment.model.duration import micros
+from catchment.model.section import duration_option
 from catchment.sources.aside import Aside, aside
 from catchment.sources.base import NeverRead, Piece, Position, Split, register_source
 from catchment.sources.decode import Decoded
@@ -64,7 +65,9 @@ class Mqtt(MessageSource):
     tls: bool = False
     keepalive: int = Field(60, gt=0, description="seconds")
     version: Literal[3, 5] = Field(5, description="of MQTT; 3 means 3.1.1")
-    session: str = Field("7d", description="how long the broker keeps messages while we are away")
+    session: Annotated[str, duration_option("session")] = Field(
+        "7d", description="how long the broker keeps messages while we are away"
+    )
     topic_column: str | None = Field(None, description="a column that holds the message's topic")
     max_per_batch: int = Field(1_000_000, gt=0, description="messages per batch")
     max_spool: int = Field(1 << 30, gt=0, description="bytes of unprocessed messages on disk")
@@ -72,12 +75,6 @@ class Mqtt(MessageSource):
     _spool: Spool | None = PrivateAttr(None)
     _folder: Path | None = PrivateAttr(None)
     _receiver: Any = PrivateAttr(None)
-
-    @field_validator("session")
-    @classmethod
-    def _a_duration(cls, given: str) -> str:
-        micros(given, "session")
-        return given
 
     @model_validator(mode="after")
     def _fits_mqtt(self) -> Mqtt:

@@ -22,6 +22,7 @@ from catchment.engine.partials import Partials, joined_partials
 from catchment.engine.results import Results
 from catchment.errors import StateError
 from catchment.model import records
+from catchment.model.rules import EventRules
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.reading import UnreadRow
 from catchment.spark.dividing import Parcelled, shares_of
@@ -174,11 +175,23 @@ class CutResults:
 
 def tables_in(work: Work, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The results of a query in each piece; its bytes are the only column."""
-    bound = work.bound()
+    bound = _bound_once(work)
     for batch in batches:
         for body in batch.column(0):
             results, _ = unpack_results(bytes(body.as_buffer()), bound)
             yield results[name]
+
+
+_BOUND: dict[tuple[bytes, pa.Schema, EventRules], BoundPlan] = {}
+"""The plan whose results this process reads: many frames of one call read the same."""
+
+
+def _bound_once(work: Work) -> BoundPlan:
+    key = work.plan_bytes, work.schema, work.rules
+    if key not in _BOUND:
+        _BOUND.clear()
+        _BOUND[key] = work.bound()
+    return _BOUND[key]
 
 
 def in_types(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

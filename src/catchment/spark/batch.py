@@ -24,6 +24,7 @@ from catchment.durable.folder import Folder
 from catchment.engine import codec
 from catchment.engine.binding import columns_of
 from catchment.engine.parcels import NoNote, unpack_results
+from catchment.engine.results import Results
 from catchment.engine.slicer import as_table, is_frame
 from catchment.errors import QueryError, did_you_mean
 from catchment.model import records
@@ -113,7 +114,12 @@ class BatchPass:
         """The columns of a query's results."""
         if name not in self.work.plan.names:
             raise QueryError("no such query", given=name, hint=did_you_mean(name, self.names))
-        return self.work.bound().no_results()[name].schema
+        return self._empty[name].schema
+
+    @cached_property
+    def _empty(self) -> Results:
+        """Results of no windows; to make them of many queries takes a moment."""
+        return self.work.bound().no_results()
 
     def _pieces(self, name: str) -> DataFrame:
         group, _ = self.work.plan.names[name]

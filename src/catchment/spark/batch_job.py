@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -20,13 +21,14 @@ from catchment.model import records
 from catchment.model.definition import Definition, next_definitions, output_name, version_texts
 from catchment.model.rules import EventRules
 from catchment.sinks.base import Delivery, Sink
+from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.aside_files import AsideFiles, AsidePlace
 from catchment.sources.base import NeverRead
 from catchment.spark.batch import computed
 from catchment.spark.handle import Status
 from catchment.spark.job_folder import DONE, ended_batch, home_of
 from catchment.spark.records import JobCounts
-from catchment.spark.session import cores_of
+from catchment.spark.session import cores_of, is_connect
 from catchment.spark.stream import job_identity, lock_checkpoint
 
 log = logging.getLogger("catchment.queries")
@@ -55,6 +57,13 @@ def run_bounded(job: JobModel, spark: SparkSession, tell: Tell, lock: Lock | Non
     """
     if job.source is None or job.checkpoint is None:
         raise JobError("a batch job needs a source and a checkpoint")
+    for sink in job.sinks:
+        if isinstance(sink, SparkFormat):
+            raise JobError(
+                "a batch job does not write through Spark's formats",
+                given=f"format: {sink.format}",
+                hint="say trigger: available-now, or write frames: ct.windows(events, queries)",
+            )
     home = home_of(job.checkpoint)
     with lock or lock_checkpoint(home) as mine:
         return _run(job, spark, tell, home, mine)
@@ -138,6 +147,28 @@ def _settle(home: Folder, status: Status) -> None:
 @contextmanager
 def _stages(spark: SparkSession, tell: Tell) -> Iterator[None]:
     """Tells of Spark's stages as they go: the first reads splits, the next assembles windows."""
+    watching = _told_by_server if is_connect(spark) else _watched
+    with watching(spark, tell):
+        yield
+
+
+@contextmanager
+def _told_by_server(spark: SparkSession, tell: Tell) -> Iterator[None]:
+    def heard(stages: Iterable[Any] | None, **_: Any) -> None:
+        for number, stage in enumerate(stages or ()):
+            if stage.num_completed_tasks < stage.num_tasks:
+                tell(_doing(number), stage.num_completed_tasks, stage.num_tasks)
+
+    handler: Any = heard  # a function will do; the type asks for a class
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)
+
+
+@contextmanager
+def _watched(spark: SparkSession, tell: Tell) -> Iterator[None]:
     done = threading.Event()
     watch = threading.Thread(target=_watch, args=(spark, tell, done), daemon=True)
     watch.start()
@@ -156,5 +187,8 @@ def _watch(spark: SparkSession, tell: Tell, done: threading.Event) -> None:
             first = stage if first is None else first
             info = tracker.getStageInfo(stage)
             if info is not None:
-                what = "reading splits" if stage == first else "assembling windows"
-                tell(what, info.numCompletedTasks, info.numTasks)
+                tell(_doing(stage - first), info.numCompletedTasks, info.numTasks)
+
+
+def _doing(stage: int) -> str:
+    return "reading splits" if stage == 0 else "assembling windows"

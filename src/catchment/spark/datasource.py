@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from catchment.spark.planning import BatchPlanner, StepPlanner
     from catchment.spark.records import Control, Offset
 
-NAME = "catchment"
+NAME = "catchment-partials"
+"""Of what jobs read through; users read `catchment`, the results (`result_source.py`)."""
 
 PlainOffset = dict[str, Any]
 """An offset as Spark keeps it: objects of JSON."""

@@ -18,8 +18,10 @@ from catchment.model import records
 from catchment.model.capacity import Capacity, largest
 from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
+from catchment.sinks.spark_format import SparkFormat
 from catchment.sinks.tally import Tallies
 from catchment.sources.aside_files import AsideFiles
+from catchment.spark.format_sink import write_batch
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
 from catchment.spark.profile import BatchProfile, Stopwatch, batch_profile
 from catchment.spark.queries import Queries, QueryFolder
@@ -78,12 +80,25 @@ class BatchCommitter:
         self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
         self.tallies = Tallies()
         """What there was of each query since this process began, where metrics are served."""
+        self._formats = [sink for sink in spec.sinks if isinstance(sink, SparkFormat)]
+        self._here = [s for s in spec.sinks if s.on_driver and not isinstance(s, SparkFormat)]
 
     def __call__(self, rows: DataFrame, _: int) -> None:
+        if not self._formats:
+            self._commit(rows)
+            return
+        kept = rows.persist()  # what is written by Spark is read once more
+        try:
+            self._commit(kept)
+        finally:
+            kept.unpersist()
+
+    def _commit(self, rows: DataFrame) -> None:
         reports: list[BucketReport] = []
         results: list[tuple[int, bytes]] = []
         aside: dict[str, list[pa.Table]] = {}
-        for row in rows.collect():
+        told = rows if self._here else rows.where("kind != 'results'")
+        for row in told.collect():
             body = bytes(row.body)
             if row.kind == "report":
                 reports.append(records.decode(BucketReport, body, "the report of a bucket"))
@@ -99,6 +114,8 @@ class BatchCommitter:
         watch = Stopwatch()
         self.files.keep(control.batch, aside, spilled)
         self._deliver(control, results)
+        if self._formats and any(report.results for report in reports):
+            write_batch(self.spec, self._formats, rows, control)
         watch.lap("sink")
         gone = set.intersection(*(set(report.drained) for report in reports))
         progress = self._progress(control, reports, gone)
@@ -130,9 +147,8 @@ class BatchCommitter:
         for bucket, body in sorted(parcels):
             results, _ = unpack_results(body, self._bound(control.plan))
             delivery = delivery_of(self.spec, control, bucket, results)
-            for sink in self.spec.sinks:
-                if sink.on_driver:
-                    sink.write(delivery)
+            for sink in self._here:
+                sink.write(delivery)
 
     def _bound(self, plan: int) -> BoundPlan:
         if plan not in self._bounds:

@@ -49,8 +49,9 @@ def sliced(
         raise SourceError(
             "a streaming DataFrame has no end, and its results are no batch of rows",
             given="a streaming DataFrame",
-            hint="run a job on it, ct.Job(queries=..., sinks=..., time=...).start(events=frame), "
-            "or on its source, catchment run job.yaml; or read it as a batch: spark.read",
+            hint="take streaming DataFrames of results, ct.windows(frame, queries); run a job on "
+            "it, ct.Job(queries=..., sinks=..., time=...).start(events=frame), or on its source, "
+            "catchment run job.yaml; or read it as a batch: spark.read",
         )
     schema = arrow_schema(events.schema, plan, time)
     work = work_of(schema)

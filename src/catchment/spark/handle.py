@@ -17,7 +17,7 @@ from catchment import html, plotting
 from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
 from catchment.engine.times import now
-from catchment.errors import QueryError
+from catchment.errors import QueryError, StateError
 from catchment.html import Display
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
@@ -33,7 +33,7 @@ from catchment.spark.planning import Progress
 from catchment.spark.profile import BatchProfile, Profile, Profiler
 from catchment.spark.queries import QueryFolder, newest_plan, read_rejected, rules_of
 from catchment.spark.records import Control, JobCounts
-from catchment.spark.session import SparkError
+from catchment.spark.session import SparkError, is_connect
 from catchment.spark.spec import Spec
 
 
@@ -163,6 +163,8 @@ class Handle:
         self._profiler = Profiler()
         self._last_profiled = -1
         """The last batch of which Spark has told how long it took."""
+        self._elsewhere = is_connect(spark)
+        """Whether batches are committed in a process of the server, and not by this object."""
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
@@ -174,6 +176,27 @@ class Handle:
         self._lock.check()
         self.committer(rows, number)
 
+    def _look(self) -> None:
+        """Learns from the job's folder what was committed elsewhere."""
+        if not self._elsewhere:
+            return
+        if self._query is not None and self._query.isActive:
+            self._check_lock(self._query)
+        names = self.spec.home.sub("progress").names()
+        last = -1 if self._progress is None else self._progress.batch
+        if not names or int(names[-1].removesuffix(".json")) <= last:
+            return
+        progress = Progress.load(self.spec, int(names[-1].removesuffix(".json")))
+        self._took(progress, progress.now, [])
+
+    def _check_lock(self, query: StreamingQuery) -> None:
+        """Stops a query whose checkpoint is somebody else's by now."""
+        try:
+            self._lock.check()
+        except StateError:
+            query.stop()
+            raise
+
     def release_if_over(self) -> None:
         """Lets others have the checkpoint, unless the job runs."""
         if self._query is None or not self._query.isActive:
@@ -184,6 +207,7 @@ class Handle:
     @property
     def status(self) -> Status:
         """How the job stands now."""
+        self._look()
         progress = self._progress or self._before
         batch, counts = (-1, JobCounts()) if progress is None else (progress.batch, progress.counts)
         source = SourceNote.load(self.spec.home.sub("source"))
@@ -264,8 +288,11 @@ class Handle:
         self, progress: Progress, control: Control, limits: list[Capacity], cost: BatchProfile
     ) -> None:
         self._profiler.ours(cost)
+        self._took(progress, control.now, limits)
+
+    def _took(self, progress: Progress, planned: int, limits: list[Capacity]) -> None:
         with self._moved:
-            self._progress, self._planned = progress, control.now
+            self._progress, self._planned = progress, planned
             self._limits = tuple(limits)
             self._speed.seen(progress.counts.events, time.monotonic())
             self._moved.notify_all()
@@ -308,6 +335,7 @@ class Handle:
         assert self._query is not None
         until = None if timeout is None else time.monotonic() + timeout
         while self._query.isActive and (until is None or time.monotonic() < until):
+            self._look()
             if self._progress is not None and self._progress.ended:
                 self.stop()
                 break

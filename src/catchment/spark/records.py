@@ -1,7 +1,8 @@
 """What the driver, executors and the job's folder hand each other, as frozen records.
 
     offset   what Spark writes down of a batch before it runs: `Offset`
-    parcel   what a task says of its split beside partials: `Parcel`; in a batch job, `SplitRead`
+    parcel   what a task says of its split beside partials: `Parcel`; in a batch job, `SplitRead`;
+             of a streaming DataFrame of results, `StreamSplit`
     results  what a task of a batch job says of a bucket beside results: `BucketMade`
     report   what a bucket of keys says after a batch: `BucketReport`
     head     where the log of a bucket stands in Spark's state store: `LogHead`
@@ -113,6 +114,21 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
     spilled: list[AsideFile] = []
 
 
+class StreamSplit(Struct, frozen=True, omit_defaults=True):
+    """What a task says of the rows of a streaming DataFrame, to every bucket of keys."""
+
+    number: int
+    """Of the task; partials are taken in this order."""
+    piece: int = 0
+    """Of the task; its partials are taken in this order."""
+    newest: int | None = None
+    """The newest event time; None: there was none, or more is to come."""
+    now: int | None = None
+    """The time of the batch, where windows go by it."""
+    counts: dict[str, int] = {}
+    """What was counted; only the first bucket hears of it."""
+
+
 class BucketMade(Struct, frozen=True, omit_defaults=True):
     """What a task of a batch job says of a bucket that it has assembled."""
 
@@ -154,6 +170,8 @@ class LogHead(Struct, frozen=True):
     """The tag of the snapshot."""
     tag: str = ""
     """The tag of the last entry."""
+    origin: str = ""
+    """What the state was made for, where no job's folder says it."""
 
 
 class BucketReport(Struct, frozen=True):

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from functools import cache
@@ -27,6 +28,8 @@ from catchment.spark.types import for_spark, spark_schema
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+_LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
+"""PySpark sets this where it has started the server of Spark Connect itself."""
 _TRIES = 4
 """A task whose worker dies is tried again, as it would be on a cluster."""
 
@@ -153,8 +156,15 @@ def cores_of(spark: SparkSession) -> int:
     return _CORES[spark]
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session talks to a server of Spark Connect, which has the driver."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def is_local(spark: SparkSession) -> bool:
-    """Whether executors are threads of the driver."""
+    """Whether executors are threads of a driver on this machine, and see the files that we see."""
+    if is_connect(spark) and _LOCAL_SERVER not in os.environ:
+        return False
     master = _master(spark)
     return master == "local" or master.startswith("local[")
 
@@ -163,12 +173,25 @@ def _master(spark: SparkSession) -> str:
     return str(spark.conf.get("spark.master", ""))
 
 
-def ready(spark: SparkSession) -> SparkSession:
-    """A session that streaming jobs can use, whoever started it."""
-    ship(spark)
-    for key, value in streaming().items():
-        spark.conf.set(key, value)
-    return spark
+@contextlib.contextmanager
+def configured(spark: SparkSession, needed: dict[str, str]) -> Iterator[None]:
+    """A session with settings, which is left as it was."""
+    with _CONFIGURING:
+        before = spark.conf.getAll
+        for key, value in needed.items():
+            spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key in needed:
+                if key in before:
+                    spark.conf.set(key, before[key])
+                else:
+                    spark.conf.unset(key)
+
+
+_CONFIGURING = threading.RLock()
+"""Two threads that start queries in one session must not restore each other's settings."""
 
 
 _SHIPPED: WeakSet[SparkSession] = WeakSet()

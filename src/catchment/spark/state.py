@@ -11,12 +11,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from catchment.engine import codec
 from catchment.engine.assembler import Assembler
+from catchment.engine.bound import BoundPlan
 from catchment.engine.parcels import pack_partials, partials_of, unpack_partials
 from catchment.engine.partials import Partials, joined_partials
 from catchment.engine.results import Results
@@ -26,6 +27,7 @@ from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.planned import Planned
 from catchment.sinks.tally import tally
 from catchment.spark.bucket import BucketStates
 from catchment.spark.deliver import deliver
@@ -97,7 +99,19 @@ def _there(value: tuple[Any, ...] | None) -> tuple[Any, ...]:
     return value
 
 
-def step(spec: Spec, held: HeldAssembler, taken: BatchStep) -> Results:
+class PlanVersions(Protocol):
+    """Where a bucket finds the plans that it works by."""
+
+    @property
+    def job(self) -> str:
+        """A name of the job, the same over restarts."""
+        ...
+
+    def bound(self, version: int) -> BoundPlan: ...
+    def plan(self, version: int) -> Planned: ...
+
+
+def step(spec: PlanVersions, held: HeldAssembler, taken: BatchStep) -> Results:
     """Takes a batch into a bucket's assembler: the windows now complete."""
     partials, move = taken
     if (
@@ -120,11 +134,17 @@ def step(spec: Spec, held: HeldAssembler, taken: BatchStep) -> Results:
 class BucketState:
     """Brings a bucket's assembler to where the state store is, and the store to where it goes."""
 
-    def __init__(self, spec: Spec, bucket: int, log: BucketLog) -> None:
+    def __init__(self, spec: PlanVersions, bucket: int, log: BucketLog, origin: str = "") -> None:
         self.spec = spec
         self.key = (spec.job, bucket)
         self.log = log
         self.head = log.read_head()
+        self._origin = origin
+
+    @property
+    def origin(self) -> str | None:
+        """What the state was made for; None: there is none yet."""
+        return None if self.head is None else self.head.origin
 
     def load(self, plan: int) -> HeldAssembler:
         """The assembler as it was after the last batch that was committed."""
@@ -156,7 +176,7 @@ class BucketState:
         """Writes the batch down, or the whole state when the log has grown longer than that."""
         held.tag = uuid.uuid4().hex
         body = move.to_bytes()
-        head = self.head or LogHead(began)
+        head = self.head or LogHead(began, origin=self._origin)
         older = held.plan - head.plan > PLANS_BEHIND
         if older or head.bytes + len(body) > max(_SHORTEST, head.size):
             head = self._compact(held, head)

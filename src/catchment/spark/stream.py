@@ -27,10 +27,11 @@ from catchment.spark.job_folder import GIVEN, SCHEMA, absolute, home_of
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import FORMAT, IDENTITY, QueryFolder, read_identity
 from catchment.spark.records import JobIdentity
-from catchment.spark.session import cores_of, ready, session
+from catchment.spark.server_commit import CommitOnServer, refuse_in_server
+from catchment.spark.session import cores_of, is_connect, session, ship
 from catchment.spark.spec import Spec, forget_plans
 from catchment.spark.streaming_frame import columns_of, parcels_of
-from catchment.spark.streaming_query import assemble_buckets, read_parcels
+from catchment.spark.streaming_query import assemble_buckets, read_parcels, start_query
 
 log = logging.getLogger("catchment.queries")
 
@@ -73,7 +74,10 @@ def start(
     if job.source is not None:
         schema = job.source.event_schema()
     bind_types(make_plan(queries), schema, job.time, job.late)
-    spark = ready(spark or session())
+    spark = spark or session()
+    if is_connect(spark):
+        refuse_in_server(sinks)
+    ship(spark)
     checkpoint = job.checkpoint or tempfile.mkdtemp(prefix="catchment-")
     home = home_of(checkpoint)
     lock = lock or lock_checkpoint(home)
@@ -175,8 +179,9 @@ def _started(
 ) -> None:
     spec = handle.spec
     parcels = read_parcels(spark, spec) if events is None else parcels_of(events, spec)
-    rows = assemble_buckets(spark, spec, parcels)
-    writer = rows.writeStream.foreachBatch(handle.batch).outputMode("update")
+    rows = assemble_buckets(spec, parcels)
+    each = CommitOnServer(spec.to_text()) if is_connect(spark) else handle.batch
+    writer = rows.writeStream.foreachBatch(each).outputMode("update")
     writer = writer.option("checkpointLocation", f"{checkpoint}/spark").queryName(spec.job)
     if job.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
@@ -184,4 +189,4 @@ def _started(
         writer = writer.trigger(processingTime="0 seconds")
     else:
         writer = writer.trigger(processingTime=f"{period(job.trigger) // 1000} milliseconds")
-    handle.attach(writer.start())
+    handle.attach(start_query(spark, spec, writer))

@@ -42,6 +42,8 @@ class Work:
     key_bytes: int | None = None
     apart: frozenset[int] = frozenset()
     """Groups of count windows whose edges are found by samples: their events wait apart."""
+    late_by_slice: bool = False
+    """Whether tasks that slice do not know the frontier: see `Assembler.on_time`."""
 
     @property
     def plan(self) -> Plan:
@@ -57,7 +59,15 @@ class Work:
         memory = self.aside.memory if self.aside else 0
         limits = MemoryLimits.of(self.state_bytes, self.key_bytes, memory)
         made = plan or self.plan
-        return BoundPlan(made, self.rules, self.schema, limits=limits, apart=self.apart)
+        return BoundPlan(
+            made,
+            self.rules,
+            self.schema,
+            census=self.late_by_slice,
+            limits=limits,
+            apart=self.apart,
+            late_by_slice=self.late_by_slice,
+        )
 
 
 def parcel(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:

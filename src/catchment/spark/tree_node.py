@@ -24,11 +24,11 @@ from catchment.spark.bucket_keys import labels
 from catchment.spark.deliver import BatchCommitter
 from catchment.spark.planning import Progress
 from catchment.spark.records import JobCounts, Parcel, SplitNote
-from catchment.spark.session import cores_of, ready, session
+from catchment.spark.session import SparkError, cores_of, is_connect, session, ship
 from catchment.spark.spec import Spec
 from catchment.spark.state import heartbeats
 from catchment.spark.stepping import Steps
-from catchment.spark.streaming_query import assemble_buckets, read_parcels
+from catchment.spark.streaming_query import assemble_buckets, read_parcels, start_query
 from catchment.tree.charter import Charter
 from catchment.tree.local import PARTITIONS, SlicedElsewhere
 
@@ -51,7 +51,15 @@ class SparkWork:
 
     def _session(self) -> SparkSession:
         if self.spark is None:
-            self.spark = ready(session().newSession() if self._apart else session())
+            found = session().newSession() if self._apart else session()
+            if is_connect(found):
+                raise SparkError(
+                    "a node of a tree needs Spark's driver in its own process",
+                    given="a session of Spark Connect",
+                    hint="start the node without a remote session, or without Spark",
+                )
+            ship(found)
+            self.spark = found
         return self.spark
 
     def _spec(self, charter: Charter, source: Source, sinks: tuple[Sink, ...], keyed: bool) -> Spec:
@@ -95,10 +103,11 @@ class SparkWork:
         assert spec is not None
         rows = read_parcels(spark, spec)
         if stateful:
-            rows = assemble_buckets(spark, spec, rows)
+            rows = assemble_buckets(spec, rows)
         writer = rows.writeStream.foreachBatch(each).outputMode("update" if stateful else "append")
         writer = writer.option("checkpointLocation", f"{self.checkpoint}/checkpoint")
-        self.query = writer.queryName(spec.job).trigger(processingTime="0 seconds").start()
+        writer = writer.queryName(spec.job).trigger(processingTime="0 seconds")
+        self.query = start_query(spark, spec, writer)
 
     def read(
         self,

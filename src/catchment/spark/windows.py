@@ -1,26 +1,34 @@
 """Windowed queries as DataFrames of Spark: `ct.windows` and `ct.window`.
 
-Frames are lazy. All frames of one call share one pass over the events: the first action on any of
-them makes it, and Spark keeps the results of all queries for the others.
+NamedFrames are lazy. All frames of one call over a batch share one pass over the events: the first
+action on any of them makes it, and Spark keeps the results of all queries for the others. Of a
+streaming DataFrame, the frames are streaming DataFrames (`stream_frames.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
 from catchment import html
 from catchment.errors import JobError
+from catchment.model.duration import Duration
 from catchment.model.query import Query
 from catchment.model.rules import EventRules
-from catchment.model.settings import Incomplete
+from catchment.model.settings import Incomplete, each_its_name
 from catchment.spark.batch import BatchInput, BatchPass, prepared
+from catchment.spark.query_frames import NamedFrames, QueryFrames
+from catchment.spark.stream_frames import streaming_frames
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class WindowFrames(Mapping[str, DataFrame]):
-    """Query name to its results as a lazy DataFrame, in no order."""
+class WindowFrames(QueryFrames):
+    """The results of a batch."""
 
     def __init__(self, made: BatchPass) -> None:
         self._made = made
@@ -47,18 +55,18 @@ class WindowFrames(Mapping[str, DataFrame]):
         rows = [[name, ", ".join(self[name].columns)] for name in list(self)[: html.ROWS]]
         return html.table(["frame", "columns"], rows)
 
-    def counts(self) -> dict[str, int]:
-        """Events read, accepted, bad and duplicates; result rows; windows that are open at the end
-        and the events in them: as `counts` of `ct.run`.
-
-        This is an action: if no frame was used yet, the pass is made for it.
-        """
+    def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
         return self._made.counts()
 
     def unpersist(self) -> None:
-        """Lets go of the results that Spark keeps for these frames. A frame that is used after that
-        computes them anew."""
         self._made.closing.close()
+
+    def foreachBatch(self, function: Callable[[NamedFrames, int], None]) -> DataStreamWriter:  # noqa: N802
+        raise JobError(
+            "these frames are one batch, and no stream",
+            given="foreachBatch",
+            hint="write them with frames[name].write, or read the events with spark.readStream",
+        )
 
 
 def windows(
@@ -67,11 +75,12 @@ def windows(
     time: str = "ts",
     spark: SparkSession | Literal[False] | None = None,
     *,
+    lateness: Duration | None = None,
     buckets: int | None = None,
     incomplete: Incomplete = "count",
     state_bytes: int | None = None,
     key_bytes: int | None = None,
-) -> WindowFrames:
+) -> QueryFrames:
     """The results of all queries as DataFrames of Spark: lazy, typed, and left on the executors.
 
     Nothing is read before the first action on one of the frames, but for what tells the columns of
@@ -90,13 +99,24 @@ def windows(
     `buckets` says in how many shares keys are assembled, `state_bytes` and `key_bytes` how much
     memory open windows and keys of a share may take.
 
+    A streaming DataFrame gives streaming DataFrames of final results, for append mode and any sink.
+    A window is given by the batch whose newest event is `lateness` past its end; by default,
+    `lateness` is what `withWatermark` says of the time column, or nothing. An event that comes when
+    the slice that it is in has ended is left out, and counted. Each frame that is started is a
+    streaming query with a checkpoint of its own; `frames.foreachBatch(function)` is one for all
+    frames, and reads the events once.
+
     Raises SchemaError for queries that do not fit the columns, SourceError for events that cannot
     be read, and QueryError for a name that no query has, before anything is computed. Rows that
-    turn out to be bad are left out; `frames.counts()` counts them.
+    turn out to be bad are left out; `frames.counts()` counts them, of a stream `counts(query)`.
 
         frames = ct.windows(events, [speed, sessions], time="ts")
         frames["speed"].write.parquet("speed")
         frames["sessions"].where("count > 10").show()
+
+        stream = spark.readStream.schema(schema).parquet("events").withWatermark("ts", "10 seconds")
+        frames = ct.windows(stream, [speed, sessions], time="ts")
+        frames["speed"].writeStream.option("checkpointLocation", "state").toTable("speed")
     """
     if spark is False:
         raise JobError(
@@ -104,8 +124,17 @@ def windows(
             given="spark=False",
             hint="leave spark=False out, or compute tables with ct.run(..., spark=False)",
         )
+    given = each_its_name([queries] if isinstance(queries, Query) else queries)
+    if isinstance(events, DataFrame) and events.isStreaming:
+        if incomplete != "count":
+            raise JobError(
+                "a stream has no end at which windows could be open",
+                given=f"incomplete={incomplete!r}",
+                hint="leave it out, or read the events as a batch",
+            )
+        return streaming_frames(events, given, time, lateness, buckets, state_bytes, key_bytes)
     rules = EventRules.of(time, incomplete=incomplete)
-    made = prepared(events, queries, rules, spark, buckets, state_bytes, key_bytes)
+    made = prepared(events, given, rules, spark, buckets, state_bytes, key_bytes)
     return WindowFrames(made)
 
 
@@ -113,15 +142,16 @@ def window(
     query: Query,
     time: str = "ts",
     *,
+    lateness: Duration | None = None,
     buckets: int | None = None,
     incomplete: Incomplete = "count",
     state_bytes: int | None = None,
     key_bytes: int | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """One query as a step in a chain of DataFrames.
+    """One query as a step in a chain of DataFrames, batch or streaming, as `windows` has it.
 
-    The settings (`time`, `buckets`, `incomplete`, `state_bytes`, `key_bytes`) are those of
-    `windows`. Raises SchemaError for a `query` that does not fit the frame's columns.
+    The settings (`time`, `lateness`, `buckets`, `incomplete`, `state_bytes`, `key_bytes`) are those
+    of `windows`. Raises SchemaError for a `query` that does not fit the frame's columns.
 
         query = ct.Query("speed", ct.avg("v"), by="player", window=ct.sliding("10s", "5s"))
         df.where("v > 0").transform(ct.window(query, time="ts")).write.parquet("speed")
@@ -132,6 +162,7 @@ def window(
             events,
             query,
             time,
+            lateness=lateness,
             buckets=buckets,
             incomplete=incomplete,
             state_bytes=state_bytes,

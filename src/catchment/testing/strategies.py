@@ -78,6 +78,7 @@ NUMERIC = (
     "stddev_pop",
     "median",
     "quantile",
+    "quantiles",
     "quantile_disc",
     "sum_distinct",
     "avg_distinct",
@@ -266,6 +267,7 @@ def drawn_window(
         size = step * min(other, 6)
         return cumulate(f"{size * unit}us", f"{step * unit}us", offset=offset)
     start = (base + dice.randint(-5, SPAN)) * unit
+    assert kind == "fixed", f"say here how {kind} is drawn"
     return fixed(start, start + length * unit)
 
 
@@ -334,6 +336,8 @@ def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
     share = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.95, 1.0])
     shared = ("quantile", "quantile_disc", "approx_quantile")
     params: tuple[Any, ...] = (draw(share),) if function in shared else ()
+    if function == "quantiles":
+        params = tuple(draw(st.lists(share, min_size=1, max_size=3)))
     if function == "listagg":
         params = draw(st.sampled_from([(), (", ",)]))
     return Aggregate(function, column, params)

@@ -194,8 +194,8 @@ class OutboxEntry(Struct, frozen=True):
 # -- steps ----------------------------------------------------------------------------------------
 
 
-class RelayStep(Struct, frozen=True, tag="relay"):
-    """What a relay takes next, and how far it goes."""
+class StepRecord(Struct, frozen=True):
+    """What a node takes next of its children's messages, and by which plan."""
 
     step: NonNegative
     plan: NonNegative
@@ -203,6 +203,12 @@ class RelayStep(Struct, frozen=True, tag="relay"):
     take: dict[NodeId, NonNegative]
     """The last message that is taken of each child that sent some."""
     view: View
+    """What the children say together."""
+
+
+class RelayStep(StepRecord, frozen=True, tag="relay"):
+    """What a relay takes next."""
+
     charter: NonNegative
     too_late: EventTime = EARLIEST
 
@@ -223,16 +229,9 @@ class Readers(Struct, frozen=True):
     away: tuple[NonNegative, ...]
 
 
-class RootStep(Struct, frozen=True, tag="root"):
+class RootStep(StepRecord, frozen=True, tag="root"):
     """What the root takes next, and how far it goes."""
 
-    step: NonNegative
-    plan: NonNegative
-    now: int
-    take: dict[NodeId, NonNegative]
-    """The last message that is taken of each child that sent some."""
-    view: View
-    """What the children say together."""
     frontier: EventTime
     reach: EventTime
     """How far windows are given: no further than where every one with an event is complete."""

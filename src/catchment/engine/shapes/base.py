@@ -64,7 +64,7 @@ class Change(NamedTuple):
     """The windows of the older plan."""
 
 
-Settle = Callable[[Rows, Ints, bool], Complete]
+Settle = Callable[[Rows, Ints, bool], list[Complete]]
 """Takes the rows that events were cut to and the first event of each; gives the windows that
 ended. The state moves on only where the last argument is True."""
 

@@ -96,6 +96,10 @@ def boundaries(state: Ranks, ranks: Ranked, events: int) -> Mask:
     return new
 
 
+Needs = Sequence[tuple[Sequence[int], Operators]]
+"""Numbers of windows, and the operators that are merged for them."""
+
+
 class Full(NamedTuple):
     """Count windows that are full: rows, `first` and `last` their bounds, their type and number."""
 
@@ -112,13 +116,14 @@ def step(
     heads: Ints,
     store: StoreKind,
     operators: Operators,
-) -> tuple[Ranks, Full]:
+    needs: Needs,
+) -> tuple[Ranks, list[Full]]:
     """Takes in the rows that the events were cut to; gives the windows that are full."""
     keys = events.key[events.heads]
     before, after = ranks.rank, ranks.rank + ranks.length
     rank = ranks.of(heads, np.searchsorted(events.heads, heads, side="right") - 1)
     kept = _joined(state, rows, rank, heads, len(events), operators)
-    full = _assemble(state, kept, keys, before, after, store, operators)
+    full = [_assemble(state, kinds, kept, keys, before, after, store, own) for kinds, own in needs]
     everyone = np.union1d(state.keys, keys)
     total = _totals(state, everyone)
     total[np.searchsorted(everyone, keys)] = after
@@ -140,6 +145,7 @@ def _joined(
 
 def _assemble(
     state: Ranks,
+    some: Sequence[int],
     kept: Rows,
     keys: Ints,
     before: Ints,
@@ -148,7 +154,8 @@ def _assemble(
     operators: Operators,
 ) -> Full:
     owners, kinds, numbers = [], [], []
-    for place, window in enumerate(state.windows):
+    for place in some:
+        window = state.windows[place]
         low = np.maximum((before - window.size) // window.step + 1, 0)
         high = np.where(after >= window.size, (after - window.size) // window.step, -1)
         number, owner = runs(low, high + 1)
@@ -175,7 +182,7 @@ def _merged(
     low, high = _places(kept, keys, start), _places(kept, keys, end)
     shelf = SliceStore(store, operators)
     shelf.append_nodes(kept, np.arange(len(kept)))
-    rows, whose = shelf.gather(low, high)
+    rows, whose = shelf.gather(low, high, operators)
     groups, _ = grouped(whose, len(number))
     fields = merge_fields(rows.fields, groups, operators)
     first, last = kept.first[low], kept.last[high - 1]
@@ -264,6 +271,7 @@ class CountedState(ShapeState):
         super().__init__(bound, windows)
         self._windows = dict(windows)
         self._store = bound.group.store
+        self._needs = bound.needs
         self._by_start = [self._new(windows, None)]
 
     def _new(self, windows: Mapping[int, Counted], since: int | None) -> RanksByStart:
@@ -275,12 +283,28 @@ class CountedState(ShapeState):
     def _followed(self, n: int, events: Ordered) -> Followed:
         places, state = self._by_start[n]
         rank = ranked(state, events)
+        needs = [
+            (
+                [number for number, place in enumerate(places) if place in need.places],
+                need.operators,
+            )
+            for need in self._needs
+        ]
 
-        def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
-            after, full = step(state, events, rank, rows, heads, self._store, self.operators)
+        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
+            after, full = step(
+                state,
+                events,
+                rank,
+                rows,
+                heads,
+                self._store,
+                self.operators,
+                [(kinds, operators) for kinds, operators in needs if kinds],
+            )
             if keep:
                 self._by_start[n] = RanksByStart(places, after)
-            return _numbered(places, full)
+            return [_numbered(places, some) for some in full]
 
         return Followed(boundaries(state, rank, len(events)), settle)
 

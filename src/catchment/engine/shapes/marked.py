@@ -247,14 +247,14 @@ class MarkedState(ShapeState):
     def _followed(self, n: int, events: Ordered) -> Followed:
         found = assign(self._marks[n], events)
 
-        def settle(rows: Rows, heads: Ints, keep: bool) -> Complete:
+        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
             after, done = step(self._marks[n], events, found, rows, heads, self.operators)
             if keep:
                 self._marks[n] = after
             ended = of_type(self.places[n], done, done.start, done.end)
             # All events of one instant settle together, so that equals are numbered together.
             ended.index = number_alike(done.key, done.start, done.end)
-            return ended
+            return [ended]
 
         return Followed(boundaries(found), settle)
 

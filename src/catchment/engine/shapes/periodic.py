@@ -22,6 +22,7 @@ from catchment.engine.rows import (
     Rows,
     compact,
     concat_rows,
+    empty_names,
     fieldwise,
     fit,
     merge_fields,
@@ -31,8 +32,9 @@ from catchment.engine.store import SliceStore
 from catchment.errors import LimitError
 from catchment.model.capacity import machine_memory
 from catchment.model.window import Period, Periodic, Window, WindowForm, window_from_dict
-from catchment.operators.grouping import grouped, runs
+from catchment.operators.grouping import Grouping, runs, sort_order
 from catchment.operators.ragged import Field, Ints, take
+from catchment.operators.values import Mask
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST, Edges, Series
 
@@ -125,12 +127,13 @@ def assemble_periodic(
     kind, number = windows
     start = series.start_of(kind, number)
     end = start + series.lengths[kind]
-    bound, place = _distinct(start, end)
-    low, high = start[bound], (start[bound] + 1) if exact else end[bound]
-    key, window, fields = _reduce(low, high, store, loose, operators)
+    last = start + 1 if exact else end
+    # Windows that hold the same slices are merged once, as those that reach over a long pause.
+    bound, place = _distinct(*(_before(time, store, loose) for time in (start, last)))
+    key, window, fields = _reduce(start[bound], last[bound], store, loose, operators)
     if len(bound) == len(start) and (np.diff(bound) > 0).all():
         return Assembled(kind[window], start[window], end[window], key, fields)
-    # Windows of equal bounds were computed once: hand the rows to each window that has them.
+    # Hand the rows to each window that has them.
     begins = np.searchsorted(window, np.arange(len(bound) + 1))
     index, owner = runs(begins[place], begins[place + 1])
     return Assembled(
@@ -140,6 +143,17 @@ def assemble_periodic(
         key[index],
         {name: take(column, index) for name, column in fields.items()},
     )
+
+
+def _of_kinds(chosen: Mask, kind: Ints, number: Ints) -> Windows:
+    """The windows of some types only."""
+    rows = np.flatnonzero(chosen[kind])
+    return kind[rows], number[rows]
+
+
+def _before(time: Ints, store: SliceStore, loose: Rows) -> Ints:
+    """How many slices, settled or loose, start before each time."""
+    return np.searchsorted(store.starts, time) + np.searchsorted(loose.start, time)
 
 
 def _distinct(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -161,17 +175,30 @@ def _reduce(
     settled = not len(loose) or int(loose.start[0]) >= int(high.max())
     if ways is not None and settled and store.full(*slices):
         return reduce_full(*slices, store, ways)
-    rows, owner = store.gather(*slices)
-    if len(loose):
-        index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
-        rows = concat_keyed([rows, KeyedPartials(loose.key, loose.fields).take(index)], operators)
-        owner = np.concatenate([owner, more])
+    if settled:
+        return _by_window(*store.gather_in_order(*slices, operators), operators)
+    rows, owner = store.gather(*slices, operators)
+    index, more = runs(np.searchsorted(loose.start, low), np.searchsorted(loose.start, high))
+    fields = {name: loose.fields[name] for name in empty_names(operators)}
+    rows = concat_keyed([rows, KeyedPartials(loose.key, fields).take(index)], operators)
+    owner = np.concatenate([owner, more])
+    order = sort_order(rows.key, owner)
+    return _by_window(rows.take(order), owner[order], operators)
+
+
+def _by_window(
+    rows: KeyedPartials, owner: Ints, operators: Operators
+) -> tuple[Ints, Ints, dict[str, Field]]:
+    """Merges rows that come in order of window and key: keys, windows, and fields."""
     if not len(owner):
         return rows.key, owner, rows.fields
-    keys = int(rows.key.max()) + 1
-    groups, present = grouped(owner * keys + rows.key, len(low) * keys)
-    window, key = np.divmod(present, keys)
-    return key, window, merge_fields(rows.fields, groups, operators)
+    new = np.ones(len(owner), np.bool_)
+    new[1:] = (owner[1:] != owner[:-1]) | (rows.key[1:] != rows.key[:-1])
+    heads = np.flatnonzero(new)
+    if len(heads) == len(owner):
+        return rows.key, owner, rows.fields
+    groups = Grouping(None, len(heads), starts=heads, rows=len(owner))
+    return rows.key[heads], owner[heads], merge_fields(rows.fields, groups, operators)
 
 
 class PeriodicRecord(msgspec.Struct, frozen=True):
@@ -218,6 +245,11 @@ class PeriodicState(ShapeState):
         }
         """Of each window type, its series."""
         self._series = Series(periods_of(self._windows))
+        self._needs = [
+            (np.isin(self._place_of, need.places) if len(bound.needs) > 1 else None, need.operators)
+            for need in bound.needs
+        ]
+        """Which series need which operators; None: all do."""
         self._store = SliceStore(bound.group.store, self.operators)
         self._pending = UnmergedRows()
         self._late: list[Ints] = []
@@ -243,11 +275,15 @@ class PeriodicState(ShapeState):
             rest = self._settle(moment.horizon)
             if len(moment.loose):
                 rest = compact(concat_rows([rest, moment.loose], self.operators), self.operators)
-            found = assemble_periodic(
-                (kind, number), self._series, self._store, rest, self.operators, self._exact
-            )
-            places = self._place_of[found.kind]
-            out.append(Complete(places, found.key, found.start, found.end, found.fields))
+            for mine, operators in self._needs:
+                own = (kind, number) if mine is None else _of_kinds(mine, kind, number)
+                if not len(own[0]):
+                    continue
+                found = assemble_periodic(
+                    own, self._series, self._store, rest, operators, self._exact
+                )
+                places = self._place_of[found.kind]
+                out.append(Complete(places, found.key, found.start, found.end, found.fields))
         self._forget(max(moment.horizon, EARLIEST))
         return out
 
