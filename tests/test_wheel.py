@@ -96,6 +96,7 @@ def test_an_installed_package_measures_with_the_checkout_it_is_run_in(
 EXTRAS = {
     "": "catchment.engine",
     "spark": "catchment.spark.batch",
+    "connect": "pyspark.sql.connect.session",
     "kafka": "catchment.sources.kafka_client",
     "mqtt": "catchment.sources.mqtt_client",
     "postgres": "catchment.sinks.postgres_tables",
