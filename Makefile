@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree check unit test soak bench tables plots lint format docs lock clean java archive servers
+.PHONY: help setup demo demo-tree check unit test soak bench tables plots lint format reference docs kit lock clean java archive servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -94,9 +94,15 @@ format: $(READY) ## put imports and formatting right
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY) ## the API's documentation, into build/docs
-	$(BIN)/pdoc catchment --output-directory build/docs
-	@echo "open build/docs/index.html"
+reference: $(READY) ## write docs/reference from the code
+	@$(BIN)/python scripts/reference.py
+
+docs: reference tables ## the site of all documents, into build/site, its links checked
+	@$(BIN)/python scripts/site.py
+	@echo "open build/site/index.html"
+
+kit: $(READY) ## check the files of kit/ with their own tools (ARGS=--fetch builds those written in Go)
+	@$(BIN)/python scripts/kit.py $(ARGS)
 
 # Hashes pin every platform's files; without index addresses any mirror may serve them.
 lock: $(READY) ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade)

@@ -1,6 +1,6 @@
 """Measuring speed and size.
 
-A suite is one file, one line here, and a place for its figures in README.md and docs/figures.md.
+A suite is one file, one line here, and a place for its figures in docs/figures.md.
 
 This package is part of a checkout, not of what is installed: `catchment bench` finds it there.
 """

@@ -7,6 +7,8 @@ written here and nowhere else:
     <!-- end -->
     <!-- all figures: tree -->       all of them
     <!-- end -->
+    <!-- chosen figures -->          a few of several suites, for those who have a minute
+    <!-- end -->
 """
 
 from __future__ import annotations
@@ -22,9 +24,18 @@ from benchmarks.process import ROOT
 from benchmarks.records import Record
 from catchment.errors import CatchmentError, did_you_mean
 
-DOCUMENTS = ("README.md", "docs/figures.md")
+DOCUMENTS = ("README.md", "docs/comparison.md", "docs/figures.md")
 """Those that have such comments."""
-_BEGIN = re.compile(r"^<!-- (all )?figures: (.*) -->$", re.MULTILINE)
+CHOSEN = (
+    ("spark", "1000 windows, against Spark's one window"),
+    ("spark", "sliding 20 s / 1 s"),
+    ("spark", "streaming 1000 windows against Spark's 20"),
+    ("spark", "seconds until a result is seen, median"),
+    ("engine", "keyed average, 1000 windows, against one"),
+    ("engine", "a million queries, planned"),
+)
+"""The figures that the README has: a suite, and a figure of it."""
+_BEGIN = re.compile(r"^<!-- (?:(all )?figures: (.*)|chosen figures) -->$", re.MULTILINE)
 _END = "<!-- end -->"
 
 Find = Callable[[str], Record | None]
@@ -36,19 +47,15 @@ def filled(text: str, find: Find = records.read) -> str:
     parts, at = [], 0
     for begin in _BEGIN.finditer(text):
         suite = begin[2]
-        if suite not in SUITES:
+        if suite is not None and suite not in SUITES:
             raise CatchmentError("no such suite", given=suite, hint=did_you_mean(suite, SUITES))
         end = text.find(_END, begin.end())
         if end < 0 or _BEGIN.search(text, begin.end(), end):
             raise CatchmentError(
                 "the place for figures has no end", given=begin[0], hint=f"write {_END} below it"
             )
-        parts += [
-            text[at : begin.end()],
-            "\n\n",
-            table_text(suite, find(suite), bool(begin[1])),
-            "\n",
-        ]
+        made = chosen(find) if suite is None else table_text(suite, find(suite), bool(begin[1]))
+        parts += [text[at : begin.end()], "\n\n", made, "\n"]
         at = end
     return "".join([*parts, text[at:]])
 
@@ -72,6 +79,25 @@ def table_text(suite: str, record: Record | None, everything: bool) -> str:
         *map(_line, rows),
     ]
     return "\n".join(lines) + "\n"
+
+
+def chosen(find: Find, wanted: Iterable[tuple[str, str]] = CHOSEN) -> str:
+    """A table of some figures, each with the run that it was recorded in."""
+    rows = []
+    for suite, name in wanted:
+        record = find(suite)
+        found = (
+            None if record is None else next((f for f in record.figures if f.name == name), None)
+        )
+        if record is None or found is None:
+            rows.append([name, "not recorded", suite])
+        else:
+            run = f"`{suite}`, {record.date}, commit {record.commit}"
+            rows.append([name, _cells(found)[1], run])
+    return (
+        "\n".join([_line(["figure", "measured", "recorded"]), "|---|---|---|", *map(_line, rows)])
+        + "\n"
+    )
 
 
 def _circumstances(record: Record) -> str:

@@ -157,6 +157,10 @@ class _Rows:
     def collect(self) -> list[Any]:
         return self._rows
 
+    def where(self, condition: str) -> _Rows:
+        assert condition == "kind != 'results'"
+        return _Rows([row for row in self._rows if row.kind != "results"])
+
 
 class Pipeline:
     """A job from its first batch to its end; `crashes` is how likely each point is its last."""
@@ -195,6 +199,8 @@ class Pipeline:
         self.stores = {label: Store() for label in self.spec.labels}
         self.progress: list[Progress] = []
         self.before: dict[int, Any] = {}
+        self.tallied: dict[str, int] = {}
+        """Result rows of each query, as metrics count them."""
 
     def at(self, batch: int, change: Any) -> None:
         """Does something to the job before a batch is planned."""
@@ -241,9 +247,11 @@ class Pipeline:
                     raise CrashError
             if self.random.random() < 0.3:
                 state._HELD.clear()
-            BatchCommitter(self.spec, lambda progress, *_: self.progress.append(progress))(
-                _Rows(out), 0
-            )  # type: ignore[arg-type]
+            heard = lambda progress, *_: self.progress.append(progress)
+            committer = BatchCommitter(self.spec, heard)
+            committer(_Rows(out), 0)  # type: ignore[arg-type]
+            for name, one in committer.tallies.by_query.items():
+                self.tallied[name] = self.tallied.get(name, 0) + one.rows
             if self._dies():
                 raise CrashError
         except CrashError:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import SUITES, records
 from benchmarks.figure import Figure
 from benchmarks.records import Machine, Record
-from benchmarks.tables import DOCUMENTS, filled, main
+from benchmarks.tables import CHOSEN, DOCUMENTS, chosen, filled, main
 from catchment.errors import CatchmentError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,10 +37,19 @@ def test_documents_show_what_is_recorded(document: str) -> None:
     assert filled(text) == text, "run `make tables`"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_documents_have_a_place_for_every_suite(document: str) -> None:
-    places = PLACE.findall((ROOT / document).read_text())
+def test_every_suite_has_a_place() -> None:
+    places = PLACE.findall((ROOT / "docs" / "figures.md").read_text())
     assert sorted(places) == sorted(SUITES)
+
+
+def test_the_readme_has_six_figures_of_recorded_runs() -> None:
+    assert len(CHOSEN) == 6 and "not recorded" not in chosen(records.read)
+
+
+def test_chosen_figures_name_their_run() -> None:
+    made = chosen(lambda suite: RECORD, [("tree", "speed"), ("tree", "nothing")])
+    assert "| speed | 0.4244 of one pass | `tree`, 2026-11-17, commit abc1234 |" in made
+    assert "| nothing | not recorded | tree |" in made
 
 
 def test_every_document_with_figures_is_known() -> None:
@@ -48,7 +57,7 @@ def test_every_document_with_figures_is_known() -> None:
     having = {
         path
         for path in documents
-        if re.search(r"^<!-- .*figures: ", path.read_text(), re.MULTILINE)
+        if re.search(r"^<!-- .*figures(: .*)? -->$", path.read_text(), re.MULTILINE)
     }
     assert having == {ROOT / name for name in DOCUMENTS}
 
@@ -58,7 +67,7 @@ def test_no_figure_is_written_by_hand() -> None:
     (section,) = re.findall(
         r"^## Measured\n(.*?)^## ", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
     )
-    told = re.sub(r"^<!-- figures.*?<!-- end -->$", "", section, flags=re.MULTILINE | re.DOTALL)
+    told = re.sub(r"^<!-- chosen.*?<!-- end -->$", "", section, flags=re.MULTILINE | re.DOTALL)
     told = re.sub(r"`[^`]*`", "", told)
     assert not re.findall(r"\d+\.\d+|\d+ times|\d+ ?%", told)
 

@@ -478,3 +478,37 @@ def test_the_schema_names_every_key() -> None:
     windows = schema["$defs"]["QuerySection"]["properties"]["window"]["anyOf"]
     assert {name for form in windows for name in form.get("properties", {})} == set(BUILDERS)
     json.dumps(schema)
+
+
+@pytest.mark.parametrize(
+    ("query", "place", "whole"),
+    [
+        (
+            "{name: a, select: [sum(v) AS s, quantile(v, 0.95) AS p], window: tumbling(1s)}",
+            "queries[0].select[1]",
+            "quantile(v, 0.95) AS p",
+        ),
+        (
+            "{name: a, window: sliding(1m, 10s), select: [sum(v)]}",
+            "queries[0].window",
+            "sliding(1m, 10s)",
+        ),
+    ],
+)
+def test_a_call_that_yaml_takes_apart_is_told_and_read_as_it_was_meant(
+    query: str, place: str, whole: str
+) -> None:
+    found = examine(f"queries:\n  - {query}\n")
+    (mistake,) = found.mistakes
+    assert (mistake.place, mistake.error.hint) == (place, f'put it in quotes: "{whole}"')
+    assert len(found.queries) == 1
+
+
+def test_brackets_that_nobody_closes_are_left_as_they_are() -> None:
+    found = examine("queries:\n  - {name: a, select: [sum(v, max(v)], window: tumbling(1s)}\n")
+    assert not any("comma" in mistake.text for mistake in found.mistakes) and found.mistakes
+
+
+def test_an_address_that_begins_with_a_bracket_needs_quotes() -> None:
+    (mistake,) = examine("nodes:\n  - {id: a, listen: [::1]:4000}\nqueries: []\n").mistakes
+    assert "a text that begins with [ or {" in mistake.text

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "catchment"
 
 LAYERS = (
-    ("errors",),
-    ("registry",),
+    ("errors", "html"),
+    ("plotting", "registry"),
     ("expression",),
     ("model",),
     ("windows",),
@@ -31,6 +31,7 @@ LAYERS = (
     ("durable", "generator", "testing"),
     ("counting", "flush"),
     ("sources", "sinks"),
+    ("metrics",),
     ("transport",),
     ("job",),
     ("tree",),

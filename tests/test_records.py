@@ -62,7 +62,7 @@ def test_broken_progress_is_named(tmp_path: Path) -> None:
     home.sub("progress").write("000000003.json", b'{"batch": 3}')
     with pytest.raises(StateError, match="the progress of batch 3 cannot be read"):
         Progress.load(spec(tmp_path), 3)
-    with pytest.raises(StateError, match="the progress of the last batch cannot be read"):
+    with pytest.raises(StateError, match="the progress of batch 3 cannot be read"):
         ended_stream(home)
 
 

@@ -200,7 +200,7 @@ def test_a_folder_that_cannot_be_read_is_told(spark_job: Any) -> None:
     spark_job.home.sub("progress").write("000000008.json", b"{")
     found = spark_job.look()
     assert found.job.state == "unreachable"
-    assert "the progress of the last batch cannot be read" in (found.job.error or "")
+    assert "the progress of batch 8 cannot be read" in (found.job.error or "")
 
 
 def test_rows_set_aside_are_read_without_touching_them(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -90,3 +91,75 @@ def test_an_installed_package_measures_with_the_checkout_it_is_run_in(
         timeout=PATIENCE,
     )
     assert done.stdout.strip() == str(ROOT)
+
+
+EXTRAS = {
+    "": "catchment.engine",
+    "spark": "catchment.spark.batch",
+    "connect": "pyspark.sql.connect.session",
+    "kafka": "catchment.sources.kafka_client",
+    "mqtt": "catchment.sources.mqtt_client",
+    "postgres": "catchment.sinks.postgres_tables",
+    "metrics": "catchment.metrics",
+    "ui": "catchment.ui.server",
+    "plots": "matplotlib",
+}
+"""The extras, and a module that needs the packages of each."""
+UV = Path(sys.executable).parent / "uv"
+
+
+def installed(package: str, folder: Path) -> Path:
+    """The Python of an empty environment into which a package was installed.
+
+    From uv's cache where all of it is there: to fetch and build Spark takes more than a minute. And
+    as links, not copies: of Spark there are hundreds of megabytes.
+    """
+    python = folder / "bin" / "python"
+    venv = [UV, "venv", "--quiet", "--python", sys.executable, folder]
+    subprocess.run(venv, check=True, capture_output=True, timeout=PATIENCE)
+    install = [UV, "pip", "install", "--quiet", "--link-mode", "symlink", "--python", python]
+    for more in (["--offline"], []):
+        command = [*install, *more, package]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+        if done.returncode == 0:
+            return python
+    if "error sending request" in done.stderr:
+        pytest.skip("no package index can be reached")
+    raise AssertionError(done.stderr)
+
+
+def said(python: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [python, *words], env=env, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+def test_every_extra_is_tried() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {*declared["optional-dependencies"]} - {"all", "dev", "testing"} == {*EXTRAS} - {""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_wheel_is_enough_with_each_extra(wheel: Path, extra: str, tmp_path: Path) -> None:
+    python = installed(f"catchment[{extra}] @ {wheel.as_uri()}", tmp_path / "env")
+    done = said(python, "-c", f"import {EXTRAS[extra]}")
+    assert done.returncode == 0, done.stderr
+    if extra == "":
+        assert said(python, "-m", "catchment.cli.main", "--version").stdout.startswith("catchment")
+        code = (
+            "import importlib, sys\n"
+            "for name in sys.argv[1:]:\n"
+            "    try: importlib.import_module(name)\n"
+            "    except ModuleNotFoundError: print(name)\n"
+        )
+        absent = [name for name in EXTRAS.values() if name != "catchment.engine"]
+        assert said(python, "-c", code, *absent).stdout.split() == absent
+
+
+@pytest.mark.slow
+def test_a_source_archive_is_enough(tmp_path: Path) -> None:
+    (made,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    python = installed(f"catchment @ {Path(made).as_uri()}", tmp_path / "env")
+    assert said(python, "-m", "catchment.cli.main", "--version").stdout.startswith("catchment")

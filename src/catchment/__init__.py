@@ -8,12 +8,13 @@ engine.push(table); engine.advance(t)["speed"]
 
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from catchment.batch import run as run
     from catchment.engine import Engine as Engine
     from catchment.engine import Results as Results
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from catchment.errors import ExtensionError as ExtensionError
     from catchment.errors import JobError as JobError
     from catchment.errors import LimitError as LimitError
+    from catchment.errors import MissingPackageError as MissingPackageError
     from catchment.errors import QueryError as QueryError
     from catchment.errors import SchemaError as SchemaError
     from catchment.errors import SqlError as SqlError
@@ -57,8 +59,8 @@ _NAMES = {
     "catchment.batch": "run",
     "catchment.engine": "Engine Results Stats assemble merge slice",
     "catchment.errors": (
-        "CatchmentError DataError ExtensionError JobError LimitError QueryError SchemaError "
-        "SqlError StateError"
+        "CatchmentError DataError ExtensionError JobError LimitError MissingPackageError "
+        "QueryError SchemaError SqlError StateError"
     ),
     "catchment.functions": "function register_function",
     "catchment.job": "load_job",
@@ -77,8 +79,10 @@ _PLACES = {name: module for module, names in _NAMES.items() for name in names.sp
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _everything()
+    if name == "__version__":
+        return _version()
     if name in _PLACES:
-        value = getattr(import_module(_PLACES[name]), name)
+        value = getattr(_module_of(name), name)
     elif name.startswith("_") or find_spec(f"catchment.{name}") is not None:
         raise AttributeError(f"module 'catchment' has no attribute {name!r}")
     else:
@@ -87,13 +91,21 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def _module_of(name: str) -> ModuleType:
+    """The module that holds one of our names."""
+    from catchment.errors import needing
+
+    with needing(f"ct.{name}"):
+        return import_module(_PLACES[name])
+
+
 class _Catchment(ModuleType):
     """This module. Its `windows` is the function, also once Python has imported the package of
     window types, which has the same name and would be bound to it."""
 
     @property
     def windows(self) -> Any:
-        return import_module(_PLACES["windows"]).windows
+        return _module_of("windows").windows
 
     @windows.setter
     def windows(self, package: ModuleType) -> None:
@@ -130,7 +142,11 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_everything()})
 
 
-try:
-    __version__ = version("catchment")
-except PackageNotFoundError:  # running from a source tree that was not installed
-    __version__ = "0.0.0"
+def _version() -> str:
+    """The version of the installed package. It is looked up when somebody asks: that is slow."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("catchment")
+    except PackageNotFoundError:  # running from a source tree that was not installed
+        return "0.0.0"

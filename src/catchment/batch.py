@@ -14,7 +14,7 @@ from typing import Any
 from catchment.durable.folder import Folder
 from catchment.engine.bound import BoundPlan
 from catchment.engine.slicer import as_table, is_frame, rank
-from catchment.errors import JobError
+from catchment.errors import JobError, needing
 from catchment.model.capacity import MemoryLimits
 from catchment.model.query import Query
 from catchment.model.rules import EventRules, QueryRules, bound
@@ -46,6 +46,9 @@ def run(
     `open_events` of `results.counts`); with `incomplete="emit"` they are results too, whose column
     `complete` is false. `spark` is a session of Spark; without one it starts Spark in local mode,
     on all cores. With `spark=False` it computes in this process, and needs neither Spark nor Java.
+    `events` is a path, paths, a source, an Arrow table, a pandas, Polars or Spark frame, or columns
+    by their names. `buckets` says in how many shares keys are assembled, `state_bytes` and
+    `key_bytes` how much memory open windows and keys may take.
 
     >>> import pyarrow as pa
     >>> import catchment as ct
@@ -54,10 +57,14 @@ def run(
     >>> query = ct.Query("sums", ct.sum("v").alias("total"), window=ct.tumbling("2s"))
     >>> run(events, query, spark=False)["sums"]["total"].to_pylist()
     [3, 3]
+
+    Raises SchemaError for queries that do not fit the events, SourceError for events that cannot be
+    read, LimitError where a limit is reached, and MissingPackageError without pyspark.
     """
     rules = EventRules.of(time, incomplete=incomplete)
     if spark is not False:
-        from catchment.spark.batch import computed
+        with needing("to run on Spark, as ct.run does without spark=False,"):
+            from catchment.spark.batch import computed
 
         return computed(events, queries, rules, spark, buckets, state_bytes, key_bytes)
     limits = MemoryLimits.of(state_bytes, key_bytes, 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class CatchmentError(Exception):
@@ -80,6 +81,65 @@ class LimitError(CatchmentError, MemoryError):
 
 class ExtensionError(CatchmentError, ImportError):
     """An entry point of an installed package that cannot be used, and whose it is."""
+
+
+class MissingPackageError(CatchmentError, ImportError):
+    """What was asked for needs a package that is not installed, and which extra brings it."""
+
+
+EXTRAS = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pandas": "spark",
+    "confluent_kafka": "kafka",
+    "fastavro": "kafka",
+    "paho": "mqtt",
+    "psycopg": "postgres",
+    "prometheus_client": "metrics",
+    "starlette": "ui",
+    "uvicorn": "ui",
+    "matplotlib": "plots",
+    "hypothesis": "testing",
+}
+"""The packages that not everybody needs, and the extra of ours that installs each."""
+
+
+def missing_package(error: ModuleNotFoundError) -> MissingPackageError | None:
+    """What to tell a person whom a package fails; None where it is none of our extras.
+
+    >>> str(missing_package(ModuleNotFoundError("no", name="paho.mqtt")))
+    "a package is not installed (given: paho); pip install 'catchment[mqtt]'"
+    >>> missing_package(ModuleNotFoundError("no", name="spam"))
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return MissingPackageError(
+        "a package is not installed",
+        given=package,
+        hint=f"pip install 'catchment[{EXTRAS[package]}]'",
+    )
+
+
+@contextmanager
+def needing(what: str) -> Iterator[None]:
+    """Says what needs a package, where an import meanwhile finds that it is not installed.
+
+    >>> with needing("a plot"):
+    ...     raise ModuleNotFoundError("no", name="matplotlib")
+    Traceback (most recent call last):
+    ...
+    catchment.errors.MissingPackageError: a plot needs a package that is not installed \
+(given: matplotlib); pip install 'catchment[plots]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        found = missing_package(error)
+        if found is None:
+            raise
+        said = f"{what} needs a package that is not installed"
+        raise MissingPackageError(said, given=found.given, hint=found.hint) from error
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:

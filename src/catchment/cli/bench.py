@@ -19,12 +19,23 @@ def run(
     only: Sequence[str] = (),
 ) -> bool:
     """Measures a suite, or draws its plots; gives whether every figure reaches its bar."""
-    root = str(checkout(Path(__file__).resolve().parents[3], Path.cwd()))
-    if root not in sys.path:
-        sys.path.insert(0, root)
+    _reach()
     command = import_module("benchmarks.command")
     reached: bool = command.run(suite, quick, as_json, record, plots, only)
     return reached
+
+
+def suites() -> list[str]:
+    """The names of all suites."""
+    _reach()
+    return [*import_module("benchmarks").SUITES]
+
+
+def _reach() -> None:
+    """Lets the benchmarks of the checkout be imported."""
+    root = str(checkout(Path(__file__).resolve().parents[3], Path.cwd()))
+    if root not in sys.path:
+        sys.path.insert(0, root)
 
 
 def checkout(*places: Path) -> Path:

@@ -216,7 +216,9 @@ def line(status: Status, brief: bool = False) -> str:
         at = moment(status.frontier)
         parts.append(f"frontier {at[11:19] if brief and at[10:11] == ' ' else at}")
     if status.lag is not None:
-        parts.append(f"lag {status.lag:,.1f} s")
+        parts.append(f"lag {span(status.lag)}")
+    if status.behind is not None and not brief:
+        parts.append(f"{span(status.behind)} behind the clock")
     parts += [f"late {status.late:,}", f"results {status.results:,}"]
     if status.bad:
         parts.append(f"bad {status.bad:,}")
@@ -249,6 +251,20 @@ def limit_line(found: Capacity) -> str:
     """
     used = f"{found.used:,} of {found.limit:,} {found.unit}"
     return f"{found.name}: {used}; when full, {found.when_reached}"
+
+
+def span(seconds: float) -> str:
+    """A length of time, for people.
+
+    >>> span(0.25), span(75), span(3 * 86400 + 7200), span(-2)
+    ('0.2 s', '1 min 15 s', '3 d 2 h', '-2.0 s')
+    """
+    if seconds < 60:
+        return f"{seconds:,.1f} s"
+    for unit, length, below, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:,.0f} {unit} {seconds % length // part:.0f} {below}"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def moment(micros: int) -> str:

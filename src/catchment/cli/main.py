@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from catchment.cli import completion
 from catchment.cli import queries as query_commands
 from catchment.cli import tree as tree_commands
 from catchment.cli.options import AsJson, JobFile
-from catchment.errors import CatchmentError, JobError, QueryError, SchemaError
+from catchment.errors import CatchmentError, JobError, QueryError, SchemaError, missing_package
 
 if TYPE_CHECKING:
     from catchment.cli.check import Report
@@ -31,6 +32,11 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except CatchmentError as error:
             _fail(error)
+        except ModuleNotFoundError as error:
+            missing = missing_package(error)
+            if missing is None:
+                raise
+            _fail(missing)
 
 
 app = typer.Typer(
@@ -48,11 +54,26 @@ PagePort = Annotated[
 ]
 
 
+_HOST = "127.0.0.1"
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(help="Serve Prometheus metrics on this port; 0: a free one.", min=0, max=65535),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option(help="The address at which metrics are served; whoever reaches it reads them."),
+]
+
+
 class NodeEngine(StrEnum):
     """What a node of a tree runs on."""
 
     spark = "spark"
     embedded = "embedded"
+
+
+def _metrics_at(port: int | None, host: str) -> tree_commands.MetricsAt | None:
+    return None if port is None else tree_commands.MetricsAt(port, host)
 
 
 def _version(wanted: bool) -> None:
@@ -138,7 +159,11 @@ def init(
 def run(
     job: JobFile,
     trigger: Annotated[
-        str | None, typer.Option(help="continuous, available-now, batch, or a period such as 5s.")
+        str | None,
+        typer.Option(
+            help="continuous, available-now, batch, or a period such as 5s.",
+            autocompletion=completion.triggers,
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
@@ -147,12 +172,8 @@ def run(
         bool, typer.Option("--json", help="Print a JSON object after each batch and at the end.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
-    metrics: Annotated[
-        int | None,
-        typer.Option(
-            help="Serve Prometheus metrics on this port; 0: a free one.", min=0, max=65535
-        ),
-    ] = None,
+    metrics: MetricsPort = None,
+    metrics_host: MetricsHost = _HOST,
     cores: Annotated[int | None, typer.Option(help="By default all.", min=1)] = None,
     again: Annotated[
         bool, typer.Option("--again", help="A batch job that is done delivers once more.")
@@ -168,7 +189,7 @@ def run(
 
     port = ui_port if ui else None
     options = running.Options(
-        trigger, checkpoint, as_json, quiet, metrics, cores, again, profile, port
+        trigger, checkpoint, as_json, quiet, metrics, cores, again, profile, port, metrics_host
     )
     running.run(job, options)
 
@@ -180,13 +201,22 @@ def up(
         NodeEngine, typer.Option(help="Of nodes that do not say it themselves.")
     ] = NodeEngine.embedded,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve Prometheus metrics of the first node here, of others at the next ports.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_host: MetricsHost = _HOST,
     ui: WithPage = False,
     ui_port: PagePort = _PORT,
 ) -> None:
     """Start every node of a job's tree as a process here, until all is done."""
     from catchment.cli import tree
 
-    tree.up(job, engine.value, quiet, ui_port if ui else None)
+    tree.up(job, engine.value, quiet, ui_port if ui else None, _metrics_at(metrics, metrics_host))
 
 
 @app.command()
@@ -210,7 +240,7 @@ def ui(
 
 @app.command()
 def node(
-    id: Annotated[str, typer.Argument(help="The node's id.")],
+    id: Annotated[str, typer.Argument(help="The node's id.", autocompletion=completion.node_ids)],
     job: JobFile,
     parent: Annotated[
         str | None, typer.Option(help="Its parent's address, instead of the file's.")
@@ -221,6 +251,8 @@ def node(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object each second.")
     ] = False,
+    metrics: MetricsPort = None,
+    metrics_host: MetricsHost = _HOST,
     supervised: Annotated[
         bool, typer.Option(hidden=True, help="End when standard input is closed.")
     ] = False,
@@ -228,15 +260,62 @@ def node(
     """Run one node of a job's tree on this host, until its work is done."""
     from catchment.cli import tree
 
-    tree.run_node(job, id, parent, engine.value, as_json, supervised)
+    at = _metrics_at(metrics, metrics_host)
+    tree.run_node(job, id, parent, engine.value, as_json, supervised, at)
+
+
+OneJob = Annotated[
+    Path | None, typer.Argument(help="A job file (YAML).", metavar="[JOB.YAML]", show_default=False)
+]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
+]
 
 
 @app.command()
 def status(
-    job: tree_commands.JobOf = None, root: tree_commands.RootAt = None, as_json: AsJson = False
+    file: OneJob = None,
+    job: Annotated[
+        Path | None, typer.Option("--job", help="The same as JOB.YAML.", metavar="JOB.YAML")
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option("--root", help="The address of a tree's root.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Ask the root of a tree how it stands."""
-    tree_commands.show_status(root, job, as_json)
+    """Tell how a job stands: a tree, or a job on Spark, whether it runs or not."""
+    from catchment.cli import status as standing
+
+    standing.show(file or job, root, checkpoint, as_json)
+
+
+@app.command()
+def top(
+    jobs: Annotated[list[Path], typer.Argument(help="Job files (YAML).", metavar="JOB.YAML...")],
+    checkpoint: Checkpoint = None,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.2)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print and end.")] = False,
+) -> None:
+    """Watch jobs in the terminal, wherever they run: nodes, counts, lag, limits. Ctrl-C ends it."""
+    from catchment.cli import top as watching
+
+    watching.show(jobs, checkpoint, every, once)
+
+
+@app.command()
+def doctor(
+    job: OneJob = None,
+    start: Annotated[
+        bool, typer.Option("--start", help="Start Spark too, and let it count.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Examine this machine: Java, Spark, packages, ports, disk, clock; with a job, all it needs."""
+    from catchment.cli import doctor as examining
+
+    if not examining.run(job, start, as_json):
+        raise typer.Exit(1)
 
 
 Offline = Annotated[bool, typer.Option("--offline", help="Ask no source: check the file alone.")]
@@ -316,7 +395,9 @@ def schema() -> None:
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Argument(help="What to measure: a suite.")] = "engine",
+    suite: Annotated[
+        str, typer.Argument(help="What to measure: a suite.", autocompletion=completion.suites)
+    ] = "engine",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer events and runs.")] = False,
     as_json: AsJson = False,
     record: Annotated[

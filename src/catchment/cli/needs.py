@@ -34,7 +34,7 @@ def need_spark() -> None:
     """Fails in one sentence where Spark could not start: it would take a page of Java's own."""
     if not has_spark():
         raise CatchmentError("Spark is not installed", hint="pip install 'catchment[spark]'")
-    java = _java()
+    java = java_path()
     version = java_version(java)
     if version is None:
         raise CatchmentError(
@@ -50,7 +50,8 @@ def need_spark() -> None:
         )
 
 
-def _java() -> str:
+def java_path() -> str:
+    """The Java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from catchment.cli import completion
 from catchment.cli.options import AsJson
 from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
@@ -77,9 +78,6 @@ def add(
     root: TreeRoot = None,
 ) -> None:
     """Add queries; the job takes them up with its next batch."""
-    from catchment.spark.job_folder import fit
-    from catchment.spark.queries import QueryFolder
-
     asked = _given_queries(file, sql, name)
     if _in_tree(job, root):
         from catchment.nodes.questions import AddQueries, TreeChange
@@ -88,6 +86,9 @@ def add(
         for added, version in ask(new, TreeChange, root, job).versions.items():
             typer.echo(_added(added, version))
         return
+    from catchment.spark.job_folder import fit
+    from catchment.spark.queries import QueryFolder
+
     home = home_of(checkpoint, job)
     folder = QueryFolder(home)
     fit(home, asked)
@@ -100,7 +101,14 @@ def add(
 
 @app.command("rm")
 def remove(
-    names: Annotated[list[str], typer.Argument(help="The queries' names.", metavar="NAME...")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="The queries' names.",
+            metavar="NAME...",
+            autocompletion=completion.query_names,
+        ),
+    ],
     checkpoint: Checkpoint = None,
     job: JobOrTree = None,
     root: TreeRoot = None,
@@ -110,13 +118,13 @@ def remove(
     ] = False,
 ) -> None:
     """Remove queries; without --drain, their open windows give no results any more."""
-    from catchment.spark.queries import QueryFolder
-
     if _in_tree(job, root):
         from catchment.nodes.questions import RemoveQueries, TreeChange
 
         ask(RemoveQueries(tuple(names), drain), TreeChange, root, job)
     else:
+        from catchment.spark.queries import QueryFolder
+
         folder = QueryFolder(home_of(checkpoint, job))
         for name in names:
             folder.drain(name) if drain else folder.remove(name)
@@ -153,14 +161,20 @@ def _in_tree(job: Path | None, root: str | None) -> bool:
 def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
     """The folder of the job that is meant; there must be a job."""
     from catchment.job import load_job
-    from catchment.spark import job_folder
 
     address = str(checkpoint) if checkpoint else None
     if address is None and job is not None:
         address = load_job(job).checkpoint
+    return home_at(address)
+
+
+def home_at(address: str | None) -> Folder:
+    """The folder of the job at a checkpoint; there must be a job."""
+    from catchment.spark import job_folder
+
     if address is None:
         raise JobError(
-            "whose queries? no checkpoint is given",
+            "which job? no checkpoint is given",
             hint="say --checkpoint DIR, or --job with a job file that has a checkpoint",
         )
     home = job_folder.home_of(address)
@@ -172,7 +186,6 @@ def home_of(checkpoint: Path | None, job: Path | None) -> Folder:
 
 
 def _given_queries(file: Path | None, sql: str | None, name: str | None) -> list[Query]:
-    from catchment.spark.queries import parse
     from catchment.sqltext import sql as query_of
 
     if (file is None) == (sql is None):
@@ -188,13 +201,16 @@ def _given_queries(file: Path | None, sql: str | None, name: str | None) -> list
         raise JobError(
             "the query file cannot be read", given=file, hint=f"{error.strerror}".lower()
         ) from error
+    from catchment.job.query_file import parse
+
     return parse(data, file.name)
 
 
 def _stored_queries(home: Folder) -> tuple[list[QueryRow], dict[str, str]]:
     """The queries with their files, and the files that cannot be used."""
     from catchment.cli.show import QueryRow
-    from catchment.spark.queries import QueryFolder, parse, read_rejected
+    from catchment.job.query_file import parse
+    from catchment.spark.queries import QueryFolder, read_rejected
 
     folder = QueryFolder(home)
     queries, rejected = folder.read()

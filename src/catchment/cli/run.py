@@ -52,6 +52,8 @@ class Options:
     profile: bool = False
     ui: int | None = None
     """The port of a page that shows the job."""
+    metrics_host: str = "127.0.0.1"
+    """Where metrics are served, if they are."""
 
 
 def run(path: Path, options: Options) -> None:
@@ -153,7 +155,10 @@ def _streamed(
         return before
     voice.phase("looking at source and sinks")
     connect(job)
-    with _metrics(job, voice) as metrics, spark_session(options.cores, voice) as spark:
+    with (
+        _metrics(job, options.metrics_host, voice) as metrics,
+        spark_session(options.cores, voice) as spark,
+    ):
         voice.phase("starting the job")
         handle = start(job, spark, lock=lock)
         for text in handle.changes:
@@ -275,13 +280,13 @@ def _interrupted(*_: object) -> None:
 
 
 @contextlib.contextmanager
-def _metrics(job: JobModel, voice: RunReporter) -> Iterator[Metrics | None]:
+def _metrics(job: JobModel, host: str, voice: RunReporter) -> Iterator[Metrics | None]:
     if job.metrics is None:
         yield None
         return
     from catchment.spark.metrics import Metrics
 
-    made = Metrics(job.metrics)
+    made = Metrics(job.metrics, host)
     voice.note(f"metrics are at {made.address}")
     try:
         yield made

@@ -1,4 +1,7 @@
-"""`catchment up`, `node`, `status` and `nodes`: a tree of nodes, started and talked to."""
+"""`catchment up`, `node` and `nodes`: a tree of nodes, started and talked to.
+
+Nothing that takes long to import is imported above: `catchment --help` needs the commands.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,15 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-import msgspec
 import typer
-from msgspec import UNSET
 
+from catchment.cli import completion
 from catchment.cli.options import AsJson
 from catchment.errors import CatchmentError, JobError, RefusedError
-from catchment.model import records
-from catchment.model.costs import shown
 
 if TYPE_CHECKING:
     from catchment.job import JobModel
@@ -41,7 +40,13 @@ nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes o
 
 
 def run_node(
-    path: Path, id: str, parent: str | None, engine: str, as_json: bool, supervised: bool = False
+    path: Path,
+    id: str,
+    parent: str | None,
+    engine: str,
+    as_json: bool,
+    supervised: bool = False,
+    metrics: MetricsAt | None = None,
 ) -> None:
     """Runs one node here until its work is done."""
     from catchment.job import load_job
@@ -60,10 +65,50 @@ def run_node(
     if as_json:
         process.watchers.append(_Reporter().report)
     try:
-        process.run()
+        with contextlib.nullcontext() if metrics is None else _metrics(process, metrics):
+            process.run()
     except RefusedError as error:
         typer.echo(f"catchment: {error}", err=True)
         raise typer.Exit(REFUSED) from error
+
+
+class MetricsAt(NamedTuple):
+    """Where a node serves metrics."""
+
+    port: int
+    host: str
+
+
+@contextlib.contextmanager
+def _metrics(process: Any, at: MetricsAt) -> Iterator[None]:
+    """Serves the metrics of a node meanwhile."""
+    from catchment.nodes.metrics import NodeMetrics
+    from catchment.sinks.tally import Tallies
+
+    def plan() -> Any:
+        with process.lock:
+            charter = process.member.charter
+            return None if charter is None else charter.plans[charter.plan].plan
+
+    process.tallies = Tallies()
+    served = NodeMetrics(at.port, lambda: _standing(process), process.tallies, plan, at.host)
+    typer.echo(f"catchment: metrics of {process.given.id} are at {served.address}", err=True)
+    try:
+        yield
+    finally:
+        served.close()
+
+
+def _standing(process: Any) -> NodeStatus:
+    """How a node of this process stands."""
+    import msgspec
+
+    from catchment.nodes.status import status
+
+    links = process.links()
+    with process.lock:
+        found = status(process.member, links, process.source_note(), process.capacities())
+    return msgspec.structs.replace(found, error=process.last_error)
 
 
 class _Reporter:
@@ -73,23 +118,26 @@ class _Reporter:
         self._last = 0.0
 
     def report(self, process: Any) -> None:
-        from catchment.nodes.status import status
+        from catchment.model import records
 
         if time.monotonic() - self._last < 1:
             return
         self._last = time.monotonic()
-        links = process.links()
-        with process.lock:
-            found = status(process.member, links, process.source_note(), process.capacities())
-        found = msgspec.structs.replace(found, error=process.last_error)
-        typer.echo(records.encode(found).decode())
+        typer.echo(records.encode(_standing(process)).decode())
         sys.stdout.flush()
 
 
-def up(path: Path, engine: str, quiet: bool, ui: int | None = None) -> None:
+def up(
+    path: Path,
+    engine: str,
+    quiet: bool,
+    ui: int | None = None,
+    metrics: MetricsAt | None = None,
+) -> None:
     """Starts every node of the topology as a process here, and waits until all are done.
 
-    `ui` is the port of a page that shows the tree meanwhile.
+    `ui` is the port of a page that shows the tree meanwhile. The first node serves metrics at the
+    port given, each other one at the next.
     """
     from catchment.engine.binding import bind_types
     from catchment.job import load_job
@@ -106,7 +154,10 @@ def up(path: Path, engine: str, quiet: bool, ui: int | None = None) -> None:
             plan = charter.plans[charter.plan].plan
             bind_types(plan, node.source.event_schema(), job.time, job.late)
     supervisor = Supervisor(
-        {node.id: _command(path, node.id, engine) for node in job.nodes},
+        {
+            node.id: _command(path, node.id, engine, _nth(metrics, number))
+            for number, node in enumerate(job.nodes)
+        },
         {node.id: node.parent for node in job.nodes},
         lambda sentence: typer.echo(f"catchment: {sentence}", err=True),
     )
@@ -134,8 +185,17 @@ def _page(job: JobModel, port: int) -> contextlib.AbstractContextManager[object]
     return served([watched(job)], port, lambda text: typer.echo(f"catchment: {text}", err=True))
 
 
-def _command(path: Path, id: str, engine: str) -> list[str]:
+def _nth(first: MetricsAt | None, number: int) -> MetricsAt | None:
+    """Where a node serves metrics, of those that are started together."""
+    if first is None or first.port == 0:
+        return first
+    return first._replace(port=first.port + number)
+
+
+def _command(path: Path, id: str, engine: str, metrics: MetricsAt | None = None) -> list[str]:
     command = [sys.executable, "-m", "catchment.cli.main", "node", id, str(path)]
+    if metrics is not None:
+        command += ["--metrics", str(metrics.port), "--metrics-host", metrics.host]
     return [*command, "--engine", engine, "--supervised"]
 
 
@@ -156,13 +216,15 @@ class _Lines:
 
 
 def _line(job: JobModel) -> None:
+    from catchment.cli.status import tree_status, when
+
     try:
-        found = _status(None, None, job)
+        found = tree_status(None, job)
     except CatchmentError:
         return
     counts = found.counts or {}
     typer.echo(
-        f"frontier {_when(found.frontier)}  {counts.get('events', 0):,} events  "
+        f"frontier {when(found.frontier)}  {counts.get('events', 0):,} events  "
         f"{counts.get('results', 0):,} results  missing: {', '.join(found.missing) or 'nobody'}",
         err=True,
     )
@@ -189,87 +251,14 @@ def ask(
     return questions.ask(address, question, kind, questions.admin(job))
 
 
-def _status(root: str | None, path: Path | None, job: JobModel | None = None) -> NodeStatus:
-    from catchment.nodes.questions import AskStatus
-    from catchment.nodes.status import NodeStatus
-
-    return ask(AskStatus(), NodeStatus, root, path, job)
-
-
-def _rates(found: NodeStatus) -> str:
-    """How many events come in a second of event time, and what the plan was made for."""
-    seen = "not known yet" if found.event_rate is UNSET else f"{shown(found.event_rate)} a second"
-    planned = "" if found.planned_rate is UNSET else f", planned for {shown(found.planned_rate)}"
-    return f"events in event time: {seen}{planned}"
-
-
-def show_status(root: str | None, job: Path | None, as_json: bool) -> None:
-    """Prints how the tree stands."""
-    from catchment.cli.live import limit_line, never_read_line
-
-    found = _status(root, job)
-    if as_json:
-        typer.echo(json.dumps(records.plain(found)))
-        return
-    plan = None if found.plan is UNSET else found.plan
-    flush = None if found.flush is UNSET else found.flush
-    typer.echo(f"job {found.job}  plan {plan}  charter {found.charter}")
-    typer.echo(f"frontier {_when(found.frontier)}  complete until {_when(found.complete_until)}")
-    typer.echo("  ".join(f"{name} {count:,}" for name, count in (found.counts or {}).items()))
-    typer.echo(_rates(found))
-    typer.echo(f"flush: {flush}")
-    for one in found.never_read:
-        typer.echo(never_read_line(one))
-    for id, told in found.never_read_by_nodes.items():
-        rows = "some" if told.rows is None else f"{told.rows:,}"
-        typer.echo(
-            f"never read by {id}: {rows} rows of {told.origins} files or partitions, "
-            f"such as {told.reason}"
-        )
-    for limit in found.limits:
-        typer.echo(limit_line(limit))
-    typer.echo(f"missing: {', '.join(found.missing) or 'nobody'}")
-    for damage in found.damage:
-        typer.echo(f"damaged: {damage}")
-    if found.error is not UNSET:
-        typer.echo(f"error: {found.error}")
-    for id, why in (found.refused or {}).items():
-        typer.echo(f"refused: {id}: {why}")
-    for id, child in (found.children or {}).items():
-        for seq, why in (child.set_aside or {}).items():
-            typer.echo(f"set aside: message {seq} of {id}: {why}")
-    for id, child in (found.children or {}).items():
-        here = "connected" if child.connected else f"silent {child.silent_seconds} s"
-        typer.echo(
-            f"  {id}: {here}, frontier {_when(child.frontier)}, {child.received} messages"
-            f"{_carries(child.link or {})}"
-        )
-
-
-def _carries(link: Mapping[str, float | int | None]) -> str:
-    """What a child has found its link to carry."""
-    bandwidth, error = link.get("bandwidth"), link.get("error")
-    if not bandwidth:
-        return ""
-    from catchment.flush.units import shown
-
-    off = "" if error is None else f" (off by {100 * error:.0f} % on average)"
-    return f", link {shown(bandwidth)}{off}"
-
-
-def _when(value: object) -> str:
-    if isinstance(value, int):
-        try:
-            return datetime.fromtimestamp(value / 1e6, UTC).isoformat(timespec="milliseconds")
-        except (ValueError, OverflowError):
-            return str(value)
-    return "unknown" if value is None or value is UNSET else str(value)
-
-
 @nodes.command("ls")
 def list_nodes(job: JobOf = None, root: RootAt = None, as_json: AsJson = False) -> None:
     """List the nodes of the tree."""
-    found = _status(root, job).places or []
+    from catchment.cli.status import tree_status
+    from catchment.job import load_job
+    from catchment.model import records
+
+    found = tree_status(root, None if job is None else load_job(job)).places or []
     if as_json:
         typer.echo(json.dumps(records.plain(found)))
         return
@@ -298,9 +287,12 @@ def add_node(
     typer.echo(f"added {id} under {parent}")
 
 
+NodeName = Annotated[str, typer.Argument(help="The node's id.", autocompletion=completion.node_ids)]
+
+
 @nodes.command("mv")
 def move_node(
-    id: Annotated[str, typer.Argument(help="The node's id.")],
+    id: NodeName,
     parent: Annotated[str, typer.Option(help="The id of its new parent.")],
     job: JobOf = None,
     root: RootAt = None,
@@ -314,7 +306,7 @@ def move_node(
 
 @nodes.command("rm")
 def remove_node(
-    id: Annotated[str, typer.Argument(help="The node's id.")],
+    id: NodeName,
     job: JobOf = None,
     root: RootAt = None,
 ) -> None:

@@ -53,6 +53,15 @@ class Engine:
 
     `rate` is how many events are expected in a second of event time. Where many more or fewer come,
     groups that are sliced in a way that loses go over to the other one (`planner/observed.py`).
+    `costs` are what plans are decided by. `clock` tells the time in microseconds since 1970, for
+    windows of processing time.
+
+        engine = ct.Engine([speed, runs], time="ts", lateness="2s")
+        engine.push(events)
+        engine.advance("2026-01-01 00:01")["speed"]
+
+    Raises QueryError for queries that cannot be planned together, such as two of one name, and
+    SchemaError where they do not fit `schema`, or the first events.
     """
 
     def __init__(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment import html, plotting
 from catchment.engine.keys import KeyIndex
 from catchment.engine.outputs import OutputStage
 from catchment.engine.rows import Operators, computed
@@ -27,6 +29,8 @@ from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 
 TIME = pa.timestamp("us", "UTC")
+_SHOWN = 3
+"""Queries whose rows a notebook shows."""
 COMPLETE = "complete"
 """The column that says whether a window has ended, and whether no node's events are missing."""
 
@@ -322,6 +326,12 @@ class Results(Mapping[str, pa.Table]):
     """Query name to the windows now complete, as an Arrow table made when it is asked for.
 
     Iterates over the queries that have rows; a query without any gives an empty table.
+
+        results = engine.advance("2026-01-01 00:01")
+        results["speed"].to_pandas()
+        results.plot("speed")
+
+    `results[name]` raises KeyError for a name that no query has.
     """
 
     def __init__(
@@ -437,6 +447,32 @@ class Results(Mapping[str, pa.Table]):
     def __contains__(self, name: object) -> bool:
         known = name in self._plan.names and name not in self._plan.former
         return known and self[str(name)].num_rows > 0
+
+    def plot(
+        self,
+        name: str | None = None,
+        value: str | Sequence[str] | None = None,
+        *,
+        keys: int = plotting.MOST,
+        ax: Any = None,
+    ) -> Any:
+        """Draws a query's results as lines over time, and gives matplotlib's axes.
+
+        `name` may be left out where one query has results; `value` names columns to draw (by
+        default all numbers), `keys` is how many keys are drawn, and `ax` are axes to draw into.
+
+        Raises MissingPackageError without matplotlib, and QueryError where there is no such number.
+        """
+        name = plotting.only_name([*self]) if name is None else name
+        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the first rows of the first queries."""
+        names = list(islice(self, _SHOWN))
+        parts = [html.heading(f"{len(self):,} queries with results, {self.rows():,} rows")]
+        for name in names:
+            parts += [html.heading(name), html.arrow_table(self[name], 5)]
+        return "".join(parts)
 
     def rows(self) -> int:
         """Result rows of all queries together, without making their tables where that tells."""

@@ -20,7 +20,11 @@ COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts since the engine began: `accepted + late + bad + duplicates = events`, always."""
+    """Counts since the engine began: `accepted + late + bad + duplicates = events`, always.
+
+    >>> Stats(*[5, 3, 1, 1, 0], *[0] * 8).late
+    1
+    """
 
     events: int
     """Events pushed."""

@@ -35,6 +35,7 @@ from catchment.engine.partials import (
 from catchment.engine.results import Results
 from catchment.engine.slicer import rank
 from catchment.engine.streams import Streams, own_windows, tags_of
+from catchment.errors import StateError
 from catchment.model.duration import Instant, instant
 from catchment.model.plan import Group, Plan
 from catchment.model.rules import EventRules
@@ -50,7 +51,14 @@ def slice(
 ) -> Partials:
     """Events to partials, where they are read; holds no state.
 
-    `arrival` is the number of the first event in its node's order of arrival.
+    `events` is an Arrow table, `plan` what `ct.plan` gives, `time` the column of event time. `node`
+    and `seq`, its sequence number, stamp the partials; `arrival` is the number of the first event
+    in its node's order of arrival.
+
+        parts = [ct.slice(table, plan, node=n) for n, table in enumerate(tables)]
+        ct.assemble(ct.merge(parts, plan), None, plan)["speed"]
+
+    Raises SchemaError where the queries of the plan do not fit the columns of the events.
     """
     bound = BoundPlan(plan, EventRules.of(time), events.schema)
     slicer, merger = bound.slicer(str(node)), bound.merger(node)
@@ -64,11 +72,24 @@ def merge(
 ) -> Partials:
     """Partials to fewer: one per slice and key, stamped as made by this node.
 
+    `parts` are what `ct.slice` and `ct.merge` gave by the same `plan`; `seq` is a sequence number.
+
     Associative and commutative; a partial that comes twice counts once. Without a sequence number
     the stamp follows from what was merged: the same partials give the same, others another. What
     came once is merged by a `Merger`, as every node between the sources and the root does it.
+
+        ct.merge([ct.merge([a, b], plan), c], plan)  # the same as ct.merge([c, b, a, a], plan)
+
+    Raises StateError for partials of groups that the plan does not have.
     """
     whole = joined_partials(parts)
+    unknown = [id for id in whole.groups if id >= len(plan.groups)]
+    if unknown:
+        raise StateError(
+            "the partials are of another plan",
+            given=f"group {unknown[0]} of {len(plan.groups)}",
+            hint="slice and merge by one plan",
+        )
     once = Partials(
         {id: _once(table, plan.groups[id]) for id, table in whole.groups.items()},
         None if whole.events is None else _events_once(whole.events),
@@ -115,7 +136,14 @@ def _first_of(identity: list[Ints]) -> Ints:
 
 
 def assemble(partials: Partials, frontier: Instant | None, plan: Plan) -> Results:
-    """The windows complete at the frontier (None: at the end of input) of these partials."""
+    """The windows complete at the frontier (None: at the end of input) of these partials.
+
+    `partials` are what `ct.slice` or `ct.merge` gave by the same `plan`; `frontier` is a time.
+
+        ct.assemble(ct.slice(events, plan), "2026-01-01 00:01", plan)["speed"]
+
+    Raises QueryError for a frontier that is no time.
+    """
     merged = merge([partials], plan)
     assembler = BoundPlan.of_partials(plan, _known(plan, merged)).assembler()
     assembler.absorb(merged)

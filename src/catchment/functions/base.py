@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
@@ -30,11 +32,46 @@ class Function(ABC):
     columns: ClassVar[int] = 1
     """How many columns it takes. Several become one, `arguments(x, y)`, whose type is a struct."""
 
+    parameters: ClassVar[str] = ""
+    """What may follow the columns, in a sentence for people; empty: nothing."""
+    given: ClassVar[str] = ""
+    """Parameters as an example writes them."""
+
     @property
     def example(self) -> str:
         """A call in Python."""
-        given = '"v"' if self.columns == 1 else ", ".join(f'"{c}"' for c in "xyz"[: self.columns])
-        return f"ct.{self.name}({given})"
+        columns = '"v"' if self.columns == 1 else ", ".join(f'"{c}"' for c in self.names)
+        return f"ct.{self.name}({columns}{self.given and f', {self.given}'})"
+
+    @property
+    def names(self) -> str:
+        """What its columns are called, a letter each, where there are several."""
+        return "xyz"[: self.columns]
+
+    def help(self) -> str:
+        """What `help` says of the builder: what it means, what it takes, an example, errors."""
+        if self.columns > 1:
+            called = " and ".join(f"`{name}`" for name in self.names)
+            takes = f"{called} are columns of the events, or SQL expressions over them"
+        else:
+            takes = "`column` is a column of the events, or an SQL expression over columns"
+        optional = "" if self.needs_column else "; without one, whole events count"
+        wanted = f"{takes}: {self.takes}{optional}."
+        return "\n".join(
+            [
+                inspect.cleandoc(self.__doc__ or "").strip(),
+                "",
+                *textwrap.wrap(f"{wanted} {self.parameters}".strip(), 96),
+                "",
+                ">>> import catchment as ct",
+                f">>> query = ct.Query('q', {self.example}.alias('x'), window=ct.tumbling('10s'))",
+                ">>> query.aggregates[0].name",
+                "'x'",
+                "",
+                "Raises QueryError for what it does not take, and SchemaError once events come",
+                "whose columns are of another type.",
+            ]
+        )
 
     @abstractmethod
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
@@ -93,7 +130,16 @@ Known = TypeVar("Known", bound=Function | type[Function])
 
 
 def register_function(function: Known) -> Known:
-    """Makes a function, or the one function of a class, known by its name and synonyms."""
+    """Makes a function, or the one function of a class, known by its name and synonyms.
+
+    `function` is a `Function` or a class of one; it is given back, so that this is a decorator.
+
+        @ct.register_function
+        class Spread(Function):
+            name = "spread"
+
+    It raises nothing: a name that is known already stands for the new function from then on.
+    """
     made = function() if isinstance(function, type) else function
     for word in _words(made):
         FUNCTIONS.add(word, made)
@@ -150,9 +196,21 @@ def builder(function: Function) -> FunctionBuilder:
         return make(function.name, column, params)
 
     build.__name__ = build.__qualname__ = function.name
-    build.__doc__ = function.__doc__
+    build.__doc__ = function.help()
+    build.__signature__ = _signature(function)  # type: ignore[attr-defined]
     build.function = function  # type: ignore[attr-defined]
     return build
+
+
+def _signature(function: Function) -> inspect.Signature:
+    """The parameters of a builder, as `help` and editors show them."""
+    named = ("column",) if function.columns == 1 else tuple(function.names)
+    default = inspect.Parameter.empty if function.needs_column else None
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    found = [inspect.Parameter(name, kind, default=default, annotation="str") for name in named]
+    if function.parameters:
+        found.append(inspect.Parameter("params", inspect.Parameter.VAR_POSITIONAL))
+    return inspect.Signature(found, return_annotation="Aggregate")
 
 
 def builder_from(name: str, file: str) -> FunctionBuilder:

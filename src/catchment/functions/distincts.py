@@ -159,6 +159,8 @@ class ApproxQuantile(Function):
     """About the value below which a share q of the values lies (KLL, rank error about 1.65 %)."""
 
     name = "approx_quantile"
+    parameters = "`params` is the share q, a number from 0 to 1."
+    given = "0.95"
     synonyms: ClassVar[tuple[str, ...]] = ("approx_percentile", "percentile_approx")
 
     def check(self, aggregate: Aggregate) -> None:
@@ -183,6 +185,7 @@ class ApproxMedian(ApproxQuantile):
     """About the middle value (KLL)."""
 
     name = "approx_median"
+    parameters = given = ""
     synonyms = ()
 
     def check(self, aggregate: Aggregate) -> None:

@@ -61,6 +61,8 @@ class Listagg(Function):
     """
 
     name = "listagg"
+    parameters = "`params` is the separator, a text; without it, nothing is between them."
+    given = "', '"
     synonyms = ("string_agg",)
     takes = "a text"
 

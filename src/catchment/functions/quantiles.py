@@ -36,6 +36,8 @@ class Quantile(Function):
     """The value below which a share q of the values lies, interpolated (Spark's percentile)."""
 
     name = "quantile"
+    parameters = "`params` is the share q, a number from 0 to 1."
+    given = "0.95"
     synonyms: ClassVar[tuple[str, ...]] = ("percentile",)
 
     def check(self, aggregate: Aggregate) -> None:
@@ -78,6 +80,7 @@ class Median(Quantile):
     """The middle value; of an even number, the mean of the two middle ones."""
 
     name = "median"
+    parameters = given = ""
     synonyms = ()
 
     def check(self, aggregate: Aggregate) -> None:
@@ -92,6 +95,8 @@ class Quantiles(Quantile):
     """Several quantiles, as a list (Spark's percentile of an array)."""
 
     name = "quantiles"
+    parameters = "`params` are the shares q, numbers from 0 to 1."
+    given = "0.5, 0.95"
     synonyms = ()
 
     def check(self, aggregate: Aggregate) -> None:
@@ -125,6 +130,8 @@ class QuantileDisc(Quantile):
     """
 
     name = "quantile_disc"
+    parameters = "`params` is the share q, from 0 to 1; 'desc' behind it counts from above."
+    given = "0.95"
     synonyms = ()
 
     def check(self, aggregate: Aggregate) -> None:

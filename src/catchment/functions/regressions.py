@@ -25,6 +25,10 @@ class _OfPairs(Function):
     columns = 2
     takes = "two numbers"
 
+    @property
+    def names(self) -> str:
+        return "yx"
+
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("comoments", aggregate.column),)
 

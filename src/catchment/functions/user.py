@@ -59,13 +59,16 @@ def function(
 
     A state is made of numbers, texts, lists, tuples and dicts. Nulls are not lifted; a window
     without values gives null. With `commutative=False` states are combined in order of time, then
-    arrival. Plans carry only the name: define the function in every process that runs them.
+    arrival. `result` is the type of what `lower` gives, by default a double. Plans carry only the
+    name: define the function in every process that runs them.
 
     >>> import math
     >>> square, add = lambda v: v * v, lambda a, b: a + b
     >>> norm = function("l2_norm", lift=square, combine=add, lower=math.sqrt)
     >>> norm("v").text
     'l2_norm(v)'
+
+    Raises QueryError for a name that is no plain word or that a built-in function has.
     """
     if not name.isidentifier():
         raise QueryError("a function's name must be a plain word", given=repr(name))

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from catchment.errors import CatchmentError, JobError, did_you_mean
 from catchment.flush import read as read_flush
+from catchment.job.brackets import Parted, mend
 from catchment.job.model import TRIGGERS, JobModel, located, period
 from catchment.job.reading import FieldError, JobPath, path_text, read, tell_all
 from catchment.model.early import emit_of
@@ -79,11 +80,14 @@ class ExaminedJob:
 
 
 def load_job(source: str | Path | Mapping[str, Any]) -> JobModel:
-    """A job from a file, from text, or from what a file would hold.
+    """A job from a file, from text, or from what a file would hold: `source`.
 
     >>> query = {"name": "n", "select": ["count(*)"], "window": "tumbling(1s)"}
     >>> load_job({"queries": [query]}).build()[0].window
     Tumbling(length=1000000, slide=1000000, offset=0)
+
+    Raises JobError, or the error of a query, for the first thing that is wrong; all of them are
+    listed by `catchment validate`.
     """
     return checked(JobModel, source if isinstance(source, Mapping) else read(source))
 
@@ -106,8 +110,9 @@ def examine(source: str | Path | Mapping[str, Any]) -> ExaminedJob:
         data = source if isinstance(source, Mapping) else read(source)
     except JobError as error:
         return ExaminedJob(None, {}, (Mistake("", error),))
-    draft = _JobDraft(_copied(data))
-    mistakes: list[Mistake] = []
+    held = _copied(data)
+    mistakes = [_parted(one) for one in mend(held)]
+    draft = _JobDraft(held)
     job = None
     while job is None and draft.rounds < _ROUNDS:
         try:
@@ -124,6 +129,16 @@ def examine(source: str | Path | Mapping[str, Any]) -> ExaminedJob:
     mistakes += [*wrong, *(Mistake("flush", error) for error in _flush(job, queries, whole))]
     left_out = frozenset(draft.left_out)
     return ExaminedJob(job, queries, tuple(mistakes), left_out, draft.numbers)
+
+
+def _parted(found: Parted) -> Mistake:
+    path = path_text(found.place)
+    error = JobError(
+        "a comma parts texts in YAML, in brackets too",
+        given=f"{path}: {found.whole}",
+        hint=f'put it in quotes: "{found.whole}"',
+    )
+    return Mistake(path, error)
 
 
 def _copied(data: Any) -> Any:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic import WithJsonSchema as Shown
 
-from catchment import functions
+from catchment import functions, html
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
@@ -98,21 +98,27 @@ Selected = Annotated[
 class QuerySection(Section):
     """A query: as SQL, or as its parts."""
 
-    name: TextValue
+    name: TextValue = Field(description="what its results are called")
     sql: str | None = Field(None, description="the whole query as SQL, instead of its parts")
     select: list[Selected] | None = Field(
         None, description="aggregates and expressions over them, as in sum(a) / sum(b) AS ratio"
     )
-    by: Keys = ()
-    where: TextValue = None
-    having: TextValue = None
-    order_by: NamesValue = ()
-    limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = None
-    grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = ()
-    window: WindowValue = None
-    distinct_on: NamesValue = ()
-    distinct_within: DurationValue = "1h"
-    measure: MeasureWord = "event"
+    by: Keys = Field((), description="keys: columns, or names with the expressions they stand for")
+    where: TextValue = Field(None, description="a condition on events, in SQL")
+    having: TextValue = Field(None, description="a condition on results, in SQL")
+    order_by: NamesValue = Field((), description="what the rows of a window are ordered by")
+    limit: Annotated[Any, Shown({"type": ["integer", "null"], "minimum": 1})] = Field(
+        None, description="the first rows of each window that are kept"
+    )
+    grouping_sets: Annotated[Any, Shown({"type": "array", "items": _LIST})] = Field(
+        (), description="sets of keys, with rows for each"
+    )
+    window: WindowValue = Field(None, description="as in sliding(10s, 5s)")
+    distinct_on: NamesValue = Field(
+        (), description="columns that tell an event from its repetitions"
+    )
+    distinct_within: DurationValue = Field("1h", description="how far apart these may be")
+    measure: MeasureWord = Field("event", description="event or processing time")
 
     def build(self, path: str) -> Query:
         options = {
@@ -223,12 +229,38 @@ class StreamOptions(TypedDict):
 class JobModel(Section):
     """A job file: what is computed, from where to where, and what becomes of late events."""
 
-    name: str = "catchment"
-    time: TextValue = "ts"
-    lateness: DurationValue = "0s"
-    late: LateWord = "drop"
-    keep: DurationValue = None
-    queries: list[QueryForm]
+    def _repr_html_(self) -> str:
+        """For notebooks: what runs and where. Options may hold secrets, so none is shown."""
+        about = {
+            "source": "none" if self.source is None else self.source.type,
+            "sinks": ", ".join(sink.type for sink in self.sinks) or "memory",
+            "nodes": len(self.nodes),
+            "trigger": self.trigger,
+            "late": f"{self.late}, after {self.lateness}",
+            "checkpoint": self.checkpoint or "none: nothing is kept",
+        }
+        queries = self.build()
+        shown = [[query.name, query.describe()] for query in queries[: html.ROWS]]
+        if len(queries) > html.ROWS:
+            shown.append([f"and {len(queries) - html.ROWS:,} more", ""])
+        return (
+            html.heading(self.name)
+            + html.table([*about], [[*about.values()]])
+            + html.table(["query", ""], shown)
+        )
+
+    name: str = Field("catchment", description="the job's, also a name of its events in SQL")
+    time: TextValue = Field("ts", description="the column of event time")
+    lateness: DurationValue = Field(
+        "0s", description="how much later than the newest an event may come"
+    )
+    late: LateWord = Field(
+        "drop", description="what becomes of one that is later still: drop, collect or update"
+    )
+    keep: DurationValue = Field(
+        None, description="how long late events may correct a window; none: the longest window"
+    )
+    queries: list[QueryForm] = Field(description="what is computed")
     source: Source | None = Field(None, description="where events come from")
     sinks: tuple[Sink, ...] = Field((), description="where results go; none: memory")
     checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")

@@ -102,9 +102,16 @@ def _syntax(error: yaml.YAMLError) -> JobError:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     place = f"line {_line(mark)}, column {mark.column + 1}" if mark else None
-    return JobError(
-        "the job file is not YAML", given=place, hint=f"{problem}; check indents and quotes"
-    )
+    hint = f"{problem}; check indents and quotes"
+    shown = "" if mark is None or not mark.buffer else _line_of(mark)
+    if any(sign in shown for sign in "[{"):
+        hint += ": a text that begins with [ or {, or has a comma within them, stands in quotes"
+    return JobError("the job file is not YAML", given=place, hint=hint)
+
+
+def _line_of(mark: Any) -> str:
+    """The line of the file that a mark is in."""
+    return str(mark.buffer).splitlines()[mark.line] if mark.buffer.strip("\0") else ""
 
 
 JobPath = tuple[int | str, ...]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, structs
 
+from catchment import html
 from catchment.errors import StateError
 from catchment.model import packed
 from catchment.model.costs import ASSUMED, RECORDED, CostModel, EventRate
@@ -70,7 +71,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All groups, and which answer each query's name stands for."""
+    """All groups, and which answer each query's name stands for: what `ct.plan` gives.
+
+    A plan is plain data. `explain()` says what it means, and notebooks show that.
+
+        plan = ct.plan([speed, runs])
+        print(plan.explain())
+    """
 
     version: int = 0
     groups: tuple[Group, ...] = ()
@@ -93,6 +100,10 @@ class Plan:
     def explain(self) -> str:
         """What will happen, and why, as a tree."""
         return "" if Plan.explainer is None else Plan.explainer(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what `explain` says."""
+        return html.preformatted(self.explain())
 
     def to_bytes(self) -> bytes:
         """The plan as bytes; equal plans give equal bytes."""

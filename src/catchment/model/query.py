@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from catchment import html
 from catchment.errors import QueryError, did_you_mean
 from catchment.expression import canonical, columns, quote, substituted
 from catchment.model import records
@@ -41,7 +42,15 @@ ARGUMENTS = "arguments("
 
 
 class Aggregate(Struct, frozen=True, cache_hash=True, gc=False):
-    """A function of a column (an SQL expression, or None for whole rows), and its result's name."""
+    """A function of a column, and its result's name, as `ct.avg("v").alias("mean")` makes one.
+
+    `column` is an SQL expression, or None for whole rows; `params` are the function's parameters.
+
+    >>> Aggregate("avg", "v").alias("mean")
+    Aggregate(function='avg', column='v', params=(), name='mean')
+
+    Raises nothing itself: a query that holds it raises QueryError where `function` is not known.
+    """
 
     function: str
     column: str | None = None
@@ -73,8 +82,13 @@ class Aggregate(Struct, frozen=True, cache_hash=True, gc=False):
 class Expression:
     """A result column computed from aggregates, keys and bounds: `sum(a) / sum(b)`.
 
-    In the text, an aggregate is a column of its own text, in backticks. `catchment.expr` makes one
-    from SQL.
+    In the `text`, each of its `aggregates` is a column of its own text, in backticks. `name` is the
+    result's. `catchment.expr` makes one from SQL.
+
+    >>> Expression("`sum(a)` / 2", (Aggregate("sum", "a"),)).alias("half").name
+    'half'
+
+    Raises nothing itself: a query that holds it raises QueryError where it means nothing.
     """
 
     text: str
@@ -92,7 +106,16 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What the rows of a window are ordered by; nulls are less than all else unless told."""
+    """What the rows of a window are ordered by: see `Query`, `order_by`.
+
+    `by` is a result or an expression over results; `descending` turns the order round. Nulls are
+    less than all else, unless `nulls_first` says otherwise. `catchment.order` makes one from SQL.
+
+    >>> Ordering("mean", descending=True).by
+    'mean'
+
+    Raises nothing itself: a query that holds it raises QueryError where there is no such result.
+    """
 
     by: Expression | Aggregate | str
     descending: bool = False
@@ -138,6 +161,14 @@ class Query:
     tell whether they are those of the job, so the query remembers them until it meets one:
     `rules.bound` compares them, and returns the query without. They are no part of what is
     computed, so queries that differ in nothing else are equal.
+
+    `name` is what its results are called, `selected` are its aggregates and expressions, `by` its
+    keys, `window` one of `ct.tumbling`, `ct.sliding`, `ct.session` and so on.
+
+        ct.Query("speed", ct.avg("v").alias("mean"), by="player", window=ct.sliding("10s", "5s"))
+
+    Raises QueryError for whatever cannot mean anything: no window, a condition that is no SQL, two
+    results of one name.
     """
 
     name: str
@@ -197,6 +228,10 @@ class Query:
         put(self, "time", time)
         put(self, "table", table)
         _check(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the query on one line."""
+        return html.table(["query", ""], [[self.name, self.describe()]])
 
     def describe(self) -> str:
         """The query on one line, for people.

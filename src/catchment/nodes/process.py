@@ -24,6 +24,7 @@ from catchment.nodes.node_service import NodeService
 from catchment.nodes.reader import InnerLink, Reader
 from catchment.nodes.status import unread_of
 from catchment.sinks.base import Delivery
+from catchment.sinks.tally import Tallies, tally
 from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
@@ -93,6 +94,8 @@ class NodeProcess:
         self._next_look = 0.0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
+        self.tallies: Tallies | None = None
+        """What a root has given of each query since it was started, where metrics are served."""
         self.service = NodeService(self.member, self.lock, self.news, self._changed)
         self.service.links, self.service.source = self.links, self.source_note
         self.service.capacities = self.capacities
@@ -121,6 +124,8 @@ class NodeProcess:
         return source
 
     def _deliver(self, delivery: Delivery) -> None:
+        if self.tallies is not None:
+            self.tallies.add(tally(delivery.results, now()))
         for sink in self.given.sinks:
             sink.write(delivery)
 

@@ -172,7 +172,16 @@ OperatorType = TypeVar("OperatorType", bound=Operator)
 
 
 def register_operator(operator: type[OperatorType]) -> type[OperatorType]:
-    """Makes an operator known by its `kind`."""
+    """Makes an operator known by its `kind`.
+
+    `operator` is a class of an operator; it is given back, so that this is a decorator.
+
+        @ct.register_operator
+        class Longest(Operator):
+            kind = "longest"
+
+    It raises nothing: a kind that is known already stands for the new operator from then on.
+    """
     OPERATORS.add(operator.kind, operator)
     return operator
 

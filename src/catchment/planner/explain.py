@@ -7,17 +7,32 @@ from collections.abc import Iterable
 
 from catchment.model.duration import show
 from catchment.model.plan import Group, Plan
+from catchment.model.query import Query
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import edges_of, session_grid, ways_of
 from catchment.planner.group import operators_by_window, operators_of
+from catchment.planner.group import plan as make_plan
 from catchment.planner.together import sets_met, sliced_together, waiting_together
 
 _MOST = 8
 """Windows or queries listed before the rest are only counted."""
 
 
-def explain(plan: Plan) -> str:
-    """Groups, operators, slices a minute, what was compared, and what runs where."""
+def explain(plan: Plan | Query | Iterable[Query]) -> str:
+    """What queries share and why, as a tree for people: groups, operators, slices, what runs where.
+
+    `plan` is a plan, a query, or queries, for which a plan is made.
+
+    >>> from catchment.functions import avg, sum
+    >>> from catchment.windows import tumbling
+    >>> mean = Query("mean", avg("v"), window=tumbling("1s"))
+    >>> print(explain([mean, Query("total", sum("v"), window=tumbling("2s"))]).splitlines()[0])
+    Plan version 1: 2 queries, 2 distinct, in 1 group(s); for 10,000 events a second (assumed)
+
+    Raises QueryError where queries cannot be planned, such as two of one name.
+    """
+    if not isinstance(plan, Plan):
+        plan = make_plan([plan] if isinstance(plan, Query) else plan)
     queries = len(plan.names) - len(plan.former)
     distinct = len({place for name, place in plan.names.items() if name not in plan.former})
     title = (

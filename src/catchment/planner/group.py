@@ -32,6 +32,7 @@ def plan(
     """One plan of all queries.
 
     `rate` is the expected number of events in a second of event time. Without it one is assumed.
+    `costs` are what its choices are decided by.
 
     >>> from catchment.functions import avg, sum
     >>> from catchment.windows import tumbling
@@ -39,6 +40,8 @@ def plan(
     ...           Query("b", sum("v"), window=tumbling("2s"))])
     >>> [OperatorRef(*o).id for o in p.groups[0].operators]
     ['sum(v)', 'count(v)']
+
+    Raises QueryError where queries cannot be planned together, such as two of one name.
     """
     return replan(Plan(rate=EventRate.of(rate), costs=costs), queries)[0]
 

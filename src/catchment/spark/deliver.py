@@ -19,6 +19,7 @@ from catchment.model.capacity import Capacity, largest
 from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
 from catchment.sinks.spark_format import SparkFormat
+from catchment.sinks.tally import Tallies
 from catchment.sources.aside_files import AsideFiles
 from catchment.spark.format_sink import write_batch
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
@@ -77,6 +78,8 @@ class BatchCommitter:
         self.heard = heard
         self._bounds: dict[int, BoundPlan] = {}
         self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
+        self.tallies = Tallies()
+        """What there was of each query since this process began, where metrics are served."""
         self._formats = [sink for sink in spec.sinks if isinstance(sink, SparkFormat)]
         self._here = [s for s in spec.sinks if s.on_driver and not isinstance(s, SparkFormat)]
 
@@ -120,6 +123,8 @@ class BatchCommitter:
         if gone and not self.spec.tree:
             QueryFolder(self.spec.home).drained(gone)
         progress.save(self.spec)
+        for report in reports:
+            self.tallies.add(report.tallies)
         limits = largest(one for report in reports for one in report.limits)
         splits = [seconds for report in reports for seconds in report.splits]
         buckets = [report.seconds for report in reports]

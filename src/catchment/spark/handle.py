@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,14 +13,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from catchment import html, plotting
 from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
+from catchment.engine.times import now
 from catchment.errors import QueryError, StateError
+from catchment.html import Display
 from catchment.job.model import JobModel as JobModel
 from catchment.model import records
 from catchment.model.capacity import Capacity
-from catchment.model.frontier import EARLIEST
+from catchment.model.frontier import EARLIEST, Frontier
 from catchment.model.query import Query
+from catchment.model.recent_rate import RecentRate
 from catchment.sinks.memory import Memory
 from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
@@ -57,11 +61,13 @@ class Status:
     frontier: int | None = None
     """Microseconds since 1970."""
     lag: float | None = None
-    """Seconds from the newest event to the frontier."""
+    """Seconds of event time from the frontier to the newest event that was read."""
+    behind: float | None = None
+    """Seconds from the frontier to the clock, while the job runs."""
     planned: int = 0
     """When the batch was planned, in microseconds since 1970."""
     rate: float = 0.0
-    """Events a second, over the last batches."""
+    """Events a second by the clock, over the last seconds; 0 when the job does not run."""
     event_rate: float | None = None
     """Events in a second of event time, as observed; None: too few have come."""
     planned_rate: float | None = None
@@ -102,6 +108,26 @@ class Status:
             counts.aside_dropped,
         )
 
+    def at(self, frontier: Frontier, running: bool) -> Status:
+        """The same, of a job that has come to a frontier."""
+        known = frontier.value > EARLIEST
+        return replace(
+            self,
+            frontier=frontier.value if known else None,
+            lag=(frontier.newest - frontier.value) / 1e6 if known else None,
+            behind=(now() - frontier.value) / 1e6 if known and running else None,
+            partitions={name: newest for name, (newest, _) in frontier.partitions.items()},
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: state and counts."""
+        names = ("events", "accepted", "late", "bad", "duplicates", "results")
+        about: dict[str, Any] = {"job": self.job, "state": self.state, "batch": self.batch}
+        about |= {name: getattr(self, name) for name in names}
+        about |= {"events/s": self.rate, "lag, s": self.lag, "behind the clock, s": self.behind}
+        made = html.table([*about], [[*about.values()]])
+        return made + (html.preformatted(self.error) if self.error else "")
+
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Status:
         """The inverse of `to_dict`."""
@@ -124,7 +150,10 @@ class Handle:
         self._spark = spark
         self._query: StreamingQuery | None = None
         self._progress: Progress | None = None
-        self._marks: list[tuple[float, int]] = []
+        """After the last batch since the job was started."""
+        self._before = next(iter(Progress.newest(spec.home)), None)
+        """After the last batch of the runs before."""
+        self._speed = RecentRate()
         self._listeners: list[Callable[[Status], None]] = []
         self._moved = threading.Condition()
         self._planned = 0
@@ -139,6 +168,8 @@ class Handle:
 
     def attach(self, query: StreamingQuery) -> None:
         self._query = query
+        before = 0 if self._before is None else self._before.counts.events
+        self._speed.seen(before, time.monotonic())
 
     def batch(self, rows: DataFrame, number: int) -> None:
         """What Spark calls with each batch: it counts only while the checkpoint is this job's."""
@@ -177,7 +208,7 @@ class Handle:
     def status(self) -> Status:
         """How the job stands now."""
         self._look()
-        progress = self._progress
+        progress = self._progress or self._before
         batch, counts = (-1, JobCounts()) if progress is None else (progress.batch, progress.counts)
         source = SourceNote.load(self.spec.home.sub("source"))
         found = replace(
@@ -191,18 +222,14 @@ class Handle:
         )
         if progress is None:
             return found
-        frontier = progress.frontier
-        known = frontier.value > EARLIEST
+        running = self.state == "running"
         return replace(
-            found,
+            found.at(progress.frontier, running),
             aside_dropped=counts.aside_dropped + self.committer.files.removed,
-            planned=self._planned,
-            frontier=frontier.value if known else None,
-            lag=(frontier.newest - frontier.value) / 1e6 if known else None,
-            rate=self._rate(),
+            planned=self._planned or progress.now,
+            rate=(self._speed.at(time.monotonic()) or 0.0) if running else 0.0,
             event_rate=progress.observed.rate,
             planned_rate=self.spec.plan(progress.plan).plan.rate.per_second,
-            partitions={name: t for name, (t, _) in frontier.partitions.items()},
         )
 
     @property
@@ -228,12 +255,6 @@ class Handle:
         """Why it has failed, if it has."""
         failure = None if self._query is None else self._query.exception()
         return None if failure is None else failure_text(failure)
-
-    def _rate(self) -> float:
-        if len(self._marks) < 2:
-            return 0.0
-        (t0, n0), (t1, n1) = self._marks[0], self._marks[-1]
-        return (n1 - n0) / max(t1 - t0, 1e-9)
 
     @property
     def results(self) -> Mapping[str, pa.Table]:
@@ -273,7 +294,7 @@ class Handle:
         with self._moved:
             self._progress, self._planned = progress, planned
             self._limits = tuple(limits)
-            self._marks = [*self._marks[-9:], (time.monotonic(), progress.counts.events)]
+            self._speed.seen(progress.counts.events, time.monotonic())
             self._moved.notify_all()
         for listener in self._listeners:
             listener(self.status)
@@ -336,6 +357,23 @@ class Handle:
         self.release_if_over()
         return self.status
 
+    def show(self, seconds: float | None = None, every: float = 1.0) -> Status:
+        """Waits like `wait`, and shows how the job stands meanwhile: in a notebook one display that
+        changes in place, elsewhere a line each time. `every` is in seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
+        shown = Display()
+        while True:
+            left = every if until is None else min(every, until - time.monotonic())
+            status = self.wait(max(left, 0.0))
+            shown.update(status)
+            over = status.state not in ("starting", "running")
+            if over or (until is not None and time.monotonic() >= until):
+                return status
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how the job stands."""
+        return self.status._repr_html_()
+
     def __enter__(self) -> Handle:
         return self
 
@@ -358,6 +396,23 @@ def failure_text(failure: PySparkException) -> str:
 
 class _InMemory(Mapping[str, pa.Table]):
     """Results by query, of its present definition; older ones by the name they were given under."""
+
+    def plot(
+        self,
+        name: str | None = None,
+        value: str | Sequence[str] | None = None,
+        *,
+        keys: int = plotting.MOST,
+        ax: Any = None,
+    ) -> Any:
+        """Draws a query's results as lines over time: as `plot` of what `ct.run` gives."""
+        name = plotting.only_name([*self]) if name is None else name
+        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how many rows there are of each query."""
+        rows = [[name, self[name].num_rows] for name in list(self)[: html.ROWS]]
+        return html.table(["query", "rows"], rows)
 
     def __init__(self, memory: Memory, outputs: Mapping[str, str]) -> None:
         self._memory = memory

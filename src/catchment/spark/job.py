@@ -17,7 +17,24 @@ from catchment.spark.stream import start
 
 
 class Job(model.JobModel):
-    """What to compute, from where to where: `ct.Job(queries=[...], source=...).start()`."""
+    """What to compute, from where to where: the sections of a job file as arguments.
+
+        job = ct.Job(queries=[speed], source={"type": "kafka", "servers": "k:9092", "topic": "t"},
+                     sinks=[{"type": "parquet", "path": "results/"}], checkpoint="state/")
+        with job.start() as handle:
+            handle.show()
+
+    `queries` are queries; `source` says where events come from, `sinks` where results go, and
+    `nodes`, instead of a source, are a tree. `name` is the job's, `time` the column of event time.
+    `lateness`, `late` and `keep` say what becomes of late events, `idle_timeout` and `max_ahead`
+    what of silent partitions and events from the future, `incomplete` what of windows that are open
+    at the end. `checkpoint` is the job's folder, `trigger` when batches run, `buckets` in how many
+    shares keys are assembled, `rate` the events in a second to plan for, `metrics` a port for
+    Prometheus. `aside_bytes`, `aside_disk_bytes`, `state_bytes` and `key_bytes` are limits. For
+    trees: `timeout`, `flush`, `count` and `security`. `catchment schema` has all of them.
+
+    Raises JobError for what is not well formed, and the errors of queries, sources and sinks.
+    """
 
     def __init__(self, **sections: Any) -> None:
         try:

@@ -12,10 +12,11 @@ import pyarrow as pa
 from catchment.durable.folder import Folder
 from catchment.durable.lock import holder
 from catchment.engine.binding import admitted
+from catchment.engine.times import now
 from catchment.errors import StateError
 from catchment.model import records
-from catchment.model.frontier import EARLIEST
 from catchment.model.query import Query
+from catchment.model.recent_rate import RecentRate
 from catchment.sources.watch import SourceNote
 from catchment.spark.handle import Status
 from catchment.spark.planning import Progress
@@ -25,6 +26,8 @@ DONE = "done.json"
 """There when a batch job has delivered its results."""
 GIVEN = "given.json"
 """The queries of a stream's job file when it was last started, as `Query.to_dict` gives them."""
+_BATCHES = 12
+"""The last batches, by which it is told how fast the job is."""
 SCHEMA = "schema.arrow"
 """The columns of the events, for those who add queries."""
 
@@ -63,12 +66,7 @@ def fit(home: Folder, queries: Iterable[Query]) -> None:
 
 def last_progress(home: Folder) -> Progress | None:
     """What is known after the last batch of a stream; None before there was one."""
-    progress = home.sub("progress")
-    names = progress.names()
-    data = progress.read(names[-1]) if names else None
-    return (
-        None if data is None else records.decode(Progress, data, "the progress of the last batch")
-    )
+    return next(iter(Progress.newest(home)), None)
 
 
 def found_status(home: Folder) -> Status:
@@ -76,7 +74,7 @@ def found_status(home: Folder) -> Status:
     batch = ended_batch(home)
     if batch is not None:
         return batch
-    progress, source = last_progress(home), SourceNote.load(home.sub("source"))
+    batches, source = Progress.newest(home, _BATCHES), SourceNote.load(home.sub("source"))
     running = holder(home) is not None
     name = name_of(home) or ""
     found = replace(
@@ -86,22 +84,29 @@ def found_status(home: Folder) -> Status:
         never_read=source.never_read,
         limits=source.limits,
     )
-    if progress is None:
+    if not batches:
         return found
+    progress = batches[-1]
     state = "ended" if progress.ended else "running" if running else "stopped"
-    frontier = progress.frontier
-    known = frontier.value > EARLIEST
+    counted = Status.counted(state, name, progress.batch, progress.counts)
     return replace(
-        Status.counted(state, name, progress.batch, progress.counts),
+        counted.at(progress.frontier, state == "running"),
         rejected=found.rejected,
         waiting=found.waiting,
         never_read=found.never_read,
         limits=found.limits,
         planned=progress.now,
-        frontier=frontier.value if known else None,
-        lag=(frontier.newest - frontier.value) / 1e6 if known else None,
-        partitions={name: newest for name, (newest, _) in frontier.partitions.items()},
+        rate=_rate(batches) if state == "running" else 0.0,
+        event_rate=progress.observed.rate,
     )
+
+
+def _rate(batches: list[Progress]) -> float:
+    """Events a second by the clock, over the last batches."""
+    speed = RecentRate()
+    for one in batches:
+        speed.seen(one.counts.events, one.now / 1e6)
+    return speed.at(now() / 1e6) or 0.0
 
 
 def ended_stream(home: Folder) -> Status | None:

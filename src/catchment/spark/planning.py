@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from catchment.durable.folder import Folder
 from catchment.engine.times import now
 from catchment.errors import StateError
 from catchment.model import records
@@ -146,6 +147,17 @@ class Progress(Struct, frozen=True):
     """The rate at which events have come."""
     plan_change: PlanChange = UNCHANGED
     """What is asked of the plan of the next batch."""
+
+    @classmethod
+    def newest(cls, home: Folder, most: int = 1) -> list[Progress]:
+        """Of the last batches, at most so many, the oldest first."""
+        folder = home.sub("progress")
+        found = []
+        for name in folder.names()[-most:]:
+            data = folder.read(name)
+            if data is not None:  # it may have been removed meanwhile
+                found.append(records.decode(cls, data, f"the progress of batch {int(name[:9])}"))
+        return found
 
     @classmethod
     def load(cls, spec: Spec, batch: int) -> Progress:

@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import yaml
-from pydantic import ValidationError
 
 from catchment.durable.folder import Folder
 from catchment.engine.binding import admitted
-from catchment.errors import CatchmentError, JobError, QueryError, did_you_mean
-from catchment.job import QuerySection
-from catchment.job.reading import explained
+from catchment.errors import CatchmentError, QueryError, did_you_mean
+from catchment.job.query_file import parse
 from catchment.model import records
 from catchment.model.costs import EventRate
 from catchment.model.definition import change_text, version_texts
 from catchment.model.names import file_name
 from catchment.model.query import Query
 from catchment.model.rules import QueryRules, bound
-from catchment.model.settings import each_its_name
 from catchment.planner.group import refuse_former
 from catchment.planner.planned import Planned
 from catchment.spark.records import UNCHANGED, FolderFormat, JobIdentity, PlanChange
@@ -38,8 +32,6 @@ _OWN = "_job.json"
 _LEAVES = "it is leaving: wait, or remove it without drain"
 
 log = logging.getLogger("catchment.queries")
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def rules_of(home: Folder) -> QueryRules:
@@ -183,27 +175,6 @@ class QueryFolder:
                 self.add(query)
             said.append(change_text(name, known, query))
         return said
-
-
-def parse(data: bytes, name: str) -> list[Query]:
-    """The queries in a file: as the job file writes them, or as commands do."""
-    try:
-        # JSON is YAML too, but a thousand queries take seconds to read as such.
-        held = json.loads(data) if name.endswith(".json") else yaml.load(data, _LOADER)
-    except (yaml.YAMLError, ValueError) as error:
-        kind = "JSON" if name.endswith(".json") else "YAML"
-        raise JobError(f"a query file is not {kind}", given=name, hint=str(error)) from error
-    listed = held if isinstance(held, list) else [held]
-    return each_its_name([_query(section, name) for section in listed])
-
-
-def _query(section: Any, name: str) -> Query:
-    if isinstance(section, dict) and "aggregates" in section:
-        return Query.from_dict(section)
-    try:
-        return QuerySection.model_validate(section).build(name)
-    except ValidationError as error:
-        raise explained(error, QuerySection, section) from error
 
 
 class Queries:

@@ -19,6 +19,7 @@ from catchment.model.capacity import Capacity
 from catchment.model.early import FINAL
 from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
+from catchment.sinks.tally import QueryTally
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import Position
 from catchment.sources.reading import UnreadRow
@@ -200,6 +201,8 @@ class BucketReport(Struct, frozen=True):
     seconds: BucketSeconds
     splits: list[SplitSeconds]
     """What the splits took, where it was told."""
+    tallies: dict[str, QueryTally] = {}
+    """What there was of each query, where metrics are served."""
 
 
 class JobCounts(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import finalize
@@ -11,9 +11,10 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from catchment import html, plotting
 from catchment.engine.results import Results
 from catchment.engine.stats import COUNTS
-from catchment.errors import JobError, QueryError, did_you_mean
+from catchment.errors import JobError, QueryError, did_you_mean, needing
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import NeverRead
 from catchment.sources.reading import UnreadRow
@@ -21,6 +22,10 @@ from catchment.spark.profile import Profile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_SHOWN = 3
+"""Queries whose rows a notebook shows."""
 
 
 def batch_counts(parts: Iterable[Mapping[str, int]], kept: int) -> dict[str, int]:
@@ -127,11 +132,48 @@ class RunResults(Mapping[str, pa.Table]):
 
     def to_pandas(self, name: str) -> Any:
         """A query's results as a pandas frame."""
-        return self[name].to_pandas()
+        table = self[name]
+        with needing("a pandas frame"):
+            import pandas  # noqa: F401  (Arrow imports it, and would say less)
+
+            return table.to_pandas()
 
     def to_polars(self, name: str) -> pl.DataFrame:
         """A query's results as a Polars frame."""
         return pl.DataFrame(self[name])
+
+    def plot(
+        self,
+        name: str | None = None,
+        value: str | Sequence[str] | None = None,
+        *,
+        keys: int = plotting.MOST,
+        ax: Any = None,
+    ) -> Any:
+        """Draws a query's results as lines over time, and gives matplotlib's axes.
+
+        `name` may be left out where there is one query; `value` names columns to draw (by default
+        all numbers), `keys` is how many keys are drawn, and `ax` are axes to draw into.
+
+        Raises MissingPackageError without matplotlib, and QueryError where there is no such query
+        or number.
+        """
+        name = plotting.only_name(self._names) if name is None else name
+        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what was counted, and the first rows of results that are here."""
+        counts = {name: count for name, count in self.counts.items() if count}
+        parts = [html.heading(f"{len(self):,} queries, {self.rows():,} rows")]
+        parts.append(html.table([*counts], [[*counts.values()]]))
+        if isinstance(self._held, ResultsInProcess):
+            for name in self._names[:_SHOWN]:
+                parts += [html.heading(name), html.arrow_table(self[name], 5)]
+            if len(self) > _SHOWN:
+                parts.append(html.preformatted(f"and {len(self) - _SHOWN:,} more queries"))
+        else:
+            parts.append(html.preformatted("\n".join(self._names[: html.ROWS])))
+        return "".join(parts)
 
     def frame(self, name: str) -> DataFrame:
         """A query's results as a DataFrame of Spark, in no order.

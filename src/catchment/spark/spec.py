@@ -67,6 +67,8 @@ class Spec:
     key_bytes: int | None = None
     aside_home: Folder | None = None
     """Where rows set aside are kept, if not in the job's home."""
+    metered: bool = False
+    """Whether results are counted by query, for metrics."""
 
     def aside_place(self, batch: int) -> AsidePlace:
         """Where a task of a batch writes rows set aside that are too many to hand on."""

@@ -21,12 +21,14 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.parcels import pack_partials, partials_of, unpack_partials
 from catchment.engine.partials import Partials, joined_partials
 from catchment.engine.results import Results
+from catchment.engine.times import now
 from catchment.errors import StateError
 from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.planned import Planned
+from catchment.sinks.tally import tally
 from catchment.spark.bucket import BucketStates
 from catchment.spark.deliver import deliver
 from catchment.spark.planning import PLANS_BEHIND
@@ -272,6 +274,7 @@ class BucketStep:
             limits=[*held.assembler.capacities(), keeper.capacity()],
             seconds=BucketSeconds(**watch.seconds),
             splits=[note.seconds for _, note in slices if note.counts is not None],
+            tallies=tally(dict(results.items()), now()) if self.spec.metered else {},
         )
         yield row_of(bucket, "report", records.encode(report))
 

@@ -114,6 +114,7 @@ def _begun(
         buckets=buckets,
         labels=labels(buckets),
         parallel=cores_of(spark),
+        metered=job.metrics is not None,
     )
     said = take_up(spec, queries)
     handle = Handle(spec, spark, job, lock)

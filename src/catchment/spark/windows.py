@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from catchment import html
 from catchment.errors import JobError
 from catchment.model.duration import Duration
 from catchment.model.query import Query
@@ -48,6 +49,11 @@ class WindowFrames(QueryFrames):
 
     def __contains__(self, name: object) -> bool:
         return name in self._made.work.plan.names
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the columns of each frame. Nothing is computed."""
+        rows = [[name, ", ".join(self[name].columns)] for name in list(self)[: html.ROWS]]
+        return html.table(["frame", "columns"], rows)
 
     def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
         return self._made.counts()
@@ -144,8 +150,11 @@ def window(
 ) -> Callable[[DataFrame], DataFrame]:
     """One query as a step in a chain of DataFrames, batch or streaming, as `windows` has it.
 
-    query = ct.Query("speed", ct.avg("v"), by="player", window=ct.sliding("10s", "5s"))
-    df.where("v > 0").transform(ct.window(query, time="ts")).write.parquet("speed")
+    The settings (`time`, `lateness`, `buckets`, `incomplete`, `state_bytes`, `key_bytes`) are those
+    of `windows`. Raises SchemaError for a `query` that does not fit the frame's columns.
+
+        query = ct.Query("speed", ct.avg("v"), by="player", window=ct.sliding("10s", "5s"))
+        df.where("v > 0").transform(ct.window(query, time="ts")).write.parquet("speed")
     """
 
     def transform(events: DataFrame) -> DataFrame:

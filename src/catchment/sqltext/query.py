@@ -11,13 +11,15 @@ from catchment.sqltext.syntax import Item, limit_of, parsed, select_of, table_of
 
 
 def sql(text: str, name: str) -> Query:
-    """The query that SQL text asks for.
+    """The query that SQL text asks for; `name` is what its results are called.
 
     It remembers the time column that its window names, and the table in FROM unless that is
     `events`: the text does not tell which job it is for (see `catchment.model.rules`).
 
     >>> sql("SELECT avg(v) AS mean FROM events GROUP BY window(ts, '10 seconds')", "speed").window
     Tumbling(length=10000000, slide=10000000, offset=0)
+
+    Raises SqlError for text that does not parse, or asks for what there is not.
     """
     select, in_from = select_of(text)
     items = [Item.of(node) for node in select.expressions]
@@ -48,12 +50,14 @@ def sql(text: str, name: str) -> Query:
 
 
 def expr(text: str) -> Expression:
-    """A result column over aggregates, keys and bounds, as SQL writes it.
+    """A result column over aggregates, keys and bounds, as SQL writes it: `text`.
 
     It may also be a condition, for `having` of a query.
 
     >>> expr("round(sum(a) / sum(b), 2) AS ratio").text
     'round(`sum(a)` / `sum(b)`, 2)'
+
+    Raises SqlError for text that is no expression.
     """
     item = _item(text, "expression", "try sum(a) / sum(b) AS ratio")
     read = SelectReader().expression(item.node, "SQL names")
@@ -66,10 +70,12 @@ def selected(text: str) -> Aggregate | Expression:
 
 
 def order(text: str) -> Ordering:
-    """What rows are ordered by, as SQL writes it.
+    """What rows are ordered by, as SQL writes it in ORDER BY: one item, as `text`.
 
     >>> order("sum(v) DESC").descending
     True
+
+    Raises SqlError for text that is not one order.
     """
     try:
         found = parsed(f"SELECT 1 ORDER BY {text}").args.get("order")

@@ -21,7 +21,6 @@ from catchment.sinks.base import Sink
 from catchment.sources.aside_files import newest_rows
 from catchment.ui.results import ResultReader
 from catchment.ui.snapshot import BatchCost, JobView, Notice, Snapshot
-from catchment.ui.watched import Speed
 
 if TYPE_CHECKING:
     from catchment.spark.handle import Handle, Status
@@ -43,7 +42,6 @@ class SparkJob:
         self.handle = handle
         self.home: Folder = job_folder.home_of(job.checkpoint)
         self._results = ResultReader(job.sinks)
-        self._speed = Speed()
         self._lock = threading.Lock()
         self._planned: Planned | None = None
         self._version = ""
@@ -79,7 +77,7 @@ class SparkJob:
             lag=found.lag if state == "running" else None,
             plan=None if planned is None else planned.plan.version,
             queries=0 if planned is None else len(planned.queries),
-            rate=self._speed.seen(found.events) if state == "running" else None,
+            rate=found.rate if state == "running" else None,
             batch=found.batch,
             memory=None if handle is None else _resident(),
             error=error,

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,7 @@ from catchment.errors import CatchmentError
 from catchment.job import JobModel
 from catchment.model.names import file_name
 from catchment.model.query import Query
+from catchment.model.recent_rate import RecentRate
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.questions import (
     AddQueries,
@@ -55,7 +57,6 @@ from catchment.ui.snapshot import (
     ShownTime,
     Snapshot,
 )
-from catchment.ui.watched import Speed
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ class TreeJob:
         self.address = root_of(job)
         self._security = admin(job)
         self._results = ResultReader(job.sinks)
-        self._speed = Speed()
+        self._speed = RecentRate()
         self._pool = ThreadPoolExecutor(_AT_ONCE, "catchment-ui")
         self._lock = threading.Lock()
         self._planned: Planned | None = None
@@ -121,7 +122,7 @@ class TreeJob:
             lag=max((node.behind for node in nodes if node.behind is not None), default=None),
             plan=None if planned is None else planned.plan.version,
             queries=0 if planned is None else len(planned.queries),
-            rate=self._speed.seen(counts.get("events", 0)) if state == "running" else None,
+            rate=self._rate(counts.get("events", 0)) if state == "running" else None,
             batch=_set(root.step),
             flush=_set(root.flush),
             event_bytes=_set(root.event_bytes),
@@ -129,6 +130,12 @@ class TreeJob:
             results=self._results.location,
         )
         return Snapshot(job, counts, nodes, tuple(root.limits), notices(root))
+
+    def _rate(self, events: int) -> float | None:
+        """Events a second over the last looks; None: nothing is known yet."""
+        at = time.monotonic()
+        self._speed.seen(events, at)
+        return self._speed.at(at)
 
     def _status_of(self, address: str) -> NodeStatus:
         return ask(address, AskStatus(), NodeStatus, self._security, PATIENCE)

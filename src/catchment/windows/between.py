@@ -30,6 +30,8 @@ def between(start: str, end: str, *, reading: str = "global") -> Between:
 
     >>> between(start="door = 'open'", end="door = 'shut'")
     Between(opens="door = 'open'", closes="door = 'shut'", reading='global')
+
+    Raises QueryError for a condition that is no SQL, and for a reading that there is not.
     """
     opens, closes = canonical(start, "start condition"), canonical(end, "end condition")
     return Between(opens, closes, one_reading(reading))

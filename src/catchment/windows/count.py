@@ -26,6 +26,8 @@ def count_tumbling(size: int) -> CountWindow:
 
     >>> count_tumbling(100)
     CountWindow(size=100, step=100)
+
+    Raises QueryError for a size that is no positive whole number.
     """
     return count_sliding(size, size)
 
@@ -36,6 +38,8 @@ def count_sliding(size: int, step: int) -> CountWindow:
 
     >>> count_sliding(100, 10)
     CountWindow(size=100, step=10)
+
+    Raises QueryError for a size or step that is no positive whole number.
     """
     return CountWindow(count(size, "count window"), count(step, "count window's step"))
 

@@ -41,11 +41,14 @@ def cumulate(size: Duration, step: Duration, *, offset: Duration = "0s") -> Peri
     """Windows `[k * size + offset, k * size + offset + j * step)`, for j from 1 to `size / step`.
 
     All windows of one k start together, and each ends a step after the one before it; the last has
-    the whole size. The size must be a multiple of the step; a step as long as the size makes a
-    tumbling window, and is the same window to the planner. Flink calls it CUMULATE.
+    the whole size. `offset` shifts all of them against 1970. The size must be a multiple of the
+    step; a step as long as the size makes a tumbling window, and is the same window to the planner.
+    Flink calls it CUMULATE.
 
     >>> cumulate("1h", "10min")
     Cumulate(size=3600000000, step=600000000, offset=0)
+
+    Raises QueryError for what is no duration, and for a size that is no multiple of the step.
     """
     whole = positive(micros(size, "window size"), "window size", size)
     part = positive(micros(step, "window step"), "window step", step)

@@ -31,6 +31,8 @@ def cut(at: str, *, reading: str = "global") -> Cut:
 
     >>> cut("lap_done")
     Cut(opens='lap_done', closes=None, reading='global')
+
+    Raises QueryError for a condition that is no SQL, and for a reading that there is not.
     """
     how = one_reading(reading)
     if how == "gaps":

@@ -24,10 +24,12 @@ class Fixed(OnePeriod):
 
 @window_builder
 def fixed(start: Instant, end: Instant) -> Fixed:
-    """The single window `[start, end)`.
+    """The single window `[start, end)`: times as texts, datetimes or microseconds since 1970.
 
     >>> fixed(0, 10)
     Fixed(length=10, slide=10, offset=0)
+
+    Raises QueryError for what is no time, and for an end that is not after the start.
     """
     first, last = instant(start, "window start"), instant(end, "window end")
     if last <= first:

@@ -61,6 +61,8 @@ def session(
     Session(gap=1800000000)
     >>> session("30 minutes", max_length="4h").describe()
     'session(30m, max_length=4h)'
+
+    Raises QueryError for a gap that is no duration, or not positive.
     """
     if (gap is None) == (gap_from is None):
         raise QueryError(

@@ -26,7 +26,9 @@ class Sliding(OnePeriod):
 def sliding(
     length: Duration, slide: Duration, *, offset: Duration = "0s", zone: str | None = None
 ) -> Periodic:
-    """Windows `[k * slide + offset, k * slide + offset + length)`.
+    """Windows `[k * slide + offset, k * slide + offset + length)`: one begins every `slide`.
+
+    `length` is how long they are, `offset` by how much they are shifted against 1970.
 
     A slide longer than the length leaves gaps whose events are in no window; a slide equal to the
     length is a tumbling window, and is the same window to the planner. A `zone` means what it does
@@ -34,6 +36,8 @@ def sliding(
 
     >>> sliding("10s", "5s")
     Sliding(length=10000000, slide=5000000, offset=0)
+
+    Raises QueryError for a length or slide that is no duration, or not positive.
     """
     if in_calendar(zone, length, slide, offset):
         return calendar_window(length, slide, offset, zone)

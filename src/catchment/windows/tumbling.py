@@ -22,7 +22,9 @@ class Tumbling(OnePeriod):
 
 @window_builder
 def tumbling(length: Duration, *, offset: Duration = "0s", zone: str | None = None) -> Periodic:
-    """Windows `[k * length + offset, (k + 1) * length + offset)`.
+    """Windows `[k * length + offset, (k + 1) * length + offset)`, side by side.
+
+    `length` is how long they are, `offset` by how much they are shifted against 1970.
 
     With a `zone`, a window is whole days, weeks (from Monday), months, quarters or years by the
     clocks there; months and longer are those of UTC where no zone is named. The offset is then by
@@ -32,6 +34,8 @@ def tumbling(length: Duration, *, offset: Duration = "0s", zone: str | None = No
     Tumbling(length=10000000, slide=10000000, offset=2000000)
     >>> tumbling("1 quarter", zone="Europe/Berlin").describe()
     'tumbling(1 quarter, zone=Europe/Berlin)'
+
+    Raises QueryError for a length that is no duration, or not positive.
     """
     if in_calendar(zone, length, offset):
         return calendar_window(length, length, offset, zone)

@@ -55,7 +55,7 @@ def nothing_open(window: Chained, operators: Operators) -> OpenChained:
     return OpenChained(window, no_rows(operators), none, none)
 
 
-class ChainTrack(NamedTuple):
+class ChainAssignment(NamedTuple):
     """Which window each event is in (-1: none), and of each window its key, bounds and state."""
 
     member: Ints
@@ -70,7 +70,7 @@ class ChainTrack(NamedTuple):
     """For each open window of before whose key has events, its number here."""
 
 
-def track(state: OpenChained, events: Ordered) -> ChainTrack:
+def assign(state: OpenChained, events: Ordered) -> ChainAssignment:
     """Follows the windows of every key through its events."""
     window = state.window
     rows = np.arange(len(events))
@@ -111,7 +111,7 @@ def track(state: OpenChained, events: Ordered) -> ChainTrack:
     member[rows] = number[real]
     closed = full | (tail + 1 < ends[starts])
     numbers = number[carried][np.argsort(before)]
-    return ChainTrack(member, key[starts], start, end, reached, held, closed, numbers)
+    return ChainAssignment(member, key[starts], start, end, reached, held, closed, numbers)
 
 
 def _until(window: Chained, events: Ordered, rows: Ints) -> Ints:
@@ -202,7 +202,7 @@ def _end(window: Chained, start: Ints, until: Ints) -> Ints:
 def step(
     state: OpenChained,
     events: Ordered,
-    followed: ChainTrack,
+    followed: ChainAssignment,
     rows: Rows,
     heads: Ints,
     operators: Operators,
@@ -238,7 +238,7 @@ class ChainedState(ShapeState):
         return [self._followed(n, events) for n in range(len(self._chains))]
 
     def _followed(self, n: int, events: Ordered) -> Followed:
-        found = track(self._chains[n], events)
+        found = assign(self._chains[n], events)
 
         def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
             after, done = step(self._chains[n], events, found, rows, heads, self.operators)

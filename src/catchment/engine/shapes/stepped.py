@@ -78,7 +78,7 @@ class _Walk:
             if until <= time:
                 self.close(until)
                 state = None
-        state, move = self._asked(state, time, values)
+        state, move = self._next_state(state, time, values)
         if move == "skip":
             return state, -1
         if move == "begin" and self.open >= 0:
@@ -91,7 +91,7 @@ class _Walk:
             self.close(time)
         return state, inside
 
-    def _asked(self, state: Any, time: int, values: tuple[Any, ...]) -> tuple[Any, str]:
+    def _next_state(self, state: Any, time: int, values: tuple[Any, ...]) -> tuple[Any, str]:
         told = self.window.step(state, time, values)
         if not isinstance(told, tuple) or len(told) != 2 or told[1] not in MOVES:
             raise QueryError(
@@ -116,7 +116,7 @@ def until_of(window: Stepped, state: Any) -> int:
     return max(EARLIEST, min(until, LATEST))
 
 
-class StepTrack(NamedTuple):
+class StepAssignment(NamedTuple):
     """Which window each event is in (-1: none), and what is known of windows and keys then."""
 
     member: Ints
@@ -130,7 +130,7 @@ class StepTrack(NamedTuple):
     states: dict[int, Any]
 
 
-def track(state: OpenStepped, events: Ordered) -> StepTrack:
+def assign(state: OpenStepped, events: Ordered) -> StepAssignment:
     """Follows the windows of every key through its events."""
     window, walk = state.window, _Walk(state.window)
     states = dict(state.states)
@@ -160,13 +160,13 @@ def track(state: OpenStepped, events: Ordered) -> StepTrack:
     columns_of = (walk.key, walk.start, walk.end, walk.events, carried, member)
     made = [np.array(values, np.int64) for values in columns_of]
     closed = np.array(walk.closed, np.bool_)
-    return StepTrack(made[5], made[0], made[1], made[2], closed, made[3], made[4], states)
+    return StepAssignment(made[5], made[0], made[1], made[2], closed, made[3], made[4], states)
 
 
 def step(
     state: OpenStepped,
     events: Ordered,
-    followed: StepTrack,
+    followed: StepAssignment,
     rows: Rows,
     heads: Ints,
     operators: Operators,
@@ -204,7 +204,7 @@ class SteppedState(ShapeState):
         return [self._followed(n, events) for n in range(len(self._steps))]
 
     def _followed(self, n: int, events: Ordered) -> Followed:
-        found = track(self._steps[n], events)
+        found = assign(self._steps[n], events)
 
         def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
             after, done = step(self._steps[n], events, found, rows, heads, self.operators)

@@ -1,0 +1,100 @@
+"""The files of the kit: what they name exists, and their own tools find nothing wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+import catchment as ct
+from catchment.cli.main import app
+from catchment.metrics import CATALOGUE
+
+ROOT = Path(__file__).resolve().parent.parent
+KIT = ROOT / "kit"
+
+
+@pytest.fixture(scope="module")
+def kit() -> ModuleType:
+    found = importlib.util.spec_from_file_location("kit", ROOT / "scripts" / "kit.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def options(*path: str) -> set[str]:
+    command: Any = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    return {option for param in command.params for option in param.opts}
+
+
+def test_tools_find_nothing_wrong(kit: ModuleType) -> None:
+    said = list(kit.run())
+    assert [(name, text) for name, fine, text in said if fine is False] == []
+    assert sum(fine is True for _, fine, _ in said) >= 3, said
+
+
+def test_a_wrong_file_is_found(kit: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker" / "Dockerfile").write_text(
+        "FROM python\nRUN cd /x && sudo pip install y\n"
+    )
+    kit.KIT = tmp_path
+    try:
+        tool = kit.find("hadolint")
+        check = next(one for one in kit.CHECKS if one.tool == "hadolint")
+        words = check.words(tool, tmp_path)
+        done = kit.subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode != 0 and "DL3004" in done.stdout
+    finally:
+        kit.KIT = KIT
+
+
+def test_jobs_of_the_kit_are_sound() -> None:
+    assert len(ct.load_job(KIT / "docker" / "fleet.yaml").nodes) == 4
+    values = yaml.safe_load((KIT / "helm" / "catchment" / "values.yaml").read_text())
+    job = ct.load_job(values["job"] + "\n")
+    assert {node["id"] for node in values["nodes"]} == {node.id for node in job.nodes}
+
+
+def test_commands_of_the_kit_exist() -> None:
+    compose = yaml.safe_load((KIT / "docker" / "compose.yaml").read_text())
+    nodes = {node.id for node in ct.load_job(KIT / "docker" / "fleet.yaml").nodes}
+    for name in nodes:
+        words = compose["services"][name]["command"]
+        assert words[:2] == ["node", name]
+        assert {word for word in words if word.startswith("--")} <= options("node")
+    for unit, command in (("catchment-node", "node"), ("catchment-job", "run")):
+        text = (KIT / "systemd" / f"{unit}@.service").read_text()
+        (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+        assert line.split()[1] == command
+        assert {word for word in line.split() if word.startswith("--")} <= options(command)
+    chart = (KIT / "helm" / "catchment" / "templates" / "nodes.yaml").read_text()
+    assert set(re.findall(r"^\s+- (--\S+)$", chart, re.MULTILINE)) <= options("node")
+
+
+def test_prometheus_scrapes_the_nodes_of_compose_and_alerts_ask_for_what_there_is() -> None:
+    scraped = yaml.safe_load((KIT / "prometheus" / "prometheus.yml").read_text())
+    targets = scraped["scrape_configs"][0]["static_configs"][0]["targets"]
+    nodes = {node.id for node in ct.load_job(KIT / "docker" / "fleet.yaml").nodes}
+    assert {target.partition(":")[0] for target in targets} == nodes
+    alerts = (KIT / "prometheus" / "alerts.yml").read_text()
+    served = {f"{n}_total" if known.kind == "counter" else n for n, known in CATALOGUE.items()}
+    assert set(re.findall(r"catchment_(\w+)", alerts)) <= served
+    named = set(re.findall(r"alert: (\w+)", alerts))
+    told = set(re.findall(r"`(Catchment\w+)`", (ROOT / "docs" / "operations.md").read_text()))
+    assert named == told
+
+
+def test_tables_of_the_dashboard_are_those_of_the_job() -> None:
+    board = (KIT / "grafana" / "catchment-postgres.json").read_text()
+    asked = set(re.findall(r"FROM (\w+)", board))
+    assert asked <= {query.name for query in ct.load_job(KIT / "docker" / "fleet.yaml").build()}
