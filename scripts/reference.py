@@ -43,7 +43,7 @@ of whole links. A root that runs on Spark does not count results by query.
 """
 
 GROUPS = {
-    "Run": ("run", "windows", "window", "Job", "load_job"),
+    "Run": ("run", "windows", "window", "Job", "load_job", "every"),
     "Queries": ("Query", "sql", "expr", "order", "Aggregate", "Expression", "Ordering"),
     "Plans": ("plan", "explain", "Plan"),
     "The engine": ("Engine", "Results", "Stats", "slice", "merge", "assemble"),

@@ -19,7 +19,7 @@ def parameters(name: str) -> list[str]:
     made = getattr(ct, name)
     if name in GIVEN:
         return []
-    found = inspect.signature(made.__init__ if inspect.isclass(made) else made).parameters
+    found = inspect.signature(made).parameters
     return [one for one in found if one not in ("self", "sections")]
 
 

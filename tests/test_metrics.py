@@ -19,7 +19,14 @@ from catchment.metrics import CATALOGUE
 from catchment.model.capacity import Capacity
 from catchment.nodes.metrics import NodeMetrics
 from catchment.nodes.status import ChildStatus, NodeStatus
-from catchment.sinks.tally import BOUNDS, MOST, OTHERS, QueryTally, Tallies, tally
+from catchment.sinks.result_counts import (
+    BOUNDS,
+    MOST,
+    OTHERS,
+    QueryCounts,
+    ResultCounts,
+    counts_of_results,
+)
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
 from pipeline import Pipeline
@@ -44,7 +51,7 @@ def test_results_are_counted_by_query() -> None:
         "mean": results(0.05, 2.0, 90_000.0, revision=[0, 1, 2], retracted=[False, False, True]),
         "top": results(),
     }
-    found = tally(tables, AT)
+    found = counts_of_results(tables, AT)
     assert set(found) == {"mean"}
     assert (found["mean"].rows, found["mean"].revisions, found["mean"].retracted) == (3, 2, 1)
     assert found["mean"].seconds == pytest.approx(90_002.05)
@@ -53,11 +60,11 @@ def test_results_are_counted_by_query() -> None:
 
 
 def test_tallies_add_up_and_have_a_limit() -> None:
-    held = Tallies()
-    held.add({"a": QueryTally(rows=2)})
-    held.add({"a": QueryTally(rows=3)})
+    held = ResultCounts()
+    held.add({"a": QueryCounts(rows=2)})
+    held.add({"a": QueryCounts(rows=3)})
     assert held.by_query["a"].rows == 5
-    held.add({f"q{n}": QueryTally(rows=1) for n in range(MOST + 10)})
+    held.add({f"q{n}": QueryCounts(rows=1) for n in range(MOST + 10)})
     assert len(held.by_query) == MOST + 1
     assert held.by_query[OTHERS].rows == 11
 
@@ -85,8 +92,8 @@ def node() -> Iterator[str]:
             "b": ChildStatus(False, 90.0, None, 1, 1, (), None),
         },
     )
-    held = Tallies()
-    held.add({"mean": QueryTally(4, 1, 0, (3, 1, *[0] * (len(BOUNDS) - 1)), 0.5)})
+    held = ResultCounts()
+    held.add({"mean": QueryCounts(4, 1, 0, (3, 1, *[0] * (len(BOUNDS) - 1)), 0.5)})
     served = NodeMetrics(0, lambda: status, held, lambda: PLAN)
     with urllib.request.urlopen(served.address, timeout=10) as answer:
         yield answer.read().decode()
@@ -132,7 +139,7 @@ def test_a_root_tells_of_its_queries(node: str) -> None:
 def test_a_job_tells_of_its_queries() -> None:
     served = Metrics(0)
     served._job.status = Status("running", "fleet", events=3, behind=7.5)
-    served._job.tallies.add({"mean": QueryTally(rows=9)})
+    served._job.tallies.add({"mean": QueryCounts(rows=9)})
     try:
         with urllib.request.urlopen(served.address, timeout=10) as answer:
             page = answer.read().decode()

@@ -23,13 +23,13 @@ from catchment.errors import CatchmentError
 from catchment.model.capacity import Capacity
 from catchment.model.plan import Plan
 from catchment.planner.group import operators_of
-from catchment.sinks.tally import BOUNDS, MOST, QueryTally
+from catchment.sinks.result_counts import BOUNDS, MOST, QueryCounts
 
 HOST = "127.0.0.1"
 """Metrics may tell of a business: they are served to this host unless somebody says otherwise."""
 
 
-class Known(NamedTuple):
+class MetricInfo(NamedTuple):
     """A metric that there may be."""
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -42,81 +42,83 @@ _LINK = ("job", "node", "child")
 _NODE = ("job", "node")
 _QUERY = ("job", "query")
 
-CATALOGUE: dict[str, Known] = {
-    "events": Known("counter", "Events read."),
-    "accepted": Known("counter", "Events that took part."),
-    "late": Known("counter", "Events that came too late."),
-    "bad": Known("counter", "Rows that are no events, set aside."),
-    "duplicates": Known("counter", "Events that repeated another."),
-    "updates": Known("counter", "Late events that corrected results."),
-    "results": Known("counter", "Result rows."),
-    "aside_dropped": Known("counter", "Late and bad rows that were not kept."),
-    "frontier_seconds": Known("gauge", "The frontier, in seconds since 1970."),
-    "lag_seconds": Known("gauge", "From the newest event to the frontier.", of="job"),
-    "behind_seconds": Known("gauge", "From the frontier to the clock."),
-    "events_per_second": Known("gauge", "Events a second, over the last seconds.", of="job"),
-    "batch": Known("gauge", "The number of the last batch.", of="job"),
-    "queries": Known("gauge", "Queries asked for."),
-    "groups": Known("gauge", "Groups of queries that share slices."),
-    "rejected_query_files": Known("gauge", "Query files that cannot be used.", of="job"),
-    "open_windows": Known("gauge", "Windows that had not ended when the source did."),
-    "open_events": Known("gauge", "Accepted events in such windows."),
-    "never_read_rows": Known("gauge", "Rows of the source never read."),
-    "waiting_files": Known("gauge", "Files that cannot be read yet.", of="job"),
-    "state": Known("gauge", "1 for how the job is.", ("job", "state"), "job"),
-    "used": Known("gauge", "How much there is of what grows.", ("job", "of", "unit")),
-    "limit": Known("gauge", "Its limit.", ("job", "of", "unit")),
-    "partition_newest_seconds": Known(
+CATALOGUE: dict[str, MetricInfo] = {
+    "events": MetricInfo("counter", "Events read."),
+    "accepted": MetricInfo("counter", "Events that took part."),
+    "late": MetricInfo("counter", "Events that came too late."),
+    "bad": MetricInfo("counter", "Rows that are no events, set aside."),
+    "duplicates": MetricInfo("counter", "Events that repeated another."),
+    "updates": MetricInfo("counter", "Late events that corrected results."),
+    "results": MetricInfo("counter", "Result rows."),
+    "aside_dropped": MetricInfo("counter", "Late and bad rows that were not kept."),
+    "frontier_seconds": MetricInfo("gauge", "The frontier, in seconds since 1970."),
+    "lag_seconds": MetricInfo("gauge", "From the newest event to the frontier.", of="job"),
+    "behind_seconds": MetricInfo("gauge", "From the frontier to the clock."),
+    "events_per_second": MetricInfo("gauge", "Events a second, over the last seconds.", of="job"),
+    "batch": MetricInfo("gauge", "The number of the last batch.", of="job"),
+    "queries": MetricInfo("gauge", "Queries asked for."),
+    "groups": MetricInfo("gauge", "Groups of queries that share slices."),
+    "rejected_query_files": MetricInfo("gauge", "Query files that cannot be used.", of="job"),
+    "open_windows": MetricInfo("gauge", "Windows that had not ended when the source did."),
+    "open_events": MetricInfo("gauge", "Accepted events in such windows."),
+    "never_read_rows": MetricInfo("gauge", "Rows of the source never read."),
+    "waiting_files": MetricInfo("gauge", "Files that cannot be read yet.", of="job"),
+    "state": MetricInfo("gauge", "1 for how the job is.", ("job", "state"), "job"),
+    "used": MetricInfo("gauge", "How much there is of what grows.", ("job", "of", "unit")),
+    "limit": MetricInfo("gauge", "Its limit.", ("job", "of", "unit")),
+    "partition_newest_seconds": MetricInfo(
         "gauge",
         "The newest event time of a partition, in seconds since 1970.",
         ("job", "partition"),
         "job",
     ),
-    "batch_seconds": Known("histogram", "How long batches took.", of="job"),
-    "parcels_per_second": Known("gauge", "Parcels a second.", of="job"),
-    "state_rows": Known("gauge", "Rows of state in Spark's store.", of="job"),
-    "state_bytes": Known("gauge", "Memory of Spark's store.", of="job"),
-    "state_file_bytes": Known("gauge", "Files of Spark's store.", of="job"),
-    "query_results": Known("counter", "Result rows of a query.", _QUERY),
-    "query_revisions": Known("counter", "Result rows that corrected an earlier one.", _QUERY),
-    "query_retractions": Known("counter", "Result rows that took an earlier one back.", _QUERY),
-    "query_operators": Known(
+    "batch_seconds": MetricInfo("histogram", "How long batches took.", of="job"),
+    "parcels_per_second": MetricInfo("gauge", "Parcels a second.", of="job"),
+    "state_rows": MetricInfo("gauge", "Rows of state in Spark's store.", of="job"),
+    "state_bytes": MetricInfo("gauge", "Memory of Spark's store.", of="job"),
+    "state_file_bytes": MetricInfo("gauge", "Files of Spark's store.", of="job"),
+    "query_results": MetricInfo("counter", "Result rows of a query.", _QUERY),
+    "query_revisions": MetricInfo("counter", "Result rows that corrected an earlier one.", _QUERY),
+    "query_retractions": MetricInfo(
+        "counter", "Result rows that took an earlier one back.", _QUERY
+    ),
+    "query_operators": MetricInfo(
         "gauge", "Operators that would take every event if the query ran alone.", _QUERY
     ),
-    "result_staleness_seconds": Known(
+    "result_staleness_seconds": MetricInfo(
         "histogram", "From the end of a window to when its result came, by query.", _QUERY
     ),
-    "window_staleness_seconds": Known(
+    "window_staleness_seconds": MetricInfo(
         "histogram",
         "From the end of a window to when its result came, by window type.",
         ("job", "window"),
     ),
-    "missing_nodes": Known("gauge", "Nodes that results are not waiting for.", _NODE, "node"),
-    "outbox_bytes": Known("gauge", "Bytes of messages not acknowledged yet.", _NODE, "node"),
-    "messages_sent": Known("counter", "Messages sent to the parent.", _NODE, "node"),
-    "child_connected": Known("gauge", "1 while a child is connected.", _LINK, "node"),
-    "child_silent_seconds": Known("gauge", "Since a child was heard of.", _LINK, "node"),
-    "child_frontier_seconds": Known(
+    "missing_nodes": MetricInfo("gauge", "Nodes that results are not waiting for.", _NODE, "node"),
+    "outbox_bytes": MetricInfo("gauge", "Bytes of messages not acknowledged yet.", _NODE, "node"),
+    "messages_sent": MetricInfo("counter", "Messages sent to the parent.", _NODE, "node"),
+    "child_connected": MetricInfo("gauge", "1 while a child is connected.", _LINK, "node"),
+    "child_silent_seconds": MetricInfo("gauge", "Since a child was heard of.", _LINK, "node"),
+    "child_frontier_seconds": MetricInfo(
         "gauge", "The frontier of a child, in seconds since 1970.", _LINK, "node"
     ),
-    "link_messages": Known("counter", "Messages that came from a child.", _LINK, "node"),
-    "link_bytes": Known("counter", "Bytes of these messages.", _LINK, "node"),
-    "link_staleness_seconds": Known(
+    "link_messages": MetricInfo("counter", "Messages that came from a child.", _LINK, "node"),
+    "link_bytes": MetricInfo("counter", "Bytes of these messages.", _LINK, "node"),
+    "link_staleness_seconds": MetricInfo(
         "gauge", "From the frontier of a child to when it was last heard of.", _LINK, "node"
     ),
-    "link_bandwidth_bytes": Known(
+    "link_bandwidth_bytes": MetricInfo(
         "gauge", "Bytes a second that a link was found to carry.", _LINK, "node"
     ),
-    "link_bandwidth_error": Known(
+    "link_bandwidth_error": MetricInfo(
         "gauge", "By which share that is off, on average.", _LINK, "node"
     ),
-    "link_alpha": Known(
+    "link_alpha": MetricInfo(
         "gauge",
         "How lazy the flush policy is: 0 sends at once, 1 waits for the end of a slice.",
         _LINK,
         "node",
     ),
-    "link_early_rows": Known("counter", "Rows sent before their slice ended.", _LINK, "node"),
+    "link_early_rows": MetricInfo("counter", "Rows sent before their slice ended.", _LINK, "node"),
 }
 """All metrics, by their names without `catchment_`. A counter is served with `_total` behind it."""
 
@@ -152,7 +154,7 @@ def limits(job: str, found: Iterable[Capacity]) -> Iterator[Metric]:
     yield family("limit", [Sample([job, each.name, each.unit], each.limit) for each in held])
 
 
-def queries(job: str, tallies: Mapping[str, QueryTally], plan: Plan | None) -> Iterator[Metric]:
+def queries(job: str, tallies: Mapping[str, QueryCounts], plan: Plan | None) -> Iterator[Metric]:
     """What was given of each query, what it would cost alone, and how late windows came."""
     held = dict(tallies)
     yield family("query_results", [Sample([job, n], t.rows) for n, t in held.items()])
@@ -163,10 +165,10 @@ def queries(job: str, tallies: Mapping[str, QueryTally], plan: Plan | None) -> I
         return
     yield family("groups", [Sample([job], len(plan.groups))])
     yield family("query_operators", [Sample([job, n], c) for n, c in _alone(plan).items()])
-    by_window: dict[str, QueryTally] = {}
+    by_window: dict[str, QueryCounts] = {}
     for name, found in held.items():
         window = _window(plan, name)
-        by_window[window] = by_window.get(window, QueryTally()).plus(found)
+        by_window[window] = by_window.get(window, QueryCounts()).plus(found)
     yield _histogram("window_staleness_seconds", job, by_window)
 
 
@@ -187,7 +189,7 @@ def _window(plan: Plan, name: str) -> str:
     return group.windows[group.answers[place[1]].window].describe()
 
 
-def _histogram(name: str, job: str, held: Mapping[str, QueryTally]) -> Metric:
+def _histogram(name: str, job: str, held: Mapping[str, QueryCounts]) -> Metric:
     known = CATALOGUE[name]
     made = HistogramMetricFamily(f"catchment_{name}", known.text, labels=known.labels)
     for label, found in held.items():

@@ -231,9 +231,9 @@ def _of_job(path: Path, job: JobModel) -> Iterator[Finding]:
             yield _port(f"port of {node.id}", host.strip("[]"), int(port), "it may be running")
     numbers = range(len(job.nodes))
     for place, source in check.sources(job, numbers):
-        yield _asked(f"{place} ({check.summary(source)})", source.check)
+        yield _checked(f"{place} ({check.summary(source)})", source.check)
     for number, sink in enumerate(job.sinks):
-        yield _asked(f"sinks[{number}] ({check.summary(sink)})", sink.check)
+        yield _checked(f"sinks[{number}] ({check.summary(sink)})", sink.check)
     found = check.inspect(path)
     for mistake in found.mistakes:
         yield Finding("job file", "failure", mistake.text)
@@ -241,7 +241,7 @@ def _of_job(path: Path, job: JobModel) -> Iterator[Finding]:
         yield Finding("job file", "fine", f"{found.queries} queries fit the events")
 
 
-def _asked(name: str, check: Callable[[], None]) -> Finding:
+def _checked(name: str, check: Callable[[], None]) -> Finding:
     began = time.monotonic()
     try:
         check()

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from catchment.cli import completion
 from catchment.cli import queries as query_commands
 from catchment.cli import tree as tree_commands
-from catchment.cli.options import AsJson, JobFile
+from catchment.cli.options import AsJson, Checkpoint, JobFile
 from catchment.errors import CatchmentError, JobError, QueryError, SchemaError, missing_package
 
 if TYPE_CHECKING:
@@ -266,9 +266,6 @@ def node(
 
 OneJob = Annotated[
     Path | None, typer.Argument(help="A job file (YAML).", metavar="[JOB.YAML]", show_default=False)
-]
-Checkpoint = Annotated[
-    Path | None, typer.Option(help="The job's folder, instead of the file's.", metavar="DIR")
 ]
 
 

@@ -9,3 +9,9 @@ import typer
 
 JobFile = Annotated[Path, typer.Argument(help="A job file (YAML).", metavar="JOB.YAML")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="The job's checkpoint, instead of the job file's.", metavar="DIR", show_default=False
+    ),
+]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catchment.cli import completion
-from catchment.cli.options import AsJson
+from catchment.cli.options import AsJson, Checkpoint
 from catchment.cli.tree import ask
 from catchment.errors import CatchmentError, JobError, QueryError
 
@@ -22,9 +22,6 @@ app = typer.Typer(
     no_args_is_help=True, help="List, add and remove the queries of a job, also while it runs."
 )
 
-Checkpoint = Annotated[
-    Path | None, typer.Option(help="The job's checkpoint.", metavar="DIR", show_default=False)
-]
 JobOrTree = Annotated[
     Path | None,
     typer.Option("--job", help="A job file, for its checkpoint or its tree.", metavar="JOB.YAML"),

@@ -83,14 +83,14 @@ class MetricsAt(NamedTuple):
 def _metrics(process: Any, at: MetricsAt) -> Iterator[None]:
     """Serves the metrics of a node meanwhile."""
     from catchment.nodes.metrics import NodeMetrics
-    from catchment.sinks.tally import Tallies
+    from catchment.sinks.result_counts import ResultCounts
 
     def plan() -> Any:
         with process.lock:
             charter = process.member.charter
             return None if charter is None else charter.plans[charter.plan].plan
 
-    process.tallies = Tallies()
+    process.tallies = ResultCounts()
     served = NodeMetrics(at.port, lambda: _standing(process), process.tallies, plan, at.host)
     typer.echo(f"catchment: metrics of {process.given.id} are at {served.address}", err=True)
     try:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-Place = tuple[int | str, ...]
+BracketPlace = tuple[int | str, ...]
 
 
 class Parted(NamedTuple):
     """A text that was taken apart."""
 
-    place: Place
+    place: BracketPlace
     """Of its first part."""
     whole: str
 
 
-def mend(data: Any, place: Place = ()) -> list[Parted]:
+def mend(data: Any, place: BracketPlace = ()) -> list[Parted]:
     """Joins what belongs together.
 
     >>> data = {"select": ["avg(v)", "quantile(v", "0.95) AS p"]}
@@ -42,7 +42,7 @@ def mend(data: Any, place: Place = ()) -> list[Parted]:
     return found
 
 
-def _mend_list(data: list[Any], place: Place) -> list[Parted]:
+def _mend_list(data: list[Any], place: BracketPlace) -> list[Parted]:
     found = []
     for number in range(len(data)):
         if number >= len(data) or not _open(data[number]):
@@ -55,7 +55,7 @@ def _mend_list(data: list[Any], place: Place) -> list[Parted]:
     return found
 
 
-def _mend_mapping(data: dict[Any, Any], place: Place) -> list[Parted]:
+def _mend_mapping(data: dict[Any, Any], place: BracketPlace) -> list[Parted]:
     """A key without a value that closes the bracket of the value before it is a part of it."""
     found = []
     keys = [*data]

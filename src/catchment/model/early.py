@@ -13,10 +13,12 @@ _HINT = 'one of: final, changes, every("10s")'
 
 
 def every(period: Duration) -> str:
-    """Says that running values are given each time that so much of event time has passed.
+    """Says that running values are given each time that a `period` of event time has passed.
 
     >>> every("90 seconds")
     'every(90s)'
+
+    Raises QueryError for a period that is no duration, or not positive.
     """
     passed = micros(period, "period of early results")
     if passed <= 0:

@@ -14,7 +14,7 @@ from catchment.engine.times import now
 from catchment.metrics import HOST, MetricsServer, Sample, family, one
 from catchment.model.plan import Plan
 from catchment.nodes.status import ChildStatus, NodeStatus, When
-from catchment.sinks.tally import Tallies
+from catchment.sinks.result_counts import ResultCounts
 
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 _LINK = {
@@ -33,7 +33,7 @@ class NodeMetrics:
         self,
         port: int,
         status: Callable[[], NodeStatus],
-        tallies: Tallies,
+        tallies: ResultCounts,
         plan: Callable[[], Plan | None],
         host: str = HOST,
     ) -> None:
@@ -53,7 +53,7 @@ class _FromNode(Collector):
     def __init__(
         self,
         status: Callable[[], NodeStatus],
-        tallies: Tallies,
+        tallies: ResultCounts,
         plan: Callable[[], Plan | None],
     ) -> None:
         self._status, self._tallies, self._plan = status, tallies, plan

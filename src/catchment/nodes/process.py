@@ -24,7 +24,7 @@ from catchment.nodes.node_service import NodeService
 from catchment.nodes.reader import InnerLink, Reader
 from catchment.nodes.status import unread_of
 from catchment.sinks.base import Delivery
-from catchment.sinks.tally import Tallies, tally
+from catchment.sinks.result_counts import ResultCounts, counts_of_results
 from catchment.sources.aside_files import AsideFiles
 from catchment.sources.base import Source
 from catchment.sources.watch import SourceNote
@@ -94,7 +94,7 @@ class NodeProcess:
         self._next_look = 0.0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
-        self.tallies: Tallies | None = None
+        self.tallies: ResultCounts | None = None
         """What a root has given of each query since it was started, where metrics are served."""
         self.service = NodeService(self.member, self.lock, self.news, self._changed)
         self.service.links, self.service.source = self.links, self.source_note
@@ -125,7 +125,7 @@ class NodeProcess:
 
     def _deliver(self, delivery: Delivery) -> None:
         if self.tallies is not None:
-            self.tallies.add(tally(delivery.results, now()))
+            self.tallies.add(counts_of_results(delivery.results, now()))
         for sink in self.given.sinks:
             sink.write(delivery)
 

@@ -18,8 +18,8 @@ from catchment.model import records
 from catchment.model.capacity import Capacity, largest
 from catchment.planner.observed import RateWatch
 from catchment.sinks.base import Delivery
+from catchment.sinks.result_counts import ResultCounts
 from catchment.sinks.spark_format import SparkFormat
-from catchment.sinks.tally import Tallies
 from catchment.sources.aside_files import AsideFiles
 from catchment.spark.format_sink import write_batch
 from catchment.spark.planning import KEPT, PLANS_KEPT, Progress
@@ -78,7 +78,7 @@ class BatchCommitter:
         self.heard = heard
         self._bounds: dict[int, BoundPlan] = {}
         self.files = AsideFiles(spec.aside, spec.aside_disk_bytes)
-        self.tallies = Tallies()
+        self.tallies = ResultCounts()
         """What there was of each query since this process began, where metrics are served."""
         self._formats = [sink for sink in spec.sinks if isinstance(sink, SparkFormat)]
         self._here = [s for s in spec.sinks if s.on_driver and not isinstance(s, SparkFormat)]

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from catchment import metrics
 from catchment.metrics import CATALOGUE, HOST, MetricsServer, Sample, family, one
 from catchment.model.plan import Plan
-from catchment.sinks.tally import Tallies
+from catchment.sinks.result_counts import ResultCounts
 from catchment.spark.handle import Handle, Status
 from catchment.spark.queries import newest_plan
 
@@ -70,7 +70,7 @@ class _FromJob(Collector):
 
     def __init__(self) -> None:
         self.status: Status | None = None
-        self.tallies = Tallies()
+        self.tallies = ResultCounts()
         self._plan: Plan | None = None
         self._queries = -1
 

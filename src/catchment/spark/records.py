@@ -19,7 +19,7 @@ from catchment.model.capacity import Capacity
 from catchment.model.early import FINAL
 from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
-from catchment.sinks.tally import QueryTally
+from catchment.sinks.result_counts import QueryCounts
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import Position
 from catchment.sources.reading import UnreadRow
@@ -201,7 +201,7 @@ class BucketReport(Struct, frozen=True):
     seconds: BucketSeconds
     splits: list[SplitSeconds]
     """What the splits took, where it was told."""
-    tallies: dict[str, QueryTally] = {}
+    tallies: dict[str, QueryCounts] = {}
     """What there was of each query, where metrics are served."""
 
 

@@ -28,7 +28,7 @@ from catchment.model.capacity import Capacity
 from catchment.model.frontier import Frontier
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.planned import Planned
-from catchment.sinks.tally import tally
+from catchment.sinks.result_counts import counts_of_results
 from catchment.spark.bucket import BucketStates
 from catchment.spark.deliver import deliver
 from catchment.spark.planning import PLANS_BEHIND
@@ -274,7 +274,7 @@ class BucketStep:
             limits=[*held.assembler.capacities(), keeper.capacity()],
             seconds=BucketSeconds(**watch.seconds),
             splits=[note.seconds for _, note in slices if note.counts is not None],
-            tallies=tally(dict(results.items()), now()) if self.spec.metered else {},
+            tallies=counts_of_results(dict(results.items()), now()) if self.spec.metered else {},
         )
         yield row_of(bucket, "report", records.encode(report))
 

@@ -65,6 +65,8 @@ def count_within(size: int, limit: Duration) -> CountWithin:
 
     >>> count_within(1000, "10s").describe()
     'count_within(1,000, 10s)'
+
+    Raises QueryError for a size or a limit that is not positive.
     """
     most = count(size, "count window")
     longest = positive(micros(limit, "time limit of a count window"), "time limit", limit)

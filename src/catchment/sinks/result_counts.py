@@ -1,8 +1,8 @@
 """What results tell of a job, counted by query: rows, corrections, and how late they came.
 
-Tables of results go in (`tally`); for each query comes out how many rows there were, how many of
+Tables of results go in (`counts_of_results`); for each query comes out how many rows there were, how many of
 them corrected or took back earlier ones, and how long after the end of its window each came, as
-counts by bounds of seconds. Figures add up (`Tallies`): those of many tasks and batches become one.
+counts by bounds of seconds. Figures add up (`ResultCounts`): those of many tasks and batches become one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 1000
 OTHERS = "(others)"
 
 
-class QueryTally(Struct, frozen=True):
+class QueryCounts(Struct, frozen=True):
     """What there was of one query."""
 
     rows: int = 0
@@ -34,9 +34,9 @@ class QueryTally(Struct, frozen=True):
     seconds: float = 0.0
     """All these seconds together."""
 
-    def plus(self, other: QueryTally) -> QueryTally:
+    def plus(self, other: QueryCounts) -> QueryCounts:
         """Both together."""
-        return QueryTally(
+        return QueryCounts(
             self.rows + other.rows,
             self.revisions + other.revisions,
             self.retracted + other.retracted,
@@ -45,31 +45,31 @@ class QueryTally(Struct, frozen=True):
         )
 
 
-def tally(results: Mapping[str, pa.Table], at: int) -> dict[str, QueryTally]:
+def counts_of_results(results: Mapping[str, pa.Table], at: int) -> dict[str, QueryCounts]:
     """What there is of each query in results that come at a moment, in microseconds since 1970.
 
     >>> ends = pa.array([1_000_000, 3_900_000], pa.timestamp("us", "UTC"))
-    >>> found = tally({"q": pa.table({"window_end": ends, "revision": [0, 1]})}, 4_000_000)["q"]
+    >>> found = counts_of_results({"q": pa.table({"window_end": ends, "revision": [0, 1]})}, 4_000_000)["q"]
     >>> found.rows, found.revisions, found.seconds
     (2, 1, 3.1)
     >>> {bound: n for bound, n in zip(BOUNDS, found.staleness) if n}
     {0.1: 1, 5.0: 1}
     """
-    found: dict[str, QueryTally] = {}
+    found: dict[str, QueryCounts] = {}
     for name, table in results.items():
         if table.num_rows:
             found[name] = _of(table, at)
     return found
 
 
-def _of(table: pa.Table, at: int) -> QueryTally:
+def _of(table: pa.Table, at: int) -> QueryCounts:
     names = table.column_names
     late = (at - _ints(table, "window_end")) / 1e6
     places = np.searchsorted(np.array(BOUNDS), late, side="left")
     counts = np.bincount(places, minlength=len(BOUNDS) + 1)
     revised = _ints(table, "revision") > 0 if "revision" in names else _NONE
     retracted = _ints(table, "retracted") > 0 if "retracted" in names else _NONE
-    return QueryTally(
+    return QueryCounts(
         table.num_rows,
         int(revised.sum()),
         int(retracted.sum()),
@@ -86,15 +86,15 @@ def _ints(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[Any]]:
     return found.to_numpy(zero_copy_only=False)
 
 
-class Tallies:
+class ResultCounts:
     """What there was of each query since this process began."""
 
     def __init__(self) -> None:
-        self.by_query: dict[str, QueryTally] = {}
+        self.by_query: dict[str, QueryCounts] = {}
 
-    def add(self, found: Mapping[str, QueryTally]) -> None:
+    def add(self, found: Mapping[str, QueryCounts]) -> None:
         """Adds what came; queries past `MOST` are counted together."""
         for name, one in found.items():
             known = name in self.by_query or len(self.by_query) < MOST
             place = name if known else OTHERS
-            self.by_query[place] = self.by_query.get(place, QueryTally()).plus(one)
+            self.by_query[place] = self.by_query.get(place, QueryCounts()).plus(one)
