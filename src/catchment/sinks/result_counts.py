@@ -1,8 +1,9 @@
 """What results tell of a job, counted by query: rows, corrections, and how late they came.
 
-Tables of results go in (`counts_of_results`); for each query comes out how many rows there were, how many of
-them corrected or took back earlier ones, and how long after the end of its window each came, as
-counts by bounds of seconds. Figures add up (`ResultCounts`): those of many tasks and batches become one.
+Tables of results go in (`counts_of_results`); for each query comes out how many rows there were,
+how many of them corrected or took back earlier ones, and how long after the end of its window each
+came, as counts by bounds of seconds. Figures add up (`ResultCounts`): those of many tasks and
+batches become one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def counts_of_results(results: Mapping[str, pa.Table], at: int) -> dict[str, Que
     """What there is of each query in results that come at a moment, in microseconds since 1970.
 
     >>> ends = pa.array([1_000_000, 3_900_000], pa.timestamp("us", "UTC"))
-    >>> found = counts_of_results({"q": pa.table({"window_end": ends, "revision": [0, 1]})}, 4_000_000)["q"]
+    >>> results = {"q": pa.table({"window_end": ends, "revision": [0, 1]})}
+    >>> found = counts_of_results(results, 4_000_000)["q"]
     >>> found.rows, found.revisions, found.seconds
     (2, 1, 3.1)
     >>> {bound: n for bound, n in zip(BOUNDS, found.staleness) if n}
