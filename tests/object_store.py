@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
 from xml.sax.saxutils import escape
 
 _SAYS = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -73,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, _, key = name.partition("/")
         with self.guard:
             if "uploads" in query:
-                upload = str(len(self.parts))
+                upload = uuid4().hex  # never that of another: uploads end while others begin
                 self.parts[upload] = {}
                 said = (
                     f"{_SAYS}<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket>"

@@ -70,14 +70,15 @@ def test_python_of_the_documents_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if request.node.get_closest_marker("spark") is not None:
+        request.getfixturevalue("spark")  # the session that the document then gets
     scope: dict[str, object] = {}
     for block in blocks(path, "python"):
         exec(block, scope)
     assert capsys.readouterr().out
-    if "spark" in scope:
-        scope["spark"].stop()  # type: ignore[attr-defined]
 
 
 YAML = [

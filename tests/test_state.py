@@ -150,13 +150,15 @@ def test_a_key_that_comes_often_keeps_few_repeats(monkeypatch: pytest.MonkeyPatc
 # The eager store.
 
 
+REFS = [OperatorRef(kind, "v") for kind in ("max", "count")]
+OPERATORS = {ref.id: operator_class(ref.kind)(ref, pa.int64()) for ref in REFS}
+
+
 def store_of(kind: Any, slices: int, keys: int) -> SliceStore:
-    refs = [OperatorRef(kind, "v") for kind in ("max", "count")]
-    operators = {ref.id: operator_class(ref.kind)(ref, pa.int64()) for ref in refs}
     start = np.repeat(np.arange(slices, dtype=np.int64), keys)
     key = np.tile(np.arange(keys, dtype=np.int64), slices)
     numbers = (start * 7919 + key * 31) % 1009
-    made = SliceStore(kind, operators)
+    made = SliceStore(kind, OPERATORS)
     for slices_of in np.array_split(np.arange(slices), 7):
         cut = np.flatnonzero(np.isin(start, slices_of))
         values_of = {"max(v).value": numbers[cut], "count(v).count": np.ones(len(cut), np.int64)}
@@ -174,8 +176,8 @@ def test_the_tree_reads_few_nodes(trimmed: int) -> None:
     source = np.random.default_rng(5)
     low = source.integers(0, left, 200)
     high = np.minimum(low + source.integers(0, left, 200), left)
-    rows, owner = eager.gather(low, high)
-    plain_rows, plain_owner = lazy.gather(low, high)
+    rows, owner = eager.gather(low, high, OPERATORS)
+    plain_rows, plain_owner = lazy.gather(low, high, OPERATORS)
     most = 2 * math.log2(slices) + 2
     for window in range(len(low)):
         mine, plain = rows.take(np.flatnonzero(owner == window)), plain_owner == window

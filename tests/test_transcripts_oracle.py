@@ -18,6 +18,8 @@ from catchment.testing.transcripts import Transcript, check, load, load_folder, 
 
 FOLDER = Path(__file__).parent / "transcripts"
 TRANSCRIPTS = load_folder(FOLDER)
+FINAL = [transcript for transcript in TRANSCRIPTS if "emit" not in transcript.settings]
+"""The oracle says what is final; running values are held against it in test_early.py."""
 NOT_APPLICABLE = yaml.safe_load((FOLDER / "not_applicable.yaml").read_text())
 
 
@@ -39,7 +41,7 @@ def agree(expected: list[Row], given: list[Row]) -> bool:
     return not left
 
 
-@pytest.mark.parametrize("transcript", by_name(TRANSCRIPTS))
+@pytest.mark.parametrize("transcript", by_name(FINAL))
 def test_transcript_agrees_with_the_oracle(transcript: Transcript) -> None:
     verbs = {"events": "push", "frontier": "advance", "add": "add", "close": "close"}
     steps = [(verbs[step.kind], step.value) for step in transcript.steps]
