@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from catchment.engine.partials import Partials
 from catchment.engine.rows import identity_fields
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner import replan
+from catchment.testing.compare import assert_same
+from catchment.testing.oracle import oracle
 from catchment.tree.completeness import marked
 
 
@@ -168,3 +171,29 @@ def test_no_query_gets_the_table_of_another() -> None:
     found = marked(Fleeting(), 5000, [])
     for name, table in found.items():
         assert table.column("window_end").cast(pa.int64()).to_pylist() == [int(name)]
+
+
+def test_windows_without_events_between_slices_of_very_many_keys() -> None:
+    """Windows that lie apart were all empty, and the slices between them held every key.
+
+    ts   0  3         9          16  18     22
+            e         []         e   []     e
+    """
+    keys = 2000
+    engine = ct.Engine([ct.Query("rare", ct.sum("v"), by="k", window=ct.sliding("1us", "9us"))])
+    for ts in (3, 16, 22):
+        times = pa.array([ts] * keys, pa.timestamp("us", "UTC"))
+        engine.push(pa.table({"ts": times, "k": range(keys), "v": [1.0] * keys}))
+    assert not engine.close()
+
+
+def test_spreads_of_decimals_are_those_of_doubles() -> None:
+    """The oracle told 2^62 and 2^62 + 0.25 apart, which doubles cannot, and Spark does not."""
+    values = [Decimal(2**62), Decimal(2**62) + Decimal("0.25")]
+    rows = [{"ts": ts, "w": value} for ts, value in enumerate(values)]
+    query = ct.Query("q", ct.variance("w").alias("n"), window=ct.tumbling("10us"))
+    engine = ct.Engine([query])
+    engine.push(
+        pa.table({"ts": pa.array([0, 1], pa.timestamp("us", "UTC")), "w": pa.array(values)})
+    )
+    assert_same(oracle([query], rows)["q"], engine.close()["q"])

@@ -131,13 +131,12 @@ class SliceStore:
         return rows.take(order), owner.take(order)
 
     def full(self, low: Ints, high: Ints) -> bool:
-        """Whether many keys are in most of the slices from the first of these to the last."""
-        if not len(low):
+        """Whether many keys are in most slices from the first that is in a window to the last."""
+        some = low < high
+        if not some.any():
             return False
         level = self.levels[0]
-        first, last = int(low.min()), int(high.max())
-        if last <= first:
-            return False
+        first, last = int(low[some].min()), int(high[some].max())
         begin, end = level.span(*(np.array([node + level.base]) for node in (first, last)))
         rows = int(end[0] - begin[0])
         if rows < MANY_KEYS * (last - first):

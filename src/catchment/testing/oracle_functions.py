@@ -164,7 +164,8 @@ def _variance(values: Values, less: int) -> float | None:
         mean = sum(f, Fraction(0)) / len(f)
         return sum(((x - mean) ** 2 for x in f), Fraction(0)) / (len(f) - less)
 
-    return _exact(values, definition)
+    # Spreads of decimals are those of the doubles next to them, as in Spark.
+    return _exact(map(float, values) if _is_decimal(values) else values, definition)
 
 
 def _root(value: float | None) -> float | None:
