@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # fewer writes `@settings(max_examples=settings.default.max_examples // 4)`.
 settings.register_profile(
     "catchment",
-    max_examples=int(os.environ.get("CATCHMENT_EXAMPLES", "100")),
+    max_examples=int(os.environ.get("CATCHMENT_EXAMPLES", "50")),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -36,15 +36,23 @@ settings.load_profile("catchment")
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 SERVERS = ("kafka", "postgres", "mosquitto")
+SHARED = ("spark", *SERVERS)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Says who needs a server, before marks are chosen by; lets what takes longest begin first,
-    after the order was drawn."""
+    after the order was drawn.
+
+    Tests of one server, or of Spark's session, run in one worker (`--dist loadgroup`): it is started
+    once, and Java compiles what they run once.
+    """
     for item in items:
-        if set(SERVERS) & set(getattr(item, "fixturenames", ())):
+        shared = [n for n in SHARED if n in getattr(item, "fixturenames", ())]
+        if set(shared) & set(SERVERS):
             item.add_marker(pytest.mark.servers)
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared[0]))
     yield
     items.sort(key=lambda item: not (_marked(item, "slow") or _marked(item, "spark")))
 
