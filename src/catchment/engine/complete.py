@@ -34,6 +34,9 @@ class Complete:
     revision: Ints | None = None
     retracted: Mask | None = None
     node: Array | None = None
+    rows: Ints | None = None
+    """Of each window, the row that it has of the fields; None: each has its own. Windows that hold
+    the same slices share a row where partials are large."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -42,7 +45,9 @@ class Complete:
         def some(values: Array | None) -> Array | None:
             return None if values is None else values[rows]
 
-        fields = {name: take(column, rows) for name, column in self.fields.items()}
+        fields = self.fields
+        if self.rows is None:
+            fields = {name: take(column, rows) for name, column in fields.items()}
         return Complete(
             self.kind[rows],
             self.key[rows],
@@ -53,7 +58,13 @@ class Complete:
             some(self.revision),
             some(self.retracted),
             some(self.node),
+            some(self.rows),
         )
+
+    def column(self, name: str) -> Field:
+        """A field, of each window."""
+        column = self.fields[name]
+        return column if self.rows is None else take(column, self.rows)
 
 
 def of_type(place: int, rows: Rows, start: Ints, end: Ints) -> Complete:
@@ -99,6 +110,7 @@ def to_block(windows: Complete, keys: KeyIndex, operators: Operators) -> tuple[B
         windows.revision,
         windows.retracted,
         windows.node,
+        windows.rows,
     )
     return block, _spans(windows.kind, selection)
 

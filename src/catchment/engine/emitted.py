@@ -92,7 +92,7 @@ class Emitted:
     def _said_anew(
         self, windows: Complete, identities: list[Identity], complete_until: int
     ) -> list[Complete]:
-        digests = np.asarray(windows.fields["digest(*).digest"]).tolist()
+        digests = np.asarray(windows.column("digest(*).digest")).tolist()
         running = self.open(windows, complete_until).tolist()
         ends = windows.end.tolist()
         self._soonest = min(self._soonest, min(ends, default=LATEST))

@@ -24,7 +24,7 @@ from catchment.model.query import NODE, Aggregate
 from catchment.model.window import Window
 from catchment.operators import Computed
 from catchment.operators.base import QUIET
-from catchment.operators.ragged import Array, Field, Ints
+from catchment.operators.ragged import Array, Field, Ints, take
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 
@@ -53,6 +53,8 @@ class Block:
     revision: Ints | None = None
     retracted: Mask | None = None
     node: Array | None = None
+    rows: Ints | None = None
+    """Of each window, the row that it has of the fields; None: each has its own."""
     complete: bool = True
     """Whether its windows have ended; false: the input ended before they did."""
     _tables: dict[int, pa.Table] = field(default_factory=dict)
@@ -110,6 +112,8 @@ class Block:
         part = slice(low, high)
         key, start, end = self.key[part], self.start[part], self.end[part]
         fields = {name: column[part] for name, column in self.fields.items()}
+        if self.rows is not None:
+            fields = {name: take(c, self.rows[part]) for name, c in self.fields.items()}
         found = subtotals((start, end), self.keys.take(key), fields, self.operators, form.sets)
         made = []
         for places, (rows, merged) in zip(form.sets, found, strict=True):
@@ -124,21 +128,37 @@ class Block:
     @QUIET
     def _lower(self, shape: ResultColumns, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
         whole = low == 0 and high == len(self)
+        place: Ints | None = None
         if whole:
-            rows = self._whole = self._whole or computed(self.operators, self.fields)
+            rows, place = self._whole or computed(self.operators, self.fields), self.rows
+            self._whole = rows
         else:
-            rows = computed(self.operators, {n: c[low:high] for n, c in self.fields.items()})
+            fields, place = self._part(low, high)
+            rows = computed(self.operators, fields)
         columns = []
         for aggregate in form.aggregates:
             text = (aggregate.function, aggregate.column, aggregate.params)
             made = self._lowered.get(text) if whole else None
             if made is None:
                 made = function_of(aggregate).lower(aggregate, rows, shape.types[aggregate.column])
-                made = self._blank(made, low, high)
+                made = self._blank(made if place is None else made.take(place), low, high)
                 if whole:
                     self._lowered[text] = made
             columns.append(made)
         return columns
+
+    def _part(self, low: int, high: int) -> tuple[dict[str, Field], Ints | None]:
+        """The fields of the rows `[low, high)`, and the place of each row among them.
+
+        Rows that windows share are lowered once.
+        """
+        if self.rows is None or low == high:
+            return {name: column[low:high] for name, column in self.fields.items()}, None
+        shared, place = np.unique(self.rows[low:high], return_inverse=True)
+        if len(shared) == shared[-1] - shared[0] + 1:
+            some = slice(int(shared[0]), int(shared[-1]) + 1)
+            return {name: column[some] for name, column in self.fields.items()}, place
+        return {name: take(column, shared) for name, column in self.fields.items()}, place
 
     def _blank(self, values: pa.Array[Any], low: int, high: int) -> pa.Array[Any]:
         """Nulls in the rows of windows that are no more."""

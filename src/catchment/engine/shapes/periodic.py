@@ -101,13 +101,16 @@ def touched(series: Series, starts: Ints, after: int, upto: int) -> Windows:
     return _holding(series, np.unique(starts), low, high)
 
 
-class Assembled:
+class Assembled(NamedTuple):
     """Rows of windows, in order of window type, then window: merged fields by key."""
 
-    def __init__(
-        self, kind: Ints, start: Ints, end: Ints, key: Ints, fields: dict[str, Field]
-    ) -> None:
-        self.kind, self.start, self.end, self.key, self.fields = kind, start, end, key, fields
+    kind: Ints
+    start: Ints
+    end: Ints
+    key: Ints
+    fields: dict[str, Field]
+    rows: Ints | None = None
+    """Of each window, the row that it has of the fields; None: each has its own."""
 
 
 def assemble_periodic(
@@ -128,19 +131,20 @@ def assemble_periodic(
     last = start + 1 if exact else end
     # Windows that hold the same slices are merged once, as those that reach over a long pause.
     bound, place = _distinct(*(_before(time, store, loose) for time in (start, last)))
+    large = not all(operator.small for operator in operators.values())
+    if large:  # in the order in which windows come, so that as a rule nothing is to be moved
+        order = np.argsort(bound)
+        bound, place = bound[order], np.argsort(order)[place]
     key, window, fields = _reduce(start[bound], last[bound], store, loose, operators)
     if len(bound) == len(start) and (np.diff(bound) > 0).all():
         return Assembled(kind[window], start[window], end[window], key, fields)
     # Hand the rows to each window that has them.
     begins = np.searchsorted(window, np.arange(len(bound) + 1))
     index, owner = runs(begins[place], begins[place + 1])
-    return Assembled(
-        kind[owner],
-        start[owner],
-        end[owner],
-        key[index],
-        {name: take(column, index) for name, column in fields.items()},
-    )
+    bounds = kind[owner], start[owner], end[owner], key[index]
+    if large:  # to copy them, and to lower each copy, would take longer than all the rest
+        return Assembled(*bounds, fields, index)
+    return Assembled(*bounds, {name: take(column, index) for name, column in fields.items()})
 
 
 def _of_kinds(chosen: Mask, kind: Ints, number: Ints) -> Windows:
@@ -281,7 +285,8 @@ class PeriodicState(ShapeState):
                     own, self._series, self._store, rest, operators, self._exact
                 )
                 places = self._place_of[found.kind]
-                out.append(Complete(places, found.key, found.start, found.end, found.fields))
+                bounds = found.key, found.start, found.end
+                out.append(Complete(places, *bounds, found.fields, rows=found.rows))
         self._forget(max(moment.horizon, EARLIEST))
         return out
 
