@@ -17,7 +17,7 @@ from catchment.model.plan import Group
 from catchment.operators import Grouping, Operator
 from catchment.operators.base import InputForm
 from catchment.operators.grouping import segment_codes, sort_rows
-from catchment.operators.ragged import Ints
+from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import ColumnValues, Mask, one_piece
 from catchment.planner.cost import edges_of, smallest_gap
 from catchment.planner.edges import Edges
@@ -30,13 +30,47 @@ def conditions_of(group: Group) -> list[str]:
     return list(dict.fromkeys(text for window in group.windows for text in window.conditions))
 
 
+class WaitingColumns:
+    """The columns of several tables of events, one behind the other.
+
+    Each is joined when somebody asks for it, once. Plain numbers are joined by NumPy: to join whole
+    tables would take fresh memory from Arrow for every column, which costs more than the copy.
+    """
+
+    def __init__(self, tables: list[pa.Table]) -> None:
+        self._tables = tables
+        self._numbers: dict[str, Array] = {}
+        self._arrays: dict[str, pa.Array[Any]] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._tables[0].schema
+
+    def numbers(self, name: str) -> Array:
+        """A column of numbers or booleans that has no nulls."""
+        if name not in self._numbers:
+            parts = [table.column(name).to_numpy() for table in self._tables]
+            self._numbers[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._numbers[name]
+
+    def taken(self, name: str, rows: Ints) -> pa.Array[Any]:
+        """Some rows of a column; of plain numbers, NumPy takes them faster than Arrow."""
+        parts = [table.column(name) for table in self._tables]
+        if all(_plain(part) for part in parts) and len({part.type for part in parts}) == 1:
+            return pa.array(self.numbers(name).take(rows))
+        if name not in self._arrays:
+            tables = [table.select([name]) for table in self._tables]
+            self._arrays[name] = one_piece(_joined(tables).column(name))
+        return self._arrays[name].take(rows)
+
+
 class Ordered:
     """Settled events in order of key, time, arrival.
 
     Columns are put in order when somebody asks for them, each once.
     """
 
-    def __init__(self, events: pa.Table, rows: Ints, key: Ints, time: Ints) -> None:
+    def __init__(self, events: WaitingColumns, rows: Ints, key: Ints, time: Ints) -> None:
         self._events = events
         self._rows = rows
         self.key = key
@@ -76,23 +110,22 @@ class Ordered:
     @cached_property
     def table(self) -> pa.Table:
         """All columns, in order."""
-        return take(self._events, self._rows)
+        return pa.table({name: self.column(name) for name in self._events.schema.names})
 
     def column(self, text: str) -> pa.Array[Any]:
         """A column, in order."""
         if text not in self._arrays:
-            self._arrays[text] = _taken(one_piece(self._events.column(text)), self._rows)
+            self._arrays[text] = self._events.taken(text, self._rows)
         return self._arrays[text]
 
     def ints(self, text: str) -> Ints:
         """A column of integers, in order."""
-        values: Ints = _ints(self._events, text).take(self._rows)
+        values: Ints = self._events.numbers(text).take(self._rows)
         return values
 
     def condition(self, text: str) -> Mask:
         if text not in self._masks:
-            met = one_piece(self._events.column("?" + text)).to_numpy(zero_copy_only=False)
-            self._masks[text] = met.take(self._rows)
+            self._masks[text] = self._events.numbers("?" + text).take(self._rows)
         return self._masks[text]
 
     @property
@@ -105,21 +138,27 @@ class Ordered:
 
 def ordered(tables: list[pa.Table]) -> Ordered:
     """Sorts events by key, time, arrival."""
-    return _ordered(_joined(tables), None)
+    return _ordered(tables, None)
 
 
 def settle(tables: list[pa.Table], time: int) -> tuple[Ordered | None, list[pa.Table]]:
     """The events before a time, in order, and the others."""
-    first = [int(pc.min(table.column(TIME)).as_py()) < time for table in tables]
-    if not any(first):
+    some: list[pa.Table] = []
+    later: list[pa.Table] = []
+    for table in tables:
+        early = int(pc.min(table.column(TIME)).as_py()) < time
+        (some if early else later).append(table)
+    if not some:
         return None, tables
-    later = [table for table, some in zip(tables, first, strict=True) if not some]
-    table = _joined([table for table, some in zip(tables, first, strict=True) if some])
-    before = _ints(table, TIME) < time
-    if before.all():
-        return _ordered(table, None), later
-    rest = take(table, np.flatnonzero(~before))
-    return _ordered(table, before), [rest, *later]
+    before = [_ints(table, TIME) < time for table in some]
+    rest = [
+        take(table, np.flatnonzero(~mask))
+        for table, mask in zip(some, before, strict=True)
+        if not mask.all()
+    ]
+    if not rest:
+        return _ordered(some, None), later
+    return _ordered(some, np.concatenate(before)), [_joined(rest), *later]
 
 
 def split(tables: list[pa.Table], time: int) -> tuple[list[pa.Table], list[pa.Table]]:
@@ -144,11 +183,12 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 
-def _ordered(table: pa.Table, keep: Mask | None) -> Ordered:
-    """The rows of a table that are kept, or all, by key, time, arrival."""
-    columns = [_ints(table, name) for name in (ARRIVAL, TIME, KEY)]
+def _ordered(tables: list[pa.Table], keep: Mask | None) -> Ordered:
+    """The rows of tables that are kept, or all, by key, time, arrival."""
+    events = WaitingColumns(tables)
+    columns = [events.numbers(name) for name in (ARRIVAL, TIME, KEY)]
     rows, (time, key) = sort_rows(*columns, keep=keep)
-    return Ordered(table, rows, key, time)
+    return Ordered(events, rows, key, time)
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
@@ -163,11 +203,16 @@ def take(table: pa.Table, rows: Ints) -> pa.Table:
 
 def _taken(array: pa.Array[Any], rows: Ints) -> pa.Array[Any]:
     """Some rows of a column; of plain numbers, NumPy takes them faster than Arrow."""
-    plain = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
-    if plain and not array.null_count:
+    if _plain(array):
         values: pa.Array[Any] = pa.array(array.to_numpy().take(rows))
         return values
     return array.take(rows)
+
+
+def _plain(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
+    """Whether a column has numbers only."""
+    numbers = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return numbers and not column.null_count
 
 
 def recode(table: pa.Table, place: Ints) -> pa.Table:
