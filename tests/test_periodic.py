@@ -1,14 +1,22 @@
-"""Window types of several series, as a type of one's own may have them."""
+"""Windows in time: types of several series, and windows that hold the same events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import catchment as ct
+from catchment.engine import assembler
+from catchment.engine.complete import Spans, to_block
+from catchment.engine.results import Block
 from catchment.model.window import Period, Periodic, Window, register
-from catchment.testing.compare import rows_of
+from catchment.testing.compare import assert_same, rows_of
+from catchment.testing.oracle import Step, oracle_run
+from catchment.testing.strategies import to_table
 
 
 @register
@@ -66,3 +74,61 @@ def test_a_single_window_is_not_taken_for_one_of_a_series_of_its_length() -> Non
     doubtful, again = confirmed(OnceAndAgain())
     assert doubtful == [(0, 1), (4, 1), (10, 2)]
     assert again == [(0, 1, 1), (4, 1, 1), (10, 2, 1)]
+
+
+def alike() -> list[ct.Query]:
+    """Windows of one group with large partials; over few events, most of them hold the same."""
+    windows = [ct.tumbling("60us"), ct.tumbling("120us"), ct.sliding("180us", "60us")]
+    aggregates = [ct.median("v").alias("median"), ct.count_distinct("k").alias("keys")]
+    return [
+        ct.Query(f"q{number}", *aggregates[number % 2 :], by="k", window=window)
+        for number, window in enumerate(windows)
+    ]
+
+
+SUBTOTALS = ct.Query(
+    "subtotals",
+    ct.median("v"),
+    by="k",
+    window=ct.sliding("180us", "60us"),
+    grouping_sets=[["k"], []],
+)
+
+
+@pytest.mark.parametrize(
+    ("queries", "settings"),
+    [(alike(), {}), ([SUBTOTALS], {}), (alike(), {"late": "update", "keep": "1h"})],
+    ids=["windows of three types", "subtotals", "late events update"],
+)
+def test_windows_that_hold_the_same_slices_share_large_partials(
+    queries: list[ct.Query], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # ts    0    60   120  180  240  300  360
+    #            xxxxx                              pushed first
+    #                      x                        pushed then
+    random = Random(5)
+    early = [{"ts": random.randrange(60, 120), "k": random.choice("ab"), "v": n} for n in range(40)]
+    steps: list[Step] = [
+        ("push", early),
+        ("advance", 130),
+        ("push", [{"ts": 185, "k": "b", "v": 7}]),
+        ("advance", 1_000),
+    ]
+    blocks: list[Block] = []
+
+    def kept(*given: Any) -> tuple[Block, Spans]:
+        block, spans = to_block(*given)
+        blocks.append(block)
+        return block, spans
+
+    monkeypatch.setattr(assembler, "to_block", kept)
+    engine = ct.Engine(queries, **settings)
+    expected = iter(oracle_run(queries, steps, **settings))
+    for step in steps:
+        if step[0] == "push":
+            engine.push(to_table(step[1]))
+            continue
+        results = engine.advance(step[1])
+        for name, rows in next(expected).items():
+            assert_same(rows, results[name], f"{step}, query {name}")
+    assert any(block.rows is not None for block in blocks)

@@ -74,7 +74,7 @@ def sort_within(values: Array, groups: Grouping) -> Ragged:
     offsets = offsets_of(groups.count)
     if np.count_nonzero(groups.count) > len(values) // _FEW:
         return Ragged(offsets, _sorted_by_group(values, groups.codes))
-    return _sorted(Ragged(offsets, values.take(groups.segments[0])))
+    return _sorted(Ragged(offsets, values.take(groups.segments[0])), own=True)
 
 
 def _sorted_by_group(values: Array, codes: Ints) -> Array:
@@ -97,20 +97,18 @@ def order_within(values: Array, codes: Ints) -> Ints:
 def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
     """The values of all rows of each group, sorted."""
     order, starts, present = groups.segments
-    if groups.starts is None:
-        gathered = rows.take(order)
-        if groups.rows == groups.n:  # one run per group, already in order
-            return gathered
-    else:  # the rows of a group stand together
-        gathered = Ragged(rows.offsets, rows.values.copy())
+    together = groups.starts is not None
+    gathered = rows if together else rows.take(order)
+    if len(present) == groups.rows == groups.n:  # one run per group, already in order
+        return gathered
     lengths = np.zeros(groups.n, np.int64)
     if len(present):
         lengths[present] = np.add.reduceat(gathered.lengths, starts)
-    return _sorted(Ragged(offsets_of(lengths), gathered.values))
+    return _sorted(Ragged(offsets_of(lengths), gathered.values), own=not together)
 
 
-def _sorted(rows: Ragged) -> Ragged:
-    """The same with the values of each row sorted, in place.
+def _sorted(rows: Ragged, own: bool) -> Ragged:
+    """The same with the values of each row sorted; in place, where the values are our `own`.
 
     A merge sort would find the runs that rows are made of. But NumPy sorts numbers by vectors of
     the processor, and that takes less time than to merge; to compare objects takes longer.
@@ -121,9 +119,10 @@ def _sorted(rows: Ragged) -> Ragged:
     if len(filled) > len(values) // _FEW:
         codes = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
         return Ragged(offsets, _sorted_by_group(values, codes))
+    values = values if own else values.copy()
     for begin, end in zip(offsets[filled].tolist(), offsets[filled + 1].tolist(), strict=True):
         values[begin:end].sort(kind=kind)
-    return rows
+    return Ragged(offsets, values)
 
 
 def unique_within(run: Ragged) -> Ragged:
