@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from catchment.functions import make
 from catchment.model.rules import EventRules
 from catchment.operators import Grouping, OperatorRef, Ragged, operator_class
 from catchment.operators.base import OPERATORS
+from catchment.operators.product import multiply
 from catchment.operators.ragged import Field, concat, take
 from catchment.testing.compare import assert_same, rows_of, same
 from small_tables import examples, table
@@ -490,3 +492,28 @@ def test_sketches_stay_within_their_error() -> None:
         rank = float((numbers <= row[f"approx_quantile(v, {q})"]).mean())
         assert abs(rank - q) < 0.0265  # KLL's bound at 99 %, doubled for the tree
     assert abs(row["n"] - 20_000) < 0.05 * 20_000
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(3_000, 2), (3_000, 600), (40, 7)])
+def test_products_are_those_of_python_however_many_factors_there_are(
+    rows: int, groups: int
+) -> None:
+    """Of more factors than are multiplied at once, in few groups, in many, and in none."""
+    source = np.random.default_rng(rows + groups)
+    codes = np.where(source.random(rows) < 0.4, 0, source.integers(0, max(1, groups - 1), rows))
+    codes[codes == groups // 2] = 0  # so that some group has no factor
+    values = source.normal(size=rows) * 10.0 ** source.integers(-300, 300, rows)
+    mantissa, exponent = np.frexp(values)
+    made = multiply(mantissa, exponent.astype(np.int64), Grouping(codes, groups))
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    there = Grouping(None, len(starts), starts=starts, rows=rows)
+    ordered = multiply(mantissa[order], exponent[order].astype(np.int64), there)
+    for group in range(groups):
+        product = math.prod(map(Fraction, values[codes == group].tolist()))
+        found = Fraction(made["mantissa"][group]) * Fraction(2) ** int(made["exponent"][group])
+        assert abs(found / product - 1) < 1e-9
+        assert 0.5 <= abs(made["mantissa"][group]) < 1
+    for number, group in enumerate(codes[order][starts].tolist()):
+        assert same(made["mantissa"][group], ordered["mantissa"][number])
+        assert made["exponent"][group] == ordered["exponent"][number]

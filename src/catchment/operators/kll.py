@@ -113,13 +113,26 @@ def quantiles(sketches: Array, q: float) -> Array:
     if not len(rows):
         return out
     read = _read(sketches[rows].tolist())
-    order = order_within(read.values, read.part)
+    order = _order(read, len(rows))
     weights = np.cumsum(np.left_shift(1, read.level[order]))
     last = np.cumsum(np.bincount(read.part, minlength=len(rows))) - 1
     before = np.append(0, weights[last[:-1]])
     at = np.searchsorted(weights, before + (q * read.count).astype(np.int64), side="right")
     out[rows] = read.values[order[np.minimum(at, last)]]
     return out
+
+
+def _order(read: _KllParts, sketches: int) -> Ints:
+    """The values of each sketch in order. Those of one level, as of few values, mostly are."""
+    values, part = read.values, read.part
+    falls = np.flatnonzero((values[1:] < values[:-1]) & (part[1:] == part[:-1]))
+    order = np.arange(len(values), dtype=np.int64)
+    if len(falls):
+        apart = np.zeros(sketches, np.bool_)
+        apart[part[falls]] = True
+        some = np.flatnonzero(apart[part])
+        order[some] = some[order_within(values[some], part[some])]
+    return order
 
 
 def _union(parts: Sequence[bytes], groups: Grouping) -> Array:

@@ -36,6 +36,12 @@ class Product(Operator):
 def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
     """Multiplies block by block, bringing the mantissas back into range between the rounds."""
     exponents = groups.add(exponent)
+    if not len(mantissa) or groups.count.max() <= _BLOCK:
+        factors, shift = np.frexp(groups.reduce(np.multiply, mantissa, 1.0))
+        return {"mantissa": factors, "exponent": exponents + shift}
+    if groups.starts is None and groups.n <= _BLOCK:
+        made = _by_stretch(mantissa, groups)
+        return {"mantissa": made["mantissa"], "exponent": exponents + plain(made["exponent"])}
     order, starts, present = groups.segments
     lengths = np.diff(starts, append=len(order)).astype(np.int64)
     factors = mantissa[order]
@@ -51,5 +57,19 @@ def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
     # A group without values has the product 1, in the form that all products have.
     out = np.full(groups.n, 0.5)
     out[present] = factors
-    exponents[np.isin(np.arange(groups.n), present, invert=True)] = 1
+    exponents[groups.count == 0] = 1
     return {"mantissa": out, "exponent": exponents}
+
+
+def _by_stretch(mantissa: Array, groups: Grouping) -> Fields:
+    """The products of few groups of many rows, which need not be put in order for it.
+
+    A group has at most a block of rows in a stretch of as many: the products of stretches are made
+    at once, and then multiplied.
+    """
+    stretches = -(-len(mantissa) // _BLOCK)
+    codes = np.arange(len(mantissa), dtype=np.int64) // _BLOCK * groups.n + groups.codes
+    finer = Grouping(codes, stretches * groups.n)
+    factors, shift = np.frexp(finer.reduce(np.multiply, mantissa, 1.0))
+    owner = np.tile(np.arange(groups.n, dtype=np.int64), stretches)
+    return multiply(factors, shift.astype(np.int64), Grouping(owner, groups.n))
