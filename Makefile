@@ -53,7 +53,7 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 	@$(BIN)/catchment demo-tree $(ARGS)
 
 test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(SEEDS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
 # What needs neither Spark nor a server and starts no process, with fewer examples; types are checked beside it.
 check: ## the fast lane: linters, types, unit and property tests
