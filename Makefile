@@ -63,7 +63,7 @@ unit: $(READY)
 	CATCHMENT_EXAMPLES=10 CATCHMENT_SCHEDULES=160 $(BIN)/pytest -q -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
 soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
-	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
+	CATCHMENT_EXAMPLES=$(EXAMPLES) CATCHMENT_SHRINK=1 $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) CATCHMENT_SOAK=0 $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0

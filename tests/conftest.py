@@ -1,6 +1,7 @@
 """How property tests run, and the servers that tests may ask for.
 
-CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time limit.
+CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time limit. With
+CATCHMENT_SHRINK one that fails is made small, which may take longer than a test may.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import servers
@@ -23,6 +24,8 @@ import servers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
+
+UNWANTED = {Phase.explain} if "CATCHMENT_SHRINK" in os.environ else {Phase.shrink, Phase.explain}
 
 # `make soak` raises the number. A test that pins `max_examples` would not follow it; one that needs
 # fewer writes `@settings(max_examples=settings.default.max_examples // 4)`.
@@ -32,6 +35,7 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if phase not in UNWANTED],
 )
 settings.load_profile("catchment")
 
