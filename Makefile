@@ -53,7 +53,7 @@ demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and sho
 	@$(BIN)/catchment demo-tree $(ARGS)
 
 test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(SEEDS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
 
 # What needs neither Spark nor a server and starts no process, with fewer examples; types are checked beside it.
 check: ## the fast lane: linters, types, unit and property tests
@@ -63,13 +63,13 @@ unit: $(READY)
 	CATCHMENT_EXAMPLES=10 CATCHMENT_SCHEDULES=160 $(BIN)/pytest -q -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
 soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
-	CATCHMENT_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
-	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
+	CATCHMENT_EXAMPLES=$(EXAMPLES) CATCHMENT_SHRINK=1 $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
+	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) CATCHMENT_SOAK=0 $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
 	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) $(SCHEDULED) --timeout=0
 	CATCHMENT_TRANSCRIPTS=all $(BIN)/pytest tests/test_transcripts.py --timeout=0
-	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py -s --timeout=0
+	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py tests/test_tree_spark.py tests/test_bench_mix.py -s --timeout=0
 
 # One suite that misses a bar does not keep the others from being measured.
 bench: $(READY) ## measure every figure the documents state (QUICK=1 for a short run, RECORD=1 to keep it)

@@ -1,11 +1,14 @@
 """How property tests run, and the servers that tests may ask for.
 
-CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time limit.
+CATCHMENT_EXAMPLES says how many examples a property test tries; none has a time limit. With
+CATCHMENT_SHRINK one that fails is made small, which may take longer than a test may.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,12 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
+from xdist.scheduler import LoadScopeScheduling
 
 import servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+
+UNWANTED = {Phase.explain} if "CATCHMENT_SHRINK" in os.environ else {Phase.shrink, Phase.explain}
 
 # `make soak` raises the number. A test that pins `max_examples` would not follow it; one that needs
 # fewer writes `@settings(max_examples=settings.default.max_examples // 4)`.
@@ -28,6 +35,7 @@ settings.register_profile(
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if phase not in UNWANTED],
 )
 settings.load_profile("catchment")
 
@@ -42,19 +50,35 @@ SHARED = ("spark", *SERVERS)
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Says who needs a server, before marks are chosen by; lets what takes longest begin first,
-    after the order was drawn.
-
-    Tests of one server, or of Spark's session, run in one worker (`--dist loadgroup`): it is started
-    once, and Java compiles what they run once.
-    """
+    after the order was drawn."""
     for item in items:
-        shared = [n for n in SHARED if n in getattr(item, "fixturenames", ())]
-        if set(shared) & set(SERVERS):
+        if set(SERVERS) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
-        if shared:
-            item.add_marker(pytest.mark.xdist_group(shared[0]))
     yield
     items.sort(key=lambda item: not (_marked(item, "slow") or _marked(item, "spark")))
+
+
+class BySharedServer(LoadScopeScheduling):
+    """Hands tests to workers one by one, and files that use the same server to one worker.
+
+    A server, or a session of Spark, is then started once, and Java compiles what they run once.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _shared(nodeid.split("::")[0]) or nodeid
+
+
+@functools.cache
+def _shared(file: str) -> str | None:
+    """The server that a file's tests use, by its name as an argument; of several, the first."""
+    path = Path(__file__).parent.parent / file
+    text = path.read_text() if path.name.startswith("test_") else ""
+    asked = r"def \w+\([^)]*\b{0}\b|getfixturevalue\(.{0}"
+    return next((name for name in SHARED if re.search(asked.format(name), text)), None)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BySharedServer:
+    return BySharedServer(config, log)
 
 
 def _marked(item: pytest.Item, name: str) -> bool:

@@ -34,6 +34,7 @@ from catchment.cli.demo_queries import mix
 from catchment.errors import CatchmentError
 from catchment.functions import built_in
 from catchment.model.window import Window
+from schedules import in_soak
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +82,7 @@ def test_spark_answers_as_the_engine_does(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@in_soak
 def test_spark_answers_from_files(spark: SparkSession) -> None:
     with mix_files.demo_files(80_000) as files:
         assert len(files.paths) == FILES

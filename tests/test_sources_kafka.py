@@ -165,12 +165,24 @@ def test_times_are_iso_texts(kafka: servers.Kafka) -> None:
 def transact(kafka: servers.Kafka, topic: str, *parts: tuple[list[bytes | None], bool]) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": str(uuid4())})
     producer.init_transactions(PATIENCE)
+    end = 0
     for values, commit in parts:
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value, partition=0)
         producer.flush(PATIENCE)
         (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
+        end += len(values) + 1
+    wait_until_ended(kafka, topic, end)
+
+
+def wait_until_ended(kafka: servers.Kafka, topic: str, end: int) -> None:
+    """The broker marks the end of a transaction in a partition after it has told the producer."""
+    made = source(kafka, topic)
+    until = time.monotonic() + PATIENCE
+    while made.latest(made.start())[f"{topic}/0"] < end:
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -196,6 +208,7 @@ def test_an_open_transaction_is_waited_for(kafka: servers.Kafka) -> None:
     made = source(kafka, topic)
     assert made.latest(made.start()) == {f"{topic}/0": 3}
     producer.commit_transaction(PATIENCE)
+    wait_until_ended(kafka, topic, 5)
     assert read_all(made)[0]["n"].to_pylist() == [0, 1, 2, 3]
 
 

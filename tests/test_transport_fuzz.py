@@ -37,7 +37,7 @@ from test_tree_chaos import QUERIES, check
 
 __all__ = ["keys"]
 
-SECONDS = float(os.environ.get("CATCHMENT_FUZZ_SECONDS", "12"))
+SECONDS = float(os.environ.get("CATCHMENT_FUZZ_SECONDS", "6"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "1"))
 HOST = "127.0.0.1"
 TOKENS = {"admin": "for-commands", "e1": "of-e1", "e2": "of-e2", "e3": "of-e3"}

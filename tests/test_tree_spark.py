@@ -20,6 +20,7 @@ from catchment.measure.ports import free_port
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from notes import ask
+from schedules import in_soak
 
 EVENTS = 30_000
 QUERIES = [
@@ -105,7 +106,9 @@ def moved(root: str, running: subprocess.Popen[str]) -> bool:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("on_spark", [["root", "mid"], ["e1", "root"]], ids="-".join)
+@pytest.mark.parametrize(
+    "on_spark", [["root", "e1"], pytest.param(["root", "mid"], marks=in_soak)], ids="-".join
+)
 def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
     path = job(tmp_path, on_spark)
     command = [sys.executable, "-m", "catchment.cli.main", "up", str(path), "--quiet"]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from catchment.engine import codec, settled
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields, merge_rows
 from catchment.engine.shapes import marked
+from catchment.engine.shapes.event_bounded import boundaries
 from catchment.model.plan import Group
 from catchment.model.window import Marked
 from catchment.operators import Grouping
@@ -215,7 +216,7 @@ def cut(
         moved, followed = follow(state, events)
         after.append(moved)
         found.append(followed)
-        cuts |= marked.boundaries(followed.assigned)
+        cuts |= boundaries(followed.assigned)
     rows, heads = settled.cut_rows(events, cuts, group, operators)
     rows.start = np.where(rows.start <= EARLIEST, rows.first, rows.start)
     rows.end = np.where(rows.end >= LATEST, rows.last + 1, rows.end)

@@ -15,22 +15,23 @@ many events as it holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.complete import Complete, number_alike, of_type
-from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows, no_rows
+from catchment.engine.complete import Complete
+from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.engine.settled import Ordered
-from catchment.engine.shapes.base import Change, Followed, Get, Moment, Put, ShapeState
+from catchment.engine.shapes.base import Get, Moment, Put
+from catchment.engine.shapes.event_bounded import EventBoundedState
 from catchment.model.window import Chained
 from catchment.operators import grouped
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
-from catchment.planner.edges import EARLIEST, LATEST
+from catchment.planner.edges import LATEST
 
 _SECOND = 1e6
 _LONGEST = 1 << 60
@@ -225,42 +226,27 @@ def step(
     return state._replace(open=still, until=until, events=held), merged.where(closed & enough)
 
 
-class ChainedState(ShapeState):
+class ChainedState(EventBoundedState[OpenChained, ChainAssignment]):
     """The open windows of each type."""
 
     name = "chains"
 
     def __init__(self, bound: BoundGroup, windows: Mapping[int, Chained]) -> None:
         super().__init__(bound, windows)
-        self._chains = [nothing_open(window, self.operators) for window in windows.values()]
+        self.opened = [nothing_open(window, self.operators) for window in windows.values()]
 
-    def follow(self, events: Ordered) -> Iterable[Followed]:
-        return [self._followed(n, events) for n in range(len(self._chains))]
+    def assign(self, state: OpenChained, events: Ordered) -> ChainAssignment:
+        return assign(state, events)
 
-    def _followed(self, n: int, events: Ordered) -> Followed:
-        found = assign(self._chains[n], events)
-
-        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
-            after, done = step(self._chains[n], events, found, rows, heads, self.operators)
-            if keep:
-                self._chains[n] = after
-            return [self._ended(n, done)]
-
-        new = np.zeros(len(events), np.bool_)
-        new[1:] = found.member[1:] != found.member[:-1]
-        return Followed(new, settle)
-
-    def _ended(self, n: int, done: Rows) -> Complete:
-        ended = of_type(self.places[n], done, done.start, done.end)
-        if self._chains[n].window.bounds_repeat:
-            # Windows of one instant settle together, so that equals are numbered together.
-            ended.index = number_alike(done.key, done.start, done.end)
-        return ended
+    def step(
+        self, state: OpenChained, events: Ordered, found: ChainAssignment, rows: Rows, heads: Ints
+    ) -> tuple[OpenChained, Rows]:
+        return step(state, events, found, rows, heads, self.operators)
 
     def complete(self, moment: Moment) -> list[Complete]:
         """The windows that no event can be in any more: not one just as late as a gap allows."""
         out = []
-        for n, state in enumerate(self._chains):
+        for n, state in enumerate(self.opened):
             over = state.until < moment.frontier
             if state.window.max_length is not None:
                 over |= state.open.start + state.window.max_length <= moment.frontier
@@ -269,51 +255,30 @@ class ChainedState(ShapeState):
             given = over & (state.events >= state.window.min_events)
             done = state.open.where(given)
             done.end = _end(state.window, done.start, state.until[given])
-            out.append(self._ended(n, done))
-            self._chains[n] = state._replace(
+            out.append(self.given(n, done))
+            self.opened[n] = state._replace(
                 open=state.open.where(~over), until=state.until[~over], events=state.events[~over]
             )
         return out
-
-    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
-        state = self._chains[self.places.index(place)]
-        return not waiting and not (state.open.start <= until).any()
 
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
         """None: at the end of the input all have ended, by their gap or by their length."""
         yield from ()
 
-    def begin(self, frontier: int, newest: int) -> None:
-        if newest > EARLIEST:
-            self._chains = [state._replace(since=newest) for state in self._chains]
-
-    def continue_from(self, old: ChainedState | None, change: Change) -> None:
-        was = {} if old is None else {state.window: state for state in old._chains}
-        for n, state in enumerate(self._chains):
-            known = was.get(state.window)
-            self._chains[n] = (
-                state._replace(since=change.since)
-                if known is None
-                else known._replace(open=fit(known.open, self.operators))
-            )
-
-    def tables(self) -> list[Rows]:
-        return [state.open for state in self._chains]
-
     def save(self, put: Put) -> None:
-        for place, state in zip(self.places, self._chains, strict=True):
+        for place, state in zip(self.places, self.opened, strict=True):
             put.rows(f"{place}", state.open)
             put.ints(f"{place} open", until=state.until, events=state.events)
-        put.record([state.since for state in self._chains])
+        put.record([state.since for state in self.opened])
 
     def load(self, get: Get) -> None:
         since_when = get.record(list[int | None])
-        self._chains = [
+        self.opened = [
             state._replace(
                 open=get.rows(f"{place}"),
                 until=get.ints(f"{place} open", "until"),
                 events=get.ints(f"{place} open", "events"),
                 since=since,
             )
-            for place, state, since in zip(self.places, self._chains, since_when, strict=True)
+            for place, state, since in zip(self.places, self.opened, since_when, strict=True)
         ]

@@ -6,30 +6,29 @@ settled events, which says where these must be cut, and then takes the rows that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.complete import Complete, number_alike, of_type
+from catchment.engine.complete import Complete, of_type
 from catchment.engine.rows import (
     Operators,
     Rows,
     concat_rows,
-    fit,
     identity_fields,
     merge_rows,
     no_rows,
 )
 from catchment.engine.settled import Ordered
-from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
+from catchment.engine.shapes.base import Get, Put
+from catchment.engine.shapes.event_bounded import EventBoundedState
 from catchment.model.window import Marked
 from catchment.operators import grouped
 from catchment.operators.grouping import segment_codes
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
-from catchment.planner.edges import EARLIEST
 
 UNSEEN, UNSURE = 1, 2
 """Of an open window: its beginning was not seen; or not even whether one is open is known."""
@@ -225,47 +224,25 @@ def _bare(followed: MarkAssignment, bare: Ints, operators: Operators) -> Rows:
     )
 
 
-def boundaries(followed: MarkAssignment) -> Mask:
-    """Where the window that events are in changes: rows must be cut there."""
-    new = np.zeros(len(followed.member), np.bool_)
-    new[1:] = followed.member[1:] != followed.member[:-1]
-    return new
-
-
-class MarkedState(ShapeState):
+class MarkedState(EventBoundedState[OpenMarked, MarkAssignment]):
     """The open windows of each type whose marks all events are searched for."""
 
     name = "marks"
 
     def __init__(self, bound: BoundGroup, windows: Mapping[int, Marked]) -> None:
         super().__init__(bound, windows)
-        self._marks = [marks(window, self.operators, None) for window in windows.values()]
+        self.opened = [marks(window, self.operators, None) for window in windows.values()]
 
-    def follow(self, events: Ordered) -> Iterable[Followed]:
-        return [self._followed(n, events) for n in range(len(self._marks))]
+    def assign(self, state: OpenMarked, events: Ordered) -> MarkAssignment:
+        return assign(state, events)
 
-    def _followed(self, n: int, events: Ordered) -> Followed:
-        found = assign(self._marks[n], events)
-
-        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
-            after, done = step(self._marks[n], events, found, rows, heads, self.operators)
-            if keep:
-                self._marks[n] = after
-            ended = of_type(self.places[n], done, done.start, done.end)
-            # All events of one instant settle together, so that equals are numbered together.
-            ended.index = number_alike(done.key, done.start, done.end)
-            return [ended]
-
-        return Followed(boundaries(found), settle)
-
-    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
-        return not waiting and not (self._of(place).open.start <= until).any()
-
-    def _of(self, place: int) -> OpenMarked:
-        return self._marks[self.places.index(place)]
+    def step(
+        self, state: OpenMarked, events: Ordered, found: MarkAssignment, rows: Rows, heads: Ints
+    ) -> tuple[OpenMarked, Rows]:
+        return step(state, events, found, rows, heads, self.operators)
 
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
-        for place, state in zip(self.places, self._marks, strict=True):
+        for place, state in zip(self.places, self.opened, strict=True):
             seen = state.unknown == 0
             rows = state.open.where(seen)
             # A key has one open window, and its end is just after its last event: so no other
@@ -274,39 +251,22 @@ class MarkedState(ShapeState):
             windows.index = np.zeros(len(rows), np.int64)
             yield windows, int(state.events[seen].sum())
 
-    def begin(self, frontier: int, newest: int) -> None:
-        if newest > EARLIEST:
-            self._marks = [state._replace(since=newest) for state in self._marks]
-
-    def continue_from(self, old: MarkedState | None, change: Change) -> None:
-        was = {} if old is None else {state.window: state for state in old._marks}
-        for n, state in enumerate(self._marks):
-            known = was.get(state.window)
-            self._marks[n] = (
-                state._replace(since=change.since)
-                if known is None
-                else known._replace(open=fit(known.open, self.operators))
-            )
-
-    def tables(self) -> list[Rows]:
-        return [state.open for state in self._marks]
-
     def needed_keys(self) -> list[Ints]:
-        return [state.seen for state in self._marks]
+        return [state.seen for state in self.opened]
 
     def recode(self, place: Ints) -> None:
-        self._marks = [state._replace(seen=np.sort(place[state.seen])) for state in self._marks]
+        self.opened = [state._replace(seen=np.sort(place[state.seen])) for state in self.opened]
 
     def save(self, put: Put) -> None:
-        for place, state in zip(self.places, self._marks, strict=True):
+        for place, state in zip(self.places, self.opened, strict=True):
             put.rows(f"{place}", state.open)
             put.ints(f"{place} open", unknown=state.unknown, events=state.events)
             put.ints(f"{place} seen", key=state.seen)
-        put.record([state.since for state in self._marks])
+        put.record([state.since for state in self.opened])
 
     def load(self, get: Get) -> None:
         since_when = get.record(list[int | None])
-        self._marks = [
+        self.opened = [
             state._replace(
                 open=get.rows(f"{place}"),
                 since=since,
@@ -314,5 +274,5 @@ class MarkedState(ShapeState):
                 seen=get.ints(f"{place} seen", "key"),
                 events=get.ints(f"{place} open", "events"),
             )
-            for place, state, since in zip(self.places, self._marks, since_when, strict=True)
+            for place, state, since in zip(self.places, self.opened, since_when, strict=True)
         ]

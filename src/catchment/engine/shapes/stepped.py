@@ -7,7 +7,7 @@ cost a call of Python for each event, where those of other shapes cost none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from catchment.engine import codec
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.complete import Complete, number_alike, of_type
-from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows, no_rows
+from catchment.engine.complete import Complete, of_type
+from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.engine.settled import Ordered
-from catchment.engine.shapes.base import Change, Followed, Get, Moment, Put, ShapeState
+from catchment.engine.shapes.base import Get, Moment, Put
+from catchment.engine.shapes.event_bounded import EventBoundedState
 from catchment.errors import QueryError, StateError
 from catchment.model import records
 from catchment.model.window import MOVES, Stepped
@@ -188,7 +189,7 @@ def step(
     return after, merged.where(closed)
 
 
-class SteppedState(ShapeState):
+class SteppedState(EventBoundedState[OpenStepped, StepAssignment]):
     """The open windows of each type, and what its program knows of each key."""
 
     name = "steps"
@@ -196,36 +197,22 @@ class SteppedState(ShapeState):
     def __init__(self, bound: BoundGroup, windows: Mapping[int, Stepped]) -> None:
         super().__init__(bound, windows)
         none = np.empty(0, np.int64)
-        self._steps = [
+        self.opened = [
             OpenStepped(window, no_rows(self.operators), none, {}) for window in windows.values()
         ]
 
-    def follow(self, events: Ordered) -> Iterable[Followed]:
-        return [self._followed(n, events) for n in range(len(self._steps))]
+    def assign(self, state: OpenStepped, events: Ordered) -> StepAssignment:
+        return assign(state, events)
 
-    def _followed(self, n: int, events: Ordered) -> Followed:
-        found = assign(self._steps[n], events)
-
-        def settle(rows: Rows, heads: Ints, keep: bool) -> list[Complete]:
-            after, done = step(self._steps[n], events, found, rows, heads, self.operators)
-            if keep:
-                self._steps[n] = after
-            return [self._ended(n, done)]
-
-        new = np.zeros(len(events), np.bool_)
-        new[1:] = found.member[1:] != found.member[:-1]
-        return Followed(new, settle)
-
-    def _ended(self, n: int, done: Rows) -> Complete:
-        ended = of_type(self.places[n], done, done.start, done.end)
-        # All events of one instant settle together, so that equals are numbered together.
-        ended.index = number_alike(done.key, done.start, done.end)
-        return ended
+    def step(
+        self, state: OpenStepped, events: Ordered, found: StepAssignment, rows: Rows, heads: Ints
+    ) -> tuple[OpenStepped, Rows]:
+        return step(state, events, found, rows, heads, self.operators)
 
     def complete(self, moment: Moment) -> list[Complete]:
         """The windows whose time is over."""
         out = []
-        for n, state in enumerate(self._steps):
+        for n, state in enumerate(self.opened):
             keys = state.open.key.tolist()
             until = np.array(
                 [until_of(state.window, state.states.get(key)) for key in keys], np.int64
@@ -235,61 +222,36 @@ class SteppedState(ShapeState):
                 continue
             done = state.open.where(over)
             done.end = until[over]
-            out.append(self._ended(n, done))
+            out.append(self.given(n, done))
             gone = set(done.key.tolist())
-            self._steps[n] = state._replace(
+            self.opened[n] = state._replace(
                 open=state.open.where(~over),
                 events=state.events[~over],
                 states={key: known for key, known in state.states.items() if key not in gone},
             )
         return out
 
-    def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
-        state = self._steps[self.places.index(place)]
-        return not waiting and not (state.open.start <= until).any()
-
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
-        for place, state in zip(self.places, self._steps, strict=True):
+        for place, state in zip(self.places, self.opened, strict=True):
             windows = of_type(place, state.open, state.open.start, state.open.last + 1)
             windows.index = np.zeros(len(state.open), np.int64)
             yield windows, int(state.events.sum())
 
-    # -- plans -----------------------------------------------------------------------------------
-
-    def begin(self, frontier: int, newest: int) -> None:
-        if newest > EARLIEST:
-            self._steps = [state._replace(since=newest) for state in self._steps]
-
-    def continue_from(self, old: SteppedState | None, change: Change) -> None:
-        was = {} if old is None else {state.window: state for state in old._steps}
-        for n, state in enumerate(self._steps):
-            known = was.get(state.window)
-            self._steps[n] = (
-                state._replace(since=change.since)
-                if known is None
-                else known._replace(open=fit(known.open, self.operators))
-            )
-
-    # -- keys and tables -------------------------------------------------------------------------
-
-    def tables(self) -> list[Rows]:
-        return [state.open for state in self._steps]
-
     def needed_keys(self) -> list[Ints]:
-        return [np.array(list(state.states), np.int64) for state in self._steps]
+        return [np.array(list(state.states), np.int64) for state in self.opened]
 
     def recode(self, place: Ints) -> None:
-        self._steps = [
+        self.opened = [
             state._replace(states={int(place[key]): known for key, known in state.states.items()})
-            for state in self._steps
+            for state in self.opened
         ]
 
     @property
     def nbytes(self) -> int:
-        return sum(_STATE_BYTES * len(state.states) for state in self._steps)
+        return sum(_STATE_BYTES * len(state.states) for state in self.opened)
 
     def save(self, put: Put) -> None:
-        for place, state in zip(self.places, self._steps, strict=True):
+        for place, state in zip(self.places, self.opened, strict=True):
             put.rows(f"{place}", state.open)
             put.ints(f"{place} open", events=state.events)
             known = [_written(state.window, one) for one in state.states.values()]
@@ -297,12 +259,12 @@ class SteppedState(ShapeState):
             put.table(
                 f"{place} states", pa.table({"key": keys, "state": pa.array(known, pa.binary())})
             )
-        put.record([state.since for state in self._steps])
+        put.record([state.since for state in self.opened])
 
     def load(self, get: Get) -> None:
         since_when = get.record(list[int | None])
         loaded = []
-        for place, state, since in zip(self.places, self._steps, since_when, strict=True):
+        for place, state, since in zip(self.places, self.opened, since_when, strict=True):
             table = get.table(f"{place} states")
             pairs = zip(codec.ints(table, "key").tolist(), table.column("state"), strict=True)
             told = f"the states of the window {state.window.kind}"
@@ -315,7 +277,7 @@ class SteppedState(ShapeState):
                     since=since,
                 )
             )
-        self._steps = loaded
+        self.opened = loaded
 
 
 def _written(window: Stepped, state: Any) -> bytes:
