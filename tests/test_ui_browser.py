@@ -41,7 +41,7 @@ QUERIES = [
     {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
 ]
 SQL = "SELECT player, sum(v) AS total FROM events GROUP BY player, window(ts, '2 seconds')"
-PATIENCE = 30_000
+PATIENCE = 120_000
 
 
 @pytest.fixture(scope="module")
