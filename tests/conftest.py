@@ -70,13 +70,17 @@ class BySharedServer(LoadScopeScheduling):
 
 @functools.cache
 def _shared(file: str) -> str | None:
-    """The server that a file's tests use, by its name as an argument; of several, the first."""
+    """The server that a file's tests use, by its name as an argument; of several, the first.
+
+    Whoever hands tests out knows their names only, so the text of the file has to tell.
+    """
     path = Path(__file__).parent.parent / file
     text = path.read_text() if path.name.startswith("test_") else ""
     asked = r"def \w+\([^)]*\b{0}\b|getfixturevalue\(.{0}"
     return next((name for name in SHARED if re.search(asked.format(name), text)), None)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BySharedServer:
     return BySharedServer(config, log)
 

@@ -1,8 +1,7 @@
 """How many random schedules the tests draw.
 
 CATCHMENT_SCHEDULES says how many `test_simulate.py` does; other tests, whose schedules take longer,
-do their share of that number. What takes minutes and finds what a shorter test would find is for
-the soak alone.
+do their share of that number. What takes minutes is for the soak alone (`in_soak`).
 """
 
 from __future__ import annotations

@@ -128,7 +128,6 @@ class Block:
     @QUIET
     def _lower(self, shape: ResultColumns, form: Form, low: int, high: int) -> list[pa.Array[Any]]:
         whole = low == 0 and high == len(self)
-        place: Ints | None = None
         if whole:
             rows, place = self._whole or computed(self.operators, self.fields), self.rows
             self._whole = rows
