@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree check unit test soak bench tables plots lint format reference docs kit lock clean java archive servers
+.PHONY: help setup demo demo-tree check unit test test-oldest soak bench tables plots lint format reference docs kit lock clean java archive servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -13,13 +13,18 @@ EXAMPLES ?= 2000
 KILLS ?= 100
 FAULTS ?= 300
 FUZZ ?= 600
+SQL ?= 100000
 SOAK ?= 7200
 SCHEDULES ?= 100000
 ARGS ?=
 QUICK ?=
 RECORD ?=
 SCHEDULED := tests/test_simulate.py tests/test_simulate_power.py tests/test_tree_damage.py tests/test_flush_nodes.py \
-	tests/test_count.py tests/test_tree_count.py
+	tests/test_count.py tests/test_tree_count.py tests/test_tree_coarser.py tests/test_tree_sessions.py \
+	tests/test_tree_quantiles.py tests/test_tree_marks.py tests/test_take_over.py
+# Tests start hundreds of processes, which would all compile what they import: compiled files are kept,
+# even where the environment asks for none.
+test soak unit: export PYTHONDONTWRITEBYTECODE =
 # A change is judged by the same examples every time; the soak draws new ones, and prints its seed.
 NOW := $(shell date +%s)
 test: SEED ?= 1
@@ -52,8 +57,12 @@ demo: $(READY) java ## stream ten million events through a hundred queries on Sp
 demo-tree: $(READY) ## run a tree of nodes here, kill a site on the way, and show that nothing is lost
 	@$(BIN)/catchment demo-tree $(ARGS)
 
-test: $(READY) java archive servers ## all tests and doctests, in an order drawn by SEED (SEED=, ARGS=)
+test: $(READY) java archive servers ## all tests but those marked soak, and doctests, in an order drawn by SEED (SEED=, ARGS=)
 	$(BIN)/pytest -n $(WORKERS) $(SEEDS) $(ARGS)
+
+# Another Spark is some hundreds of megabytes, and Delta and Iceberg come from Maven Central.
+test-oldest: $(READY) java ## tests on the oldest Spark that works, with Delta, Iceberg and a client without Java
+	@scripts/test-oldest
 
 # What needs neither Spark nor a server and starts no process, with fewer examples; types are checked beside it.
 check: ## the fast lane: linters, types, unit and property tests
@@ -62,14 +71,15 @@ check: ## the fast lane: linters, types, unit and property tests
 unit: $(READY)
 	CATCHMENT_EXAMPLES=10 CATCHMENT_SCHEDULES=160 $(BIN)/pytest -q -n 2 -m 'not spark and not servers and not slow' --randomly-seed=1 --hypothesis-seed=1 $(ARGS)
 
-soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SOAK=, SEED=)
+soak: $(READY) java archive servers ## many more examples, kills, faults and schedules, and two hours of running (EXAMPLES=, KILLS=, SCHEDULES=, SQL=, SOAK=, SEED=)
 	CATCHMENT_EXAMPLES=$(EXAMPLES) CATCHMENT_SHRINK=1 $(BIN)/pytest -n $(WORKERS) -m hypothesis --timeout=0 $(SEEDS) $(ARGS)
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) CATCHMENT_SOAK=0 $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
 	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) $(SCHEDULED) --timeout=0
+	CATCHMENT_SQL=$(SQL) $(BIN)/pytest -n $(WORKERS) tests/test_sql_random.py --timeout=0 $(SEEDS)
 	CATCHMENT_TRANSCRIPTS=all $(BIN)/pytest tests/test_transcripts.py --timeout=0
-	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest tests/test_soak.py tests/test_tree_spark.py tests/test_bench_mix.py -s --timeout=0
+	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest -m soak -s --timeout=0
 
 # One suite that misses a bar does not keep the others from being measured.
 bench: $(READY) ## measure every figure the documents state (QUICK=1 for a short run, RECORD=1 to keep it)

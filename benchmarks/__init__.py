@@ -25,6 +25,7 @@ SUITES = {
     "count": "benchmarks.count",
     "mix": "benchmarks.mix",
     "frames": "benchmarks.frames",
+    "language": "benchmarks.language",
 }
 """Suite to the module whose `figures(quick)` measures it."""
 

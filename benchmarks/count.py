@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 from time import perf_counter
+from typing import get_args
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from benchmarks import count_nodes
 from benchmarks.count_cell import EXACT, Outcome, correctness, ground, run
 from benchmarks.count_load import LeanEvents, Load, messages
 from benchmarks.figure import Figure, at_least, below, exactly, plain
+from catchment.counting.scheme import Predictor
 from catchment.counting.wire import load as unpacked
 
 CHANGES = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0)
@@ -137,7 +139,7 @@ def corrections(quick: bool) -> Iterator[Figure]:
         load = Load(2, 20_000, change, windows)
         parts = []
         for scheme in ("sync", "async"):
-            for predictor in ("pace", "last"):
+            for predictor in get_args(Predictor):
                 outcome = run(load, scheme, predictor)[0]
                 parts.append(f"{scheme} by {predictor} {outcome.corrections:.0f}")
         yield plain(

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.count_load import TICK, Load, messages, streams, truth
 from catchment.counting.fold import Fold, Sums
+from catchment.counting.scheme import CountOptions, Predictor
 from catchment.counting.wire import Columns, dump, load
 from catchment.simulate.counting import Counting, NodeArrivals
 from catchment.windows.count import count_tumbling
@@ -80,7 +81,11 @@ class Timed(Counting):
 
 
 def run(
-    load: Load, scheme: str, predictor: str = "pace", delay: int = PATIENT, fold: Any = None
+    load: Load,
+    scheme: str,
+    predictor: Predictor = "pace",
+    delay: int = PATIENT,
+    fold: Any = None,
 ) -> tuple[Outcome, Timed]:
     """Runs a scheme over a load in simulation."""
     there = ground(load)
@@ -89,7 +94,7 @@ def run(
         there.streams,
         fold or Sums("v"),
         scheme,
-        predictor=predictor,
+        options=CountOptions(predictor),
         delay=delay,
         tick=TICK,
     )

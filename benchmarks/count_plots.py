@@ -9,10 +9,11 @@ from typing import Any
 from benchmarks.count_cell import correctness, ground, run
 from benchmarks.count_load import Load
 from catchment.cli.drawing import pyplot
+from catchment.counting.scheme import Predictor
 
 CHANGES = (0.001, 0.01, 0.05, 0.1, 0.5, 1.0)
 WINDOW, WINDOWS = 10_000, 40
-LINES = (
+LINES: tuple[tuple[str, Predictor], ...] = (
     ("async", "pace"),
     ("sync", "pace"),
     ("async", "last"),

@@ -6,13 +6,13 @@ import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from typing import Any
 
 import catchment as ct
-from benchmarks.figure import Figure, at_most
+from benchmarks.figure import Figure, at_most, plain
 from benchmarks.process import environment, python
 from benchmarks.spark_data import averages, files
 from benchmarks.timing import in_turns, ratio, seconds, typical
@@ -41,8 +41,16 @@ def figures(quick: bool = False) -> Iterator[Figure]:
         ratio(times, 1, 0),
         "of the time",
         1.5,
-        f"all rows of all frames in one action; {load.detail}; {typical(times, 1):.2f} and "
-        f"{typical(times, 0):.2f} s",
+        f"all rows of all frames in one action, frames.union(); {load.detail}; "
+        f"{typical(times, 1):.2f} and {typical(times, 0):.2f} s",
+    )
+    times = classic["each"]
+    yield plain(
+        "a frame whose results are kept, against an empty action of Spark",
+        ratio(times, 1, 0),
+        "of the time",
+        f"each of {_FRAMES} frames of one call written by itself, after the first; "
+        f"{1000 * typical(times, 1):.0f} and {1000 * typical(times, 0):.0f} ms each",
     )
     here, there = median(run[1] for run in classic["small"]), median(r[1] for r in connect["small"])
     yield at_most(
@@ -79,20 +87,37 @@ def measure(kind: str, folder: str, runs: int) -> dict[str, list[list[float]]]:
     def frame() -> Any:
         return ct.windows(folder, one, time="ts", spark=spark)[one[0].name].toArrow()
 
-    def frames(queries: list[ct.Query]) -> None:
-        made = ct.windows(folder, queries, time="ts", spark=spark)
-        rows = [made[name].select("window_start", made[name].columns[-1]) for name in made]
-        reduce(lambda a, b: a.union(b), rows).write.format("noop").mode("overwrite").save()
+    def write(rows: Any) -> None:
+        rows.write.format("noop").mode("overwrite").save()
+
+    def one_frame() -> None:
+        write(ct.windows(folder, one, time="ts", spark=spark)[one[0].name])
+
+    def many_frames() -> None:
+        made = ct.windows(folder, many, time="ts", spark=spark)
+        write(made.union())
         made.unpersist()
 
     small = in_turns(runs, [lambda: table, lambda: frame])
     shared: list[list[float]] = []
+    each: list[list[float]] = []
     if kind == "classic":
-        frames(one)
-        turns = range(max(1, runs - 2))
-        shared = [[seconds(lambda: frames(one)), seconds(lambda: frames(many))] for _ in turns]
+        shared = in_turns(runs, [lambda: one_frame, lambda: many_frames])
+        each = _one_by_one(ct.windows(folder, many, time="ts", spark=spark), spark, write)
     spark.stop()
-    return {"small": small, "shared": shared}
+    return {"small": small, "shared": shared, "each": each}
+
+
+def _one_by_one(made: Any, spark: Any, write: Callable[[Any], None]) -> list[list[float]]:
+    """Beside each frame but the first, an action of Spark on nothing."""
+    first, *names = made
+    write(made[first])
+    nothing = spark.range(0, 2, 1, 2)
+    taken = [
+        [seconds(partial(write, nothing)), seconds(partial(write, made[name]))] for name in names
+    ]
+    made.unpersist()
+    return taken[len(taken) // 10 :]  # the first ones are compiled
 
 
 def _different(frames: int) -> list[ct.Query]:

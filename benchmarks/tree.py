@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import tree_capacity, tree_latency, tree_start, tree_wire
+from benchmarks import (
+    tree_capacity,
+    tree_frequent,
+    tree_latency,
+    tree_ranks,
+    tree_start,
+    tree_wire,
+)
 from benchmarks.figure import Figure
 
-PARTS = (tree_wire, tree_capacity, tree_latency, tree_start)
+PARTS = (tree_wire, tree_ranks, tree_frequent, tree_capacity, tree_latency, tree_start)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:

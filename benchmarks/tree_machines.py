@@ -9,6 +9,7 @@ import pyarrow as pa
 import catchment as ct
 from benchmarks.events import SECOND, Workload, tumbling
 from catchment.durable.disk import Disk
+from catchment.model.settings import QuantileMode
 from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.local import Local
@@ -20,14 +21,17 @@ RATE = 1_000_000
 
 
 def charter(
-    parents: Mapping[str, str | None], queries: Iterable[ct.Query], schema: pa.Schema
+    parents: Mapping[str, str | None],
+    queries: Iterable[ct.Query],
+    schema: pa.Schema,
+    quantiles: QuantileMode = "auto",
 ) -> Charter:
     """A charter for nodes and their parents; nodes without children read events."""
     places = {
         id: NodePlace(id, number, parent, id not in parents.values())
         for number, (id, parent) in enumerate(parents.items())
     }
-    settings = TreeSettings(rate=float(RATE))
+    settings = TreeSettings(rate=float(RATE), quantiles=quantiles)
     return Charter("bench", 1, settings, places).with_queries(queries).with_schema(schema)
 
 
@@ -38,9 +42,9 @@ def by_key(windows: int, aggregate: ct.Aggregate | None = None) -> list[ct.Query
 
 
 def local(load: Workload, queries: Iterable[ct.Query], disk: Disk | None = None) -> Local:
-    """A local node that reads events in memory."""
+    """A local node that reads events in memory, and sends all that it has."""
     tables = [step.table for step in load.steps]
-    ruled = charter({"root": None, "e1": "root"}, queries, tables[0].schema)
+    ruled = charter({"root": None, "e1": "root"}, queries, tables[0].schema, "send")
     return Local("e1", disk or MemoryDisk(), ruled, EventsInMemory.of(tables))
 
 

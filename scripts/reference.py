@@ -19,6 +19,12 @@ _FUNCTIONS = """\
 Each takes a column of the events, or an SQL expression over columns, and gives an aggregate for a
 query: `ct.avg("v").alias("mean")`. They are defined as Spark defines its own, and ignore nulls.
 """
+_OF_SPARK = """\
+All aggregates of Spark 4.3: exact, approximate or refused, how they are written in SQL, and the
+operators that they are computed from, which queries of a group share. What is refused says what to
+do instead. Functions of our own, such as `range`, `geometric_mean` and those of users, are in
+[Python](python.md#functions).
+"""
 _JOB = """\
 A job file is YAML or JSON. `catchment schema` prints its JSON schema, for editors;
 `catchment validate` lists every mistake of a file.
@@ -37,14 +43,14 @@ otherwise, and need the extra `metrics`. Dashboards for Grafana are in `kit/graf
 
 Counts of a job go on over restarts, as the job does; those by query begin with the process. The
 first 1,000 queries are counted one by one, all others as `(others)`. Staleness is by the clock: of
-events that are read long after they happened it is long. What a window costs on a link is not
-measured by window: a message holds the partials of all of them, and `catchment_link_bytes_total` is
+events that are read long after they happened it is long. Bytes by
+type of window are the share of its rows in the bytes of a message; `catchment_link_bytes_total` is
 of whole links. A root that runs on Spark does not count results by query.
 """
 
 GROUPS = {
-    "Run": ("run", "windows", "window", "Job", "load_job", "every"),
-    "Queries": ("Query", "sql", "expr", "order", "Aggregate", "Expression", "Ordering"),
+    "Run": ("run", "as_of", "windows", "window", "Job", "load_job", "every", "TimeColumn"),
+    "Queries": ("Query", "rolling", "sql", "expr", "order", "Aggregate", "Expression", "Ordering"),
     "Plans": ("plan", "explain", "Plan"),
     "The engine": ("Engine", "Results", "Stats", "slice", "merge", "assemble"),
     "Extending": ("function", "register_function", "register_operator"),
@@ -153,6 +159,7 @@ def _first(doc: str) -> str:
 def job_page() -> str:
     """What a job file may hold."""
     from catchment.job import job_schema
+    from catchment.sinks import Sink
 
     schema = job_schema()
     defs = schema["$defs"]
@@ -170,7 +177,7 @@ def job_page() -> str:
         "See [security](../security.md).\n",
     ]
     kinds = {name: made for name, made in defs.items() if "type" in made.get("properties", {})}
-    sinks = {"Console", "KafkaSink", "Memory", "ParquetSink", "PostgresSink"}
+    sinks = {kind.__name__ for kind in Sink.registry.registered().values()}
     for title, which in (("Sources", kinds.keys() - sinks), ("Sinks", kinds.keys() & sinks)):
         parts.append(f"## {title}\n")
         for name in sorted(which, key=lambda name: kinds[name]["properties"]["type"]["const"]):
@@ -272,13 +279,22 @@ def metrics_page() -> str:
     )
 
 
-def limits_page() -> str:
-    """The limits, from the architecture document, which tests hold to the code."""
-    text = (FOLDER.parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    start = text.index("Whatever grows while a job runs has a limit.")
-    section = text[start : text.index("\n## ", start)]
-    section = re.sub(r"\]\(#[^)]*\)", "](../../ARCHITECTURE.md)", section)
-    return f"# Limits\n\n{section.strip()}\n"
+def functions_page() -> str:
+    """The aggregates of Spark, name by name."""
+    import catchment as ct
+    from catchment.functions.spark_names import APPROXIMATE, REFUSED, WRITTEN
+
+    rows = ["| of Spark | here | written | operators |", "|---|---|---|---|"]
+    for name in sorted({*WRITTEN, *REFUSED}):
+        if name in REFUSED:
+            rows.append(f"| `{name}` | refused | {REFUSED[name]} | |")
+            continue
+        text = f"SELECT {WRITTEN[name]} AS x FROM events GROUP BY window(ts, '1 minute')"
+        (group,) = ct.plan([ct.sql(text, "q").without_names()]).groups
+        kinds = ", ".join(dict.fromkeys(kind for kind, _, _ in group.operators))
+        how = "approximate" if name in APPROXIMATE else "exact"
+        rows.append(f"| `{name}` | {how} | `{WRITTEN[name]}` | {kinds} |")
+    return "\n".join(["# Functions of Spark\n", _OF_SPARK, *rows, ""])
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -286,7 +302,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "job-file.md": job_page,
     "commands.md": commands_page,
     "metrics.md": metrics_page,
-    "limits.md": limits_page,
+    "functions.md": functions_page,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -55,6 +54,3 @@ def main(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    # Threads of the libraries may still be ending, and once in a while one aborts the interpreter
-    # while that is taken down: what was to be seen has been seen.
-    os._exit(0)

@@ -6,9 +6,8 @@ CATCHMENT_SHRINK one that fails is made small, which may take longer than a test
 
 from __future__ import annotations
 
-import functools
+import gc
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -20,6 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import servers
+from sharing import SERVERS, server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ UNWANTED = {Phase.explain} if "CATCHMENT_SHRINK" in os.environ else {Phase.shrin
 # fewer writes `@settings(max_examples=settings.default.max_examples // 4)`.
 settings.register_profile(
     "catchment",
-    max_examples=int(os.environ.get("CATCHMENT_EXAMPLES", "50")),
+    max_examples=int(os.environ.get("CATCHMENT_EXAMPLES", "25")),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -43,15 +43,25 @@ settings.load_profile("catchment")
 # would take longer than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-SERVERS = ("kafka", "postgres", "mosquitto")
-SHARED = ("spark", *SERVERS)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests live to the end: nothing looks among them for what may be freed."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Says who needs a server, before marks are chosen by; lets what takes longest begin first,
-    after the order was drawn."""
+    """Says who needs a server, before marks are chosen by, and what is for the soak alone; lets
+    what takes longest begin first, after the order was drawn."""
     for item in items:
+        if _marked(item, "soak") and "CATCHMENT_SOAK" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="runs in `make soak`"))
         if set(SERVERS) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
     yield
@@ -59,25 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 class BySharedServer(LoadScopeScheduling):
-    """Hands tests to workers one by one, and files that use the same server to one worker.
+    """Hands tests to workers one by one, and tests that use the same server to one worker.
 
     A server, or a session of Spark, is then started once, and Java compiles what they run once.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _shared(nodeid.split("::")[0]) or nodeid
-
-
-@functools.cache
-def _shared(file: str) -> str | None:
-    """The server that a file's tests use, by its name as an argument; of several, the first.
-
-    Whoever hands tests out knows their names only, so the text of the file has to tell.
-    """
-    path = Path(__file__).parent.parent / file
-    text = path.read_text() if path.name.startswith("test_") else ""
-    asked = r"def \w+\([^)]*\b{0}\b|getfixturevalue\(.{0}"
-    return next((name for name in SHARED if re.search(asked.format(name), text)), None)
+        return server_of(nodeid) or nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -138,6 +136,11 @@ def postgres(tmp_path_factory: Factory) -> Iterator[servers.Postgres]:
 @pytest.fixture(scope="session")
 def mosquitto(tmp_path_factory: Factory) -> Iterator[servers.Mosquitto]:
     yield from _running("mosquitto", servers.mosquitto, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def prometheus(tmp_path_factory: Factory) -> Iterator[servers.PrometheusServer]:
+    yield from _running("prometheus", servers.prometheus, tmp_path_factory)
 
 
 def _running(

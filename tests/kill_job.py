@@ -33,7 +33,7 @@ def main(folder: str, master: str, batches: str) -> None:
         name="killed",
         queries=QUERIES,
         source=read,
-        sinks=[ParquetSink(path=f"{folder}/out")],
+        sinks=[ParquetSink(path=f"{folder}/out", roll=3)],
         checkpoint=f"{folder}/state",
         lateness="30s",
         buckets=2,

@@ -29,6 +29,7 @@ from catchment.testing.strategies import (
     CONDITIONS,
     EXACT,
     KINDS,
+    PARAMS,
     SPAN,
     UNITS,
     columns_for,
@@ -97,8 +98,8 @@ class Draw:
         params: tuple[Any, ...] = (
             (dice.choice([0.0, 0.25, 0.5, 1.0]),) if "quantile" in function else ()
         )
-        if function == "listagg":
-            params = ("-",)
+        if function in PARAMS:
+            params = dice.choice(PARAMS[function])
         return Aggregate(function, dice.choice(columns_for(function)), params)
 
     def query(self, name: str, kinds: Sequence[str] | None = None) -> ct.Query:
@@ -108,7 +109,7 @@ class Draw:
         window = drawn_window(dice, kinds or self.kinds, self.unit, self.base, self.readings)
         # Of a stream's own windows it is refused. Ranks are given after duplicates are dropped,
         # which brute force over the events since a query was added cannot say.
-        by_stream = isinstance(window, Marked) and window.reading != "global"
+        by_stream = window.reading != "global"
         plain = by_stream or isinstance(window, Counted)
         return self._with_output(
             name,
@@ -127,11 +128,12 @@ class Draw:
             return plain
         columns = [*aggregates, Expression("`count(*)` * 2 - 1", (count,), "odd")]
         made: dict[str, Any] = {"having": Expression("odd > 1 OR `count(*)` = 1", (count,))}
-        if plain.window.periods and dice.random() < 0.5:
+        together = bool(plain.window.periods) and not plain.window.by_node
+        if together and dice.random() < 0.5:
             made["order_by"] = [Ordering(Expression("odd", ()), dice.random() < 0.5)]
             made["limit"] = dice.choice([None, 1, 2])
         ordered = any(operator_class(ref.kind).ordered(ref) for ref in operators_of([plain]))
-        if plain.window.periods and plain.by and not ordered:
+        if together and plain.by and not ordered:
             made["grouping_sets"] = [plain.by, plain.by[1:], ()][: 1 + len(plain.by)]
         return ct.Query(name, *columns, **options, **made)
 
@@ -226,7 +228,7 @@ def judge(life: Life, lives: Sequence[Life], steps: Sequence[Step], timed: bool 
 
 def stripped(query: ct.Query, row: Row) -> Row:
     """Without the numbers of windows that are counted from the first that a query saw."""
-    if isinstance(query.window, Marked) and query.window.reading == "ordered":
+    if query.window.reading == "ordered":
         return {column: value for column, value in row.items() if column != "window_index"}
     return row
 

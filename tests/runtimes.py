@@ -539,9 +539,13 @@ class RunningTree:
 
     @property
     def frontier(self) -> int:
-        """How far results have come."""
+        """How far results have come, those too that wait for answers of nodes."""
         machine = self._nodes["root"].member.machine
-        return machine.frontier if isinstance(machine, Root) else BEGIN.frontier
+        if not isinstance(machine, Root) or machine.last is None:
+            return BEGIN.frontier
+        asking = [one for one in (machine.ranking, machine.marking) if one is not None]
+        held = [done for one in asking for done in one.held.values() if done < machine.last.reach]
+        return min([machine.frontier, *held])
 
     def add(self, queries: Sequence[ct.Query]) -> None:
         """Adds queries, and waits until every node that reads goes by the new plan."""

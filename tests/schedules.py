@@ -1,12 +1,14 @@
 """How many random schedules the tests draw.
 
-CATCHMENT_SCHEDULES says how many `test_simulate.py` does; other tests, whose schedules take longer,
-do their share of that number. What takes minutes is for the soak alone (`in_soak`).
+CATCHMENT_SCHEDULES says how many all tests draw together: `test_simulate.py` most of them, others,
+whose schedules take longer, their share. What takes minutes is for the soak alone (`in_soak`), and
+so are cases that are much like others (`soaked`).
 """
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,9 @@ def share(one_in: int, least: int = 1) -> int:
     return max(SCHEDULES // one_in, least)
 
 
-in_soak = pytest.mark.skipif(
-    "CATCHMENT_SOAK" not in os.environ, reason="runs in `make soak`: it takes minutes"
-)
+in_soak = pytest.mark.soak
+
+
+def soaked(*values: Any) -> Any:
+    """A case of a parametrized test that is like the others and is for the soak alone."""
+    return pytest.param(*values, marks=in_soak)

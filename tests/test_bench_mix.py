@@ -68,6 +68,7 @@ def test_duckdb_answers_as_the_engine_does(name: str) -> None:
 
 
 @pytest.mark.spark
+@in_soak
 def test_spark_answers_as_the_engine_does(spark: SparkSession) -> None:
     from catchment.spark.session import frame_of
 

@@ -10,7 +10,14 @@ import pytest
 
 import benchmarks
 import catchment as ct
-from benchmarks import tree_capacity, tree_disco, tree_latency, tree_wire
+from benchmarks import (
+    tree_capacity,
+    tree_disco,
+    tree_frequent,
+    tree_latency,
+    tree_ranks,
+    tree_wire,
+)
 from benchmarks.events import SECOND, workload
 from benchmarks.tree_clock import Clock
 from benchmarks.tree_machines import by_key, charter, local, messages
@@ -67,7 +74,7 @@ def test_a_local_machine_reads_all_and_passes_up_every_slice() -> None:
     assembler = ruled.bound(ruled.plan).assembler()
     events = 0
     for body in messages(local(load, queries)):
-        head, partials, _ = decode(heard(body)[1], ruled)
+        head, partials, *_ = decode(heard(body)[1], ruled)
         assembler.absorb(partials, head.newest)
         events += head.counts.get("events", 0)
     alone = ct.Engine(queries)
@@ -158,3 +165,19 @@ def test_a_node_that_fails_is_named() -> None:
         bed.job.write_text("no job")
         with pytest.raises(CatchmentError, match="a node has ended"):
             bed.run(60)
+
+
+@pytest.mark.parametrize(("keys", "most"), [(None, 0.1), (4, 0.2)])
+def test_quantiles_by_asking(keys: int | None, most: float) -> None:
+    """Small windows: exact, in two rounds, for a part of the bytes (what is measured is larger)."""
+    share, rounds, detail = tree_ranks.measured(20_000, keys, nodes=3)
+    assert share < most, detail
+    assert 1 <= rounds <= 2, detail
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_frequent_values_by_asking(alike: bool) -> None:
+    """A small window: exact, in two rounds, for a part of the bytes."""
+    found = tree_frequent.measured(50_000, 20_000, alike, nodes=3)
+    assert found.of_counts < 0.3 and found.of_events < 0.04, found.detail
+    assert found.rounds <= 2 and (alike or found.rounds > 0), found.detail

@@ -25,7 +25,7 @@ from catchment.simulate import World
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import first_shown, oracle
 from catchment.windows.calendar import CalendarWindow
-from small_tables import examples
+from small_tables import SOAK, examples
 from trees import charter, check
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,6 +72,8 @@ def test_every_day_of_every_zone_for_thirty_years() -> None:
     midnights = [datetime(1970, 1, 1) + timedelta(days=number) for number in numbers.tolist()]
     zones = list(distinct_zones())
     assert len(zones) > 250
+    if not SOAK:  # there all of them, here every fourth
+        zones = zones[::4]
     moments = 0
     for zone in zones:
         begins = Calendar("day", zone).times(numbers)
@@ -87,7 +89,7 @@ def test_every_day_of_every_zone_for_thirty_years() -> None:
                 moments += 1
                 before = (moment - timedelta(microseconds=1)).astimezone(rules)
                 assert before.replace(tzinfo=None) < midnight, (zone, midnight)
-    assert moments > 10_000
+    assert moments > 40 * len(zones)
 
 
 @pytest.mark.parametrize("seed", range(3))

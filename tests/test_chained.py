@@ -275,3 +275,20 @@ def test_bad_input(make: Any, message: str, hint: str) -> None:
         make()
     assert message in caught.value.what
     assert hint in (caught.value.hint or "")
+
+
+def test_events_whose_gap_is_unusable_are_counted() -> None:
+    events = pa.table(
+        {
+            "ts": pa.array([1, 2, 3, 4, 5], pa.timestamp("s")),
+            "gap": [1.0, None, -1.0, float("nan"), 0.0],
+        }
+    )
+    visits = ct.Query("visits", ct.count().alias("n"), window=ct.session(gap_from="gap"))
+    every = ct.Query("every", ct.count().alias("n"), window=ct.tumbling("1h"))
+    given = ct.run(events, [visits, every], spark=False)
+    assert given.counts["no_window"] == 4 and given.counts["accepted"] == 5
+    assert given["visits"]["n"].to_pylist() == [1] and given["every"]["n"].to_pylist() == [5]
+    engine = ct.Engine([visits])
+    engine.push(events)
+    assert engine.stats.no_window == 4

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.functions import make
-from catchment.model.window import Counted, Gap, Marked, Periodic
+from catchment.model.window import Counted, Gap, Periodic
 from catchment.testing.compare import assert_same, rows_of, same
 from catchment.testing.oracle import oracle_run
 from catchment.testing.strategies import KINDS, UNITS, Scenario, queries, scenarios, to_table
@@ -89,7 +89,7 @@ def added(scenario: Scenario, query: ct.Query, at: int) -> None:
         shared = [other.window for other in scenario.queries]
         again = oracle_run([query], later_than(scenario, newest), **scenario.settings)
         truths = [again, *(truths if query.window in shared else [])]
-    if isinstance(query.window, Marked) and query.window.reading == "ordered":
+    if query.window.reading == "ordered":
         for _, row in [*run.rows, *((0, r) for step in truths[0] for r in step[query.name])]:
             del row["window_index"]  # windows are numbered from the first that the query saw
     lefts = [left_of(run.rows, truth, query.name) for truth in truths]

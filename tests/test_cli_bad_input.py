@@ -22,15 +22,17 @@ from hypothesis import strategies as st
 from msgspec import structs
 from typer.testing import CliRunner
 
-from catchment.cli import check, live
+from catchment.cli import check, demo_spark, live
 from catchment.cli.main import app
 from catchment.engine import Engine
-from catchment.errors import CatchmentError, StateError
+from catchment.errors import CatchmentError, SinkError, StateError
 from catchment.job import load_job
 from catchment.model import records
 from catchment.model.capacity import Capacity
+from catchment.sinks import SparkFormat
 from catchment.sources.base import NeverRead
 from catchment.spark import job_folder
+from catchment.spark.format_sink import table_name, taken_columns, write_frame
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
 from catchment.spark.queries import FORMAT, QueryFolder
@@ -476,6 +478,98 @@ def test_some_nodes_of_a_tree_whose_root_is_elsewhere(job: Path) -> None:
     assert "is fine" in catchment("validate", "job.yaml").stdout
 
 
+def mistakes(text: str, job: Path) -> list[tuple[str, str]]:
+    job.write_text(text)
+    told = json.loads(catchment("validate", "job.yaml", "--json", code=2).stdout)
+    return [(one["place"], one["text"].partition(";")[0]) for one in told["mistakes"]]
+
+
+@pytest.mark.usefixtures("sites")
+def test_a_root_that_is_not_on_spark_writes_nothing_through_spark(job: Path) -> None:
+    text = TREE + "sinks: [{type: memory}, {type: spark, format: orc, path: out}]\n"
+    told = "only a root on Spark writes results through Spark (given: format: orc, and the root "
+    why = "root has no engine, so catchment up makes it embedded)"
+    assert mistakes(text, job) == [("sinks[1]", told + why)]
+    embedded = text.replace("{id: root,", "{id: root, engine: embedded,")
+    assert mistakes(embedded, job) == [("sinks[1]", f"{told}root has engine: embedded)")]
+    job.write_text(text.replace("{id: root,", "{id: root, engine: spark,"))
+    assert "is fine" in catchment("validate", "job.yaml").stdout
+
+
+@pytest.mark.usefixtures("sites")
+def test_results_that_a_sink_never_takes_are_all_listed(job: Path) -> None:
+    """Each once, although three sources tell of them; sinks that are left out are counted."""
+    sinks = "sinks: [{type: memry}, {type: prometheus, url: 'http://127.0.0.1:9/in'}]\n"
+    text = TREE.replace("AS m]", "AS m, max(player), first(player) AS f]") + sinks
+    assert mistakes(text, job)[1:] == [
+        ("sinks[1]", "column 'max(player)' of query 'mean' is no number (given: string)"),
+        ("sinks[1]", "column 'f' of query 'mean' is no number (given: string)"),
+    ]
+    named = sinks.replace("{type: memry}, ", "").replace("in'}", "in', columns: [m, 'max(v)']}")
+    job.write_text(text.replace(sinks, named))
+    assert "is fine" in catchment("validate", "job.yaml").stdout
+    assert mistakes(text.replace(sinks, named.replace("[m, 'max(v)']", "[m]")), job) == [
+        ("sinks[0]", "query 'most' has none of the columns to send (given: m)"),
+    ]
+    same = named.replace("columns", "metric: x, columns")
+    assert [place for place, _ in mistakes(text.replace(sinks, same), job)] == ["sinks[0]"]
+
+
+@pytest.mark.usefixtures("plays", "no_spark")
+def test_a_column_that_spark_would_replace(job: Path) -> None:
+    text = """\
+source: {type: parquet, path: plays.parquet}
+checkpoint: state
+sinks: [{type: spark, format: parquet, path: out}]
+queries:
+  - {name: a, select: [sum(v) AS Batch], window: tumbling(1s)}
+  - name: b
+    sql: >-
+      SELECT max(s) AS batch FROM (SELECT sum(v) AS s FROM plays GROUP BY window(ts, '1s'))
+      GROUP BY window(window_time, '5s')
+"""
+    told = "has a column that files of Spark have for the number of a batch"
+    found = [("sinks[0]", f"query 'a' {told} (given: Batch)"),
+             ("sinks[0]", f"query 'b' {told} (given: batch)")]  # fmt: skip
+    assert mistakes(text, job) == found
+    assert found[0][1] in refused("run", "job.yaml", code=2)
+    job.write_text(text.replace("path: out", "table: 'lake.{query}'"))
+    assert "is fine" in catchment("validate", "job.yaml").stdout
+    whole = text.replace("Batch", "n").replace("AS batch", "AS m") + "trigger: batch\n"
+    batch = "a batch job does not write through Spark's formats (given: format: parquet)"
+    assert mistakes(whole, job) == [("sinks[0]", batch)]
+
+
+def test_a_column_that_spark_would_replace_is_not_written() -> None:
+    sink = SparkFormat(format="orc", path="out")
+    frame: Any = SimpleNamespace(columns=["k", "BATCH"], write=None)
+    with pytest.raises(SinkError, match=r"query 'q' has a column .* \(given: BATCH\)"):
+        write_frame(sink, frame, "q", "job", 0)
+    assert not [*taken_columns(SparkFormat(format="delta", path="out"), "q", ["batch"])]
+
+
+def test_tables_of_spark_are_of_one_query_each() -> None:
+    names = ["speed", "Speed", "SPEED", "speed.max", "speed_max", "speed max", "é", "É", "", "_",
+             "5", "q_5", "`", "x" * 128, "x" * 129, "x" * 130]  # fmt: skip
+    tables = [table_name("lake.{query}", name) for name in names]
+    tables += [table_name("lake.{query}", made.removeprefix("lake.")) for made in tables[1:3]]
+    assert len({table.lower() for table in tables}) == len(tables)
+    assert all(re.fullmatch("lake\\.[a-z_][a-z0-9_]{0,127}", table) for table in tables)
+    assert (tables[0], tables[4]) == ("lake.speed", "lake.speed_max")
+
+
+@pytest.mark.usefixtures("plays")
+def test_a_query_that_names_another_time_is_fitted_all_the_same(job: Path) -> None:
+    text = """\
+source: {type: parquet, path: plays.parquet}
+queries: [{name: b, sql: "SELECT sum(x) FROM plays GROUP BY window(at, '1s')"}]
+"""
+    assert [told.rpartition(" (")[2] for _, told in mistakes(text, job)] == [
+        "given: at)",
+        "given: x)",
+    ]
+
+
 # -- queries -------------------------------------------------------------------------------------
 
 
@@ -694,7 +788,13 @@ def test_plain_lines_come_now_and_then(
         voice.phase("reading splits", 1, 4)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
-    assert lines[-1] == "catchment: reading splits (4)"
+    assert lines[-1] == "catchment: reading splits (0 of 4 done)"
+
+
+def test_the_demo_says_of_what_so_many_are_done(capsys: pytest.CaptureFixture[str]) -> None:
+    demo_spark.report_progress(live.LineReporter(), replace(RUNNING, events=2_500_000), 10_000_000)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("2.5 M events (2,500,000 of 10,000,000 done)")
 
 
 def test_the_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from catchment.cli.demo import EVENTS
 from catchment.generator import Generator
 from catchment.sinks.parquet import ParquetSink
 from catchment.spark.profile import PARTS
+from schedules import in_soak
 
 # Spark takes its time to start where it shares the machine.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -127,7 +128,14 @@ def test_a_job_of_init_runs_as_it_is(tmp_path: Path) -> None:
     assert "Spark" not in again.stderr
     assert f"{EVENTS_OF_INIT:,}" in again.stdout
 
-    # Another job may not write where this one did: that is found out in an executor.
+
+@in_soak
+def test_another_job_may_not_write_there(tmp_path: Path) -> None:
+    """That is found out in an executor, and told here."""
+    catchment(tmp_path, "init")
+    path = tmp_path / "job.yaml"
+    path.write_text(path.read_text().replace("events: 200000", f"events: {EVENTS_OF_INIT}"))
+    catchment(tmp_path, "run", "job.yaml")
     failed = catchment(tmp_path, "run", "job.yaml", "--checkpoint", "other", "--json", code=1)
     (sentence,) = (line for line in failed.stderr.splitlines() if "the job failed" in line)
     assert "the folder holds results of another job" in sentence
@@ -272,14 +280,14 @@ def test_a_batch_delivers_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_demo(tmp_path: Path) -> None:
-    done = catchment(tmp_path, "demo", "--events", "200000", "--json")
+    done = catchment(tmp_path, "demo", "--events", "100000", "--json")
     found = json.loads(done.stdout)
-    assert found["events"] == 200_000
+    assert found["events"] == 100_000
     assert found["late"] == 0
     assert found["results"]["speed"] == found["results"]["coach"] > 0
     kept = ParquetSink(path=found["folder"]).read("speed")
     assert kept.num_rows == found["results"]["speed"]
     assert found["apart"]["slices"] > found["together"]["slices"]
     against = found["against_spark"]
-    assert (against["events"], len(against["queries"])) == (200_000, 8)
+    assert (against["events"], len(against["queries"])) == (100_000, 8)
     assert against["ours"] > 0 and against["spark"] > 0

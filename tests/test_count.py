@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from catchment.counting.scheme import CountOptions, Predictor
 from catchment.counting.status import status
 from catchment.model.window import Counted
 from catchment.simulate.counting import Counting, CountingFaults, CountingSite, NodeArrivals
@@ -18,6 +19,7 @@ from schedules import share
 
 EXACT = ("monitor", "sync", "async", "auto", "central")
 SCHEDULES = share(125, 8)
+PREDICTORS = st.sampled_from(["pace", "last"])
 TICK = 1_000
 
 
@@ -46,8 +48,8 @@ def nodes(seed: int, count: int, events: int, **options: int) -> dict[int, NodeA
 
 @pytest.mark.parametrize("predictor", ["pace", "last"])
 @pytest.mark.parametrize("scheme", EXACT)
-def test_every_scheme_is_exact(scheme: str, predictor: str) -> None:
-    check([count_tumbling(700)], nodes(1, 3, 2500), scheme, predictor=predictor)
+def test_every_scheme_is_exact(scheme: str, predictor: Predictor) -> None:
+    check([count_tumbling(700)], nodes(1, 3, 2500), scheme, options=CountOptions(predictor))
 
 
 @pytest.mark.parametrize("scheme", EXACT)
@@ -114,7 +116,7 @@ def test_random_schedules(data: st.DataObject) -> None:
         streams,
         data.draw(st.sampled_from(EXACT)),
         lateness=disorder,
-        predictor=data.draw(st.sampled_from(["pace", "last"])),
+        options=data.draw(st.builds(CountOptions, PREDICTORS, st.integers(1, 8))),
         troubles=data.draw(st.none() | troubles),
         seed=data.draw(st.integers(0, 99)),
         delay=data.draw(st.sampled_from([1, 1_000, 20_000])),
@@ -130,7 +132,7 @@ def test_what_got_lost_is_said_again_though_there_is_much_to_say() -> None:
     }
     troubles = CountingFaults(lost=0.0, twice=0.0, jitter=5_000, crash=0.01, down=20_000)
     windows = [count_sliding(119, 22), count_sliding(131, 57)]
-    options = {"predictor": "last", "troubles": troubles, "seed": 29, "delay": 20_000}
+    options = {"options": CountOptions("last"), "troubles": troubles, "seed": 29, "delay": 20_000}
     check(windows, streams, "central", **options)
 
 
@@ -144,7 +146,7 @@ def test_what_got_lost_is_said_again_though_nodes_answer() -> None:
     }
     troubles = CountingFaults(crash=0.05, down=20_000)
     windows = [count_sliding(197, 89), count_sliding(299, 8), count_sliding(185, 1)]
-    options = {"predictor": "last", "troubles": troubles, "seed": 93, "delay": 1}
+    options = {"options": CountOptions("last"), "troubles": troubles, "seed": 93, "delay": 1}
     world = check(windows, streams, "auto", lateness=3_000, **options)
     assert world.measured.messages < 5_000
 

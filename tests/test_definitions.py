@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import catchment as ct
 from catchment.cli.main import app
+from catchment.durable.files import LocalFiles
 from catchment.durable.folder import Folder
 from catchment.errors import QueryError
 from catchment.model import records
@@ -347,3 +348,30 @@ def test_commands_show_versions_and_let_queries_leave(tmp_path: Path) -> None:
     shown = run("ls", "--json")
     assert '"version": 2, "leaving": false' in shown and '"version": 1, "leaving": true' in shown
     assert "1, leaving" in run("ls")
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_removed_query_stays_removed_after_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    """The folder is on the disk without it, before anything else is written down."""
+    folder = QueryFolder(Folder(str(tmp_path)))
+    folder.add(SPEED)
+    if drain:
+        folder.drain("speed")
+    done: list[str] = []
+
+    def noted(name: str) -> None:
+        real = getattr(LocalFiles, name)
+
+        def call(self: LocalFiles, path: str, *more: str) -> Any:
+            done.append(f"{name} {Path(path).relative_to(tmp_path)}")
+            return real(self, path, *more)
+
+        monkeypatch.setattr(LocalFiles, name, call)
+
+    for name in ("unlink", "sync_folder", "create"):
+        noted(name)
+    folder.drained(["speed"]) if drain else folder.remove("speed")
+    assert done[0].startswith("unlink ")
+    assert done[1] == f"sync_folder {Path(done[0].split(' ', 1)[1]).parent}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from catchment.planner import plan as make_plan
 from catchment.spark import dividing, tasks
 from catchment.spark.assembling import Assemble
 from catchment.spark.dividing import PackedShares, at_once
+from catchment.spark.local_parcels import FileParcels
 from catchment.spark.records import SplitRead
 from catchment.spark.tasks import SHARES, Work, bodies, by_bucket, parcel, ready, share_of
 from catchment.testing.compare import assert_same, rows_of
@@ -200,6 +202,23 @@ def test_a_spool_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> Non
         rest = [body for share, body in given if share != 1]
         assert [*spool.take(None), *spool.take(2)] == sorted(rest, key=lambda b: b[:1] and b[0] % 3)
         assert spool.size == 0
+
+
+def test_large_parcels_are_left_in_files(tmp_path: Path) -> None:
+    files = FileParcels(str(tmp_path))
+    few, many = b"few", bytes(1 << 16)
+    assert files.put("0-0", few) == few and not list(tmp_path.iterdir())
+    reference = files.put("0-1", many)
+    assert files.put("0-1", many) == reference and len(reference) < 1000  # a task that runs again
+    assert [path.name for path in tmp_path.iterdir()] == ["0-1"]
+    assert FileParcels(str(tmp_path / "gone")).put("0-0", many) == many
+    with PackedShares() as spool:
+        for body in (few, reference):
+            spool.add(2, body)
+        assert spool.size == spool.size_of(2) == len(few) + len(many)
+        assert spool.in_memory == len(few)
+        assert list(spool.look(2)) == list(spool.take(2)) == [few, many]
+        assert spool.size == spool.in_memory == 0
 
 
 def test_memory_that_is_too_little_is_said() -> None:

@@ -11,13 +11,14 @@ from test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "catchment"
-DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "GLOSSARY.md")
+INTERNALS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/internals/*.md"))
+DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "GLOSSARY.md", *INTERNALS)
 EXAMPLES = (
     "windows/hopping.py",
     "operators/power.py",
     "functions/halves.py",
     "sources/ticker.py",
-    "sinks/webhook.py",
+    "sinks/pager.py",
     "flush/policies/half.py",
 )
 """Files that CONTRIBUTING.md invents, to show where new ones go."""
@@ -70,3 +71,13 @@ def test_the_table_of_packages_is_the_order_of_layers() -> None:
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     told = tuple(tuple(name.strip("/") for name in re.findall(r"`([\w/]+)`", row)) for row in rows)
     assert told == LAYERS
+
+
+def test_the_architecture_is_read_in_half_an_hour() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) < 6000
+
+
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_pages_for_contributors_are_linked(document: str) -> None:
+    linked = set(re.findall(r"\]\((docs/internals/[^)#]+)", (ROOT / document).read_text()))
+    assert linked >= set(INTERNALS)

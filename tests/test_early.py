@@ -105,7 +105,13 @@ def told(parts: list[pa.Table], asked: ct.Query) -> pa.Table:
 
 @examples(0.8)
 @given(
-    scenario=scenarios(late="none", kinds=[*PERIODIC, "session"], max_queries=3, max_events=25),
+    scenario=scenarios(
+        late="none",
+        kinds=[*PERIODIC, "session"],
+        readings=["global", "local"],
+        max_queries=3,
+        max_events=25,
+    ),
     emit=st.sampled_from(["changes", "changes", "every(7us)", "every(3s)"]),
     restart=st.booleans(),
 )

@@ -39,10 +39,10 @@ def test_updates_of_one_kind(kind: str, data: st.DataObject) -> None:
     check(data.draw(scenarios(late="update", max_queries=2, kinds=[kind])))
 
 
-READ = ["local", "aligned", "ordered", "gaps"]
+READ = ["local", "aligned", "ordered", "gaps", "any"]
 
 
-@pytest.mark.parametrize("kind", ["cut", "between"])
+@pytest.mark.parametrize("kind", ["cut", "between", "session", "count_sliding", "count_within"])
 @given(data=st.data())
 def test_readings(kind: str, data: st.DataObject) -> None:
     """One engine reads one stream; windows of all types share the slices it is cut into."""
@@ -183,9 +183,14 @@ def check_nodes(scenario: Scenario, data: st.DataObject) -> None:
         assert_same(rows, results[name], name)
 
 
-@given(scenario=scenarios(late="none", kinds=["cut", "between"], readings=READ), data=st.data())
-def test_readings_of_nodes_and_merge_orders(scenario: Scenario, data: st.DataObject) -> None:
-    check_nodes(scenario, data)
+@pytest.mark.parametrize(
+    "kinds",
+    [["cut", "between"], [*PERIODIC, "session"], ["session", "count_tumbling", "count_sliding"]],
+    ids=["marks", "times", "counts"],
+)
+@given(data=st.data())
+def test_readings_of_nodes_and_merge_orders(kinds: list[str], data: st.DataObject) -> None:
+    check_nodes(data.draw(scenarios(late="none", kinds=kinds, readings=READ)), data)
 
 
 def _overlap(one: list[Any], two: list[Any]) -> bool:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+import catchment as ct
 from catchment.cli.check import inspect
 from catchment.job import load_job
 from catchment.sinks.parquet import ParquetSink
+from catchment.testing.compare import assert_same, rows_of
+from schedules import in_soak
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -70,3 +79,68 @@ def test_the_job_runs(tmp_path: Path) -> None:
     assert last["accepted"] + last["late"] == last["events"] and last["results"] > 0
     status = json.loads(catchment(tmp_path, "status", str(EXAMPLES / "job.yaml"), "--json"))
     assert (status["state"], status["results"]) == ("ended", last["results"])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+@in_soak
+def test_the_declarative_pipeline_runs(tmp_path: Path) -> None:
+    """Once: tables that go on in a second run need a catalog that lasts.
+
+    It starts a server of Spark Connect on its usual port, so no other may run beside it.
+    """
+    pytest.importorskip("grpc")
+    home = tmp_path / "pipeline"
+    shutil.copytree(EXAMPLES / "pipeline", home)
+    spec = home / "spark-pipeline.yml"
+    told = spec.read_text()
+    assert "file:///tmp/catchment-pipeline" in told
+    spec.write_text(told.replace("file:///tmp/catchment-pipeline", f"{home.as_uri()}/storage"))
+    runpy.run_path(str(home / "make_readings.py"), run_name="__main__")
+    queries = queries_of_pipeline(home)
+    one = pq.read_table(home / "readings" / "3.parquet").slice(0, 1)
+    # An hour later, all windows of the others have ended.
+    much_later = pc.add(one["ts"], pa.scalar(timedelta(hours=1)))
+    one = one.set_column(0, one.schema.field("ts"), much_later.cast(one.schema.field("ts").type))
+    pq.write_table(one, home / "readings" / "4.parquet")
+    run_pipeline(home)
+
+    events = pa.concat_tables([pq.read_table(path) for path in sorted(home.glob("readings/*"))])
+    engine = ct.Engine(queries.values(), lateness="1s")
+    engine.push(events)
+    newest = pc.max(events["ts"].cast(pa.int64())).as_py()
+    streamed = engine.advance(newest)
+    several = pq.read_table(home / "spark-warehouse" / "several")
+    for name, query in queries.items():
+        wanted = streamed[name]
+        mine = several.filter(pc.field("query") == name).select(wanted.schema.names)
+        assert_same(rows_of(wanted), mine, name, keys=query.keys)
+    speed = pq.read_table(home / "spark-warehouse" / "speed")
+    assert_same(rows_of(streamed["speed"]), speed, keys=["player"])
+    bursts = ct.run(events, queries["bursts"], spark=False)["bursts"]
+    found = pq.read_table(home / "spark-warehouse" / "bursts")
+    assert_same(rows_of(bursts), found, keys=["player"])
+    assert pq.read_table(home / "spark-warehouse" / "fastest").num_rows == 5
+
+
+def queries_of_pipeline(home: Path) -> dict[str, ct.Query]:
+    """The queries of the example, without a session of Spark: its text up to the first frame."""
+    text = (home / "transformations" / "players.py").read_text()
+    found: dict[str, Any] = {}
+    exec(text[text.index("SPEED =") : text.index("columns =")], {"ct": ct}, found)
+    return {query.name: query for query in found.values()}
+
+
+def run_pipeline(home: Path) -> None:
+    python = Path(sys.executable)
+    done = subprocess.run(
+        [str(python.with_name("spark-pipelines")), "--remote", "local[2]", "run"],
+        cwd=home,
+        env=os.environ | {"PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "Run is COMPLETED" in done.stdout + done.stderr

@@ -157,22 +157,6 @@ def test_a_package_is_used_in_sql_yaml_and_python(site: Path) -> None:
         assert rows == expected(), name
 
 
-SPARK = (
-    """
-import json, sys
-import catchment as ct
-"""
-    + COLLECT
-    + """
-job = ct.Job.load(json.loads(sys.argv[1]))
-found = ct.run(job.source, job.build(), buckets=2)
-handle = job.start()
-handle.wait()
-print(json.dumps({name: rows(found[name]) for name in ("yaml", "mapping", "sql")}))
-"""
-)
-
-
 def lines(folder: Path) -> dict[str, list[list[Any]]]:
     """What the package's sink has written, as `expected` has it."""
     found: dict[str, list[list[Any]]] = {}
@@ -184,18 +168,6 @@ def lines(folder: Path) -> dict[str, list[list[Any]]]:
             held = found.setdefault(row["query"], [])
             held.append([row.get("k"), second, round(row["x"], 9), row.get("s")])
     return {name: sorted(rows, key=lambda row: (row[1], row[0])) for name, rows in found.items()}
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_on_spark(site: Path, tmp_path: Path) -> None:
-    sinks = [{"type": "lines", "path": str(tmp_path / "out")}]
-    job = job_of(sinks=sinks, checkpoint=str(tmp_path / "state"), trigger="batch")
-    found = python(SPARK, site, json.dumps(job))
-    written = lines(tmp_path / "out")
-    for name in ("yaml", "mapping", "sql"):
-        assert found[name] == written[name] == expected(), name
 
 
 @pytest.mark.timeout(120)
@@ -267,7 +239,7 @@ OWN_ROWS = """
 import json, sys
 import catchment as ct
 
-def rows(table):
+def own_rows(table):
     found = []
     for row in table.to_pylist():
         bounds = (row["window_start"].timestamp(), row["window_end"].timestamp())
@@ -289,24 +261,24 @@ split = job.source.splits({"n": 0}, {"n": 90}, 1)[0]
 events = next(iter(job.source.read(split, None, None))).events
 for query in queries:
     check_window(query.window, events, by="k", rounds=4)
-print(json.dumps({name: rows(results[name]) for name in ("shifts", "climb")}))
+print(json.dumps({name: own_rows(results[name]) for name in ("shifts", "climb")}))
 """
 )
 
-OWN_SPARK = (
-    OWN_ROWS
+SPARK = (
+    COLLECT
+    + OWN_ROWS
     + """
 from catchment.sinks.parquet import ParquetSink
-job = ct.Job.load(json.loads(sys.argv[1]))
-found = ct.run(job.source, job.build(), buckets=2)
-handle = job.start()
-handle.wait()
-sink = ParquetSink(path=sys.argv[2])
-print(json.dumps({
-    name + how: rows(table)
-    for name in ("shifts", "climb")
-    for how, table in (("", found[name]), (" streamed", sink.read(name)))
-}))
+found = {}
+batch, stream = (ct.Job.load(json.loads(text)) for text in sys.argv[1:3])
+for job, name_rows in ((batch, rows), (stream, own_rows)):
+    results = ct.run(job.source, job.build(), buckets=2)
+    found |= {query.name: name_rows(results[query.name]) for query in job.build()}
+    job.start().wait()
+sink = ParquetSink(path=sys.argv[3])
+found |= {f"{query.name} streamed": own_rows(sink.read(query.name)) for query in stream.build()}
+print(json.dumps(found))
 """
 )
 
@@ -323,12 +295,18 @@ def test_windows_of_a_package_and_their_laws(site: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_windows_of_a_package_on_spark(site: Path, tmp_path: Path) -> None:
-    """A batch, and a stream whose source ends, so that all windows come."""
+def test_on_spark(site: Path, tmp_path: Path) -> None:
+    """Functions, windows, a source and a sink of the package in a batch, and windows in a stream
+    whose source ends, so that all of them come."""
+    lined = [{"type": "lines", "path": str(tmp_path / "lines")}]
+    batch = job_of(sinks=lined, checkpoint=str(tmp_path / "batch"), trigger="batch")
     sinks = [{"type": "parquet", "path": str(tmp_path / "out")}]
-    state = str(tmp_path / "state")
-    job = job_of(queries=OWN, sinks=sinks, checkpoint=state, trigger="available-now")
-    found = python(OWN_SPARK, site, json.dumps(job), str(tmp_path / "out"))
+    state = str(tmp_path / "stream")
+    stream = job_of(queries=OWN, sinks=sinks, checkpoint=state, trigger="available-now")
+    found = python(SPARK, site, json.dumps(batch), json.dumps(stream), str(tmp_path / "out"))
+    written = lines(tmp_path / "lines")
+    for name in ("yaml", "mapping", "sql"):
+        assert found[name] == written[name] == expected(), name
     for name, rows in as_lists(own_windows()).items():
         assert found[name] == found[f"{name} streamed"] == rows
 
@@ -665,7 +643,7 @@ def test_what_a_process_registers_counts_before_packages(install: Install) -> No
 
 
 def test_the_same_sources_and_sinks_are_there() -> None:
-    kinds = {"parquet", "arrow", "csv", "jsonl", "kafka", "mqtt", "generator"}
+    kinds = {"parquet", "arrow", "csv", "jsonl", "kafka", "mqtt", "prometheus", "otlp", "generator"}
     assert kinds == set(Source.registry.registered()) & kinds
     assert Sink.model_validate({"type": "memory", "limit": 3}) == Memory(limit=3)
     assert Sink.class_for({"type": "memory"}) is Memory and Sink.class_for(None) is Sink

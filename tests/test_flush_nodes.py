@@ -37,7 +37,7 @@ from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 pytestmark = pytest.mark.slow
 
 TREE: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
-SCHEDULES = share(1250, 2)
+SCHEDULES = share(2500, 1)
 EAGER = [
     "streaming",
     "eager(uniform)",
@@ -54,13 +54,17 @@ def early(world: World) -> int:
     return sum(flow.early.sender.early for flow in flows if flow is not None)
 
 
+WITH_SESSIONS = [*QUERIES[:2], QUERIES[3], ct.Query("any", ct.sum("v"), window=ct.session("400ms"))]
+
+
+@pytest.mark.parametrize("queries", [QUERIES[:3], WITH_SESSIONS], ids=["periodic", "sessions"])
 @pytest.mark.parametrize("flush", EAGER, ids=str)
-def test_what_leaves_early_changes_no_result(flush: object) -> None:
+def test_what_leaves_early_changes_no_result(flush: object, queries: list[ct.Query]) -> None:
     gone = 0
     for seed in range(SCHEDULES):
         dice = random.Random(seed)
         late = {"late": "update", "keep": 10**9, "timeout": 10**6} if seed % 3 == 0 else {}
-        made = charter(TREE, QUERIES[:3], **late, flush=read(flush))
+        made = charter(TREE, queries, **late, flush=read(flush))
         events = {id: batches(seed * 10 + n, 60, 12, 4) for n, id in enumerate("abc")}
         trouble = Faults(
             delay=0.05,
@@ -73,7 +77,7 @@ def test_what_leaves_early_changes_no_result(flush: object) -> None:
         world = World(made, events, seed, trouble, until=8)
         world.run()
         assert world.done
-        check(world.deliveries, events, QUERIES[:3])
+        check(world.deliveries, events, queries)
         gone += early(world)
     assert gone > 5
 
@@ -97,8 +101,8 @@ def test_which_groups_hold_back() -> None:
         return {name for name, (id, _) in plan.names.items() if holds_back(plan.groups[id])}
 
     assert held(QUERIES[:3]) == {"avg", "slide", "all"}
-    # Sessions end where the data says, and counts need events: their groups pass all on at once.
-    assert held(QUERIES) == {"all"}
+    # Counts and marks need events: their groups have no slices that could leave early.
+    assert held(QUERIES) == {"avg", "slide", "all", "visits"}
 
 
 # -- large messages on slow links -----------------------------------------------------------------
@@ -309,7 +313,7 @@ def test_sketches_stay_small_while_sets_are() -> None:
 
 def test_what_a_parent_has_no_room_for_goes_again() -> None:
     made = charter({"root": None, "a": "root"}, [QUERIES[5]]).with_schema(SCHEMA)
-    events = batches(3, 40_000, 4000, 40_000)
+    events = batches(3, 160_000, 16000, 160_000)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(events))
     member.adopt(made, 5)
     member.heard(GRANTED, 5)

@@ -152,7 +152,12 @@ def test_a_job_file_that_is_not_well_formed(text: str, message: str) -> None:
     [
         ("tumbling", "not a window in the job file (given: queries[0].window: tumbling); try slid"),
         ("sliding(10s)", "the window sliding has the wrong arguments (given: queries[0].window: l"),
-        ("count_within(1, 2s, 3s)", "the window count_within has the wrong arguments"),
+        ("count_within(1, 2s, local, 3s)", "the window count_within has the wrong arguments"),
+        (
+            "tumbling(1s, length=2s)",
+            "the window tumbling has an argument twice (given: queries[0].w",
+        ),
+        ("cut(m, reading=local, reading=any)", "the window cut has an argument twice"),
         (
             {"sliding": {"lenght": "10s"}},
             (
@@ -410,6 +415,25 @@ def test_count_windows_over_nodes_need_nodes() -> None:
     assert str(refused.value) == NO_NODES
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"predictor": "last"},
+            "edges of count windows are predicted over nodes only (given: count_options: {'predict",
+        ),
+        ({"memory": 0}, "greater than or equal to 1"),
+        ({"predictor": "first"}, "'pace' or 'last'"),
+        ({"weight": True}, "weight"),
+    ],
+)
+def test_options_of_count_windows_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    query = {"name": "q", "select": ["count(*)"], "window": "count_tumbling(5)"}
+    with pytest.raises(JobError) as refused:
+        load_job({"count_options": options, "queries": [query]})
+    assert said in str(refused.value)
+
+
 def test_an_unknown_window_is_named() -> None:
     with pytest.raises(
         QueryError, match=r"no such window \(given: slidng\); did you mean 'sliding'"
@@ -463,6 +487,10 @@ def test_the_schema_names_every_key() -> None:
         "flush",
         "timeout",
         "count",
+        "count_options",
+        "quantiles",
+        "marks",
+        "lookups",
         "security",
         "incomplete",
         "emit",
@@ -472,7 +500,8 @@ def test_the_schema_names_every_key() -> None:
         "key_bytes",
     }
     kinds = schema["properties"]["source"]["anyOf"][0]["discriminator"]["mapping"]
-    assert {"parquet", "csv", "jsonl", "arrow", "kafka", "mqtt", "generator"} == set(kinds)
+    files, messages = {"parquet", "csv", "jsonl", "arrow"}, {"kafka", "mqtt", "prometheus", "otlp"}
+    assert files | messages | {"generator"} == set(kinds)
     assert schema["additionalProperties"] is False
     assert schema["properties"]["late"]["enum"] == ["drop", "update", "collect"]
     windows = schema["$defs"]["QuerySection"]["properties"]["window"]["anyOf"]

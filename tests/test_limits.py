@@ -1,8 +1,10 @@
-"""Everything that grows has a limit, and at the limit happens what ARCHITECTURE.md says."""
+"""Everything that grows has a limit; what happens there is what docs/reference/limits.md says."""
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,10 +50,9 @@ ONE: dict[str, str | None] = {"root": None, "a": "root"}
 
 
 def table_of_limits() -> list[list[str]]:
-    """The rows of the table in ARCHITECTURE.md."""
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    part = text.split("## What is bounded, and how")[1].split("\n## ")[0]
-    lines = [line for line in part.splitlines() if line.startswith("| ")]
+    """The rows of the table in docs/reference/limits.md."""
+    text = (ROOT / "docs" / "reference" / "limits.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
 
 
@@ -517,6 +518,19 @@ def test_sparks_log_rolls_over() -> None:
     text = Path(session.__file__).with_name("log4j2.properties").read_text()
     assert "SizeBasedTriggeringPolicy" in text and "size.size = 16MB" in text
     assert "strategy.max = 1" in text
+
+
+def test_sparks_logs_stay_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from catchment.spark import session
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name, hours in (("old", 25), ("old.log", 25), ("new", 23)):
+        path = tmp_path / f"catchment-spark-{name}.log"
+        path.write_text("x")
+        os.utime(path, (time.time() - hours * 3600,) * 2)
+    (tmp_path / "other.log").write_text("x")
+    session.remove_old_logs()
+    assert sorted(os.listdir(tmp_path)) == ["catchment-spark-new.log", "other.log"]
 
 
 def test_what_is_looked_at_costs_little() -> None:

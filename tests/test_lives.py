@@ -139,7 +139,7 @@ def test_an_old_copy_is_refused_though_it_knows_of_every_message() -> None:
     old = pair.disk.copy()
     second = pair.start()
     pair.greet(second)
-    pair.root.on_beat("a", second.beat(), 9)
+    pair.root.on_beat("a", second.beat(9), 9)
     refused(lambda: pair.greet(pair.start(old)), OLD_COPY)
 
 
@@ -169,7 +169,7 @@ def test_of_two_processes_on_copies_the_first_to_speak_goes_on() -> None:
     assert [pair.greet(one).life, pair.greet(two).life] == [2, 3]
     pair.work(two)
     refused(lambda: pair.work(one), TAKEN_OVER)
-    refused(lambda: pair.root.on_beat("a", one.beat(), 9), TAKEN_OVER)
+    refused(lambda: pair.root.on_beat("a", one.beat(9), 9), TAKEN_OVER)
     refused(lambda: pair.greet(one), TAKEN_OVER)
     refused(lambda: pair.greet(pair.start()), OLD_COPY)  # its folder holds life 2
 
@@ -271,7 +271,7 @@ def test_a_claim_that_is_not_kept_up_is_forgotten() -> None:
     with pytest.raises(OutdatedError):
         pair.root.on_hello(replace(child.hello(), life=99), 9)
     assert not pair.root.ready(9)
-    pair.root.on_beat("a", child.beat(), 9)
+    pair.root.on_beat("a", child.beat(9), 9)
     assert pair.root.ready(9)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 import zlib
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import catchment as ct
 from catchment.durable.disk import Disk
+from catchment.engine.coarser import with_coarser
 from catchment.engine.partials import Partials
 from catchment.errors import CatchmentError, DataError, JobError, RefusedError, StateError
 from catchment.job.topology import NodeSection, check_nodes
@@ -29,11 +30,11 @@ from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.inbox import Inbox, log_of
 from catchment.tree.member import GRACE, Member
-from catchment.tree.message import checked, encode, heard, spoken
+from catchment.tree.message import Head, checked, encode, heard, spoken
 from catchment.tree.records import Received
 from catchment.tree.words import Beat, Hello, Reply, read
 from notes import note
-from trees import QUERIES, READ, SCHEMA, batches, charter
+from trees import EVERY_READING, QUERIES, SCHEMA, batches, charter
 
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
 _SIZES = struct.Struct(">III")
@@ -48,9 +49,18 @@ COUNTED = [ct.Query("hundreds", ct.sum("v"), window=ct.count_tumbling(100))]
 @cache
 def sent(kind: str) -> tuple[Charter, tuple[bytes, ...]]:
     """Messages of a node that reads, as they are in its outbox."""
-    queries: Any = {"many": [*QUERIES, DISTINCT], "read": READ, "counted": COUNTED}[kind]
-    counted = {"count": "monitor"} if kind == "counted" else {}
-    made = charter(ONE, queries, **counted).with_schema(SCHEMA)
+    queries: Any = {
+        "many": [*QUERIES, DISTINCT],
+        "read": EVERY_READING,
+        "counted": COUNTED,
+        "cube": [
+            ct.Query("fine", ct.sum("v"), by=["k", "m"], window=ct.tumbling("1s")),
+            ct.Query("coarse", ct.sum("v"), by="k", window=ct.tumbling("2s")),
+        ],
+        "asked": [ct.Query("mid", ct.median("v"), by="k", window=ct.tumbling("2s")), QUERIES[3]],
+    }[kind]
+    settings: Any = {"counted": {"count": "monitor"}, "asked": {"quantiles": "ask"}}.get(kind, {})
+    made = charter(ONE, queries, **settings).with_schema(SCHEMA)
     tables = batches(1, 600 if kind == "counted" else 60)
     member = Member("a", MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(tables))
     member.adopt(made, 5)
@@ -65,12 +75,12 @@ def a_root(made: Charter, disk: Disk) -> Member:
     return Member("root", disk, 5, deliver=lambda _: None, charter=made)
 
 
-def sealed(head: bytes, index: int, rest: bytes, pack: bool) -> bytes:
+def sealed(magic: bytes, head: bytes, index: int, rest: bytes, pack: bool) -> bytes:
     """A message of any parts, under a checksum that fits."""
     packed = pa.Codec("zstd").compress(rest, asbytes=True) if pack and rest else rest
     packed = packed if len(packed) < len(rest) else rest
     whole = _SIZES.pack(len(head), index, len(rest)) + head + packed
-    return struct.pack(">4sI", b"CTM2", zlib.crc32(whole)) + whole
+    return struct.pack(">4sI", magic, zlib.crc32(whole)) + whole
 
 
 def parts(body: bytes) -> tuple[bytes, int, bytes]:
@@ -117,19 +127,21 @@ def malformed(dice: random.Random, body: bytes) -> bytes:
     if kind == "head":
         head = mutated(dice, head)
     elif kind == "value":
-        told = json.loads(head)
-        name = dice.choice([*told, "missing", "landed", "ended", "behind", "counts"])
-        told[name] = other(dice, told.get(name))
-        head = json.dumps(told).encode()
+        told = msgspec.msgpack.decode(head)
+        told += [None] * (len(Head.__struct_fields__) - len(told))
+        place = dice.randrange(len(told))
+        told[place] = other(dice, told[place])
+        with suppress(OverflowError):  # a number that no message can hold
+            head = msgspec.msgpack.encode(told)
     elif kind == "sections":
         rest = mutated(dice, rest)
     else:
         index = dice.choice([0, 1, len(rest), 2**31])
-    return sealed(head, index, rest, dice.random() < 0.5)
+    return sealed(body[:4], head, index, rest, dice.random() < 0.5)
 
 
 @settings(deadline=None)
-@given(seed=st.integers(0, 2**32), kind=st.sampled_from(["many", "read", "counted"]))
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(["many", "read", "counted", "asked"]))
 def test_no_malformed_message_stops_a_root(seed: int, kind: str) -> None:
     dice = random.Random(seed)
     made, bodies = sent(kind)
@@ -236,10 +248,10 @@ def test_a_message_that_cannot_be_taken_in_is_set_aside(monkeypatch: pytest.Monk
     root = waiting(made, bodies, MemoryDisk())
     real = Inbox.take
 
-    def take(self: Inbox, id: str, head: Any, end: int) -> None:
+    def take(self: Inbox, id: str, head: Any, *ends: int, **told: bool) -> None:
         if head.seq == 2:
             raise KeyError("poison")
-        real(self, id, head, end)
+        real(self, id, head, *ends, **told)
 
     monkeypatch.setattr(Inbox, "take", take)
     while root.step(LATER):
@@ -254,7 +266,7 @@ def test_a_message_that_cannot_be_taken_in_is_set_aside(monkeypatch: pytest.Monk
 
 def test_messages_that_do_not_fit_the_plan() -> None:
     made, bodies = sent("many")
-    head = checked(bodies[0], made)
+    head = checked(bodies[0], made).head
     with pytest.raises(DataError, match="version 7 of the plan is not known here"):
         checked(encode_as(made, head, plan=7), made)
     with pytest.raises(DataError, match="complete beyond what it says to expect"):
@@ -265,6 +277,15 @@ def test_messages_that_do_not_fit_the_plan() -> None:
         checked(encode_as(made, head, counts={"events": -1}), made)
     with pytest.raises(DataError, match="not a message"):
         heard(b"short")
+
+
+def test_partials_that_follow_from_others_are_refused() -> None:
+    made, bodies = sent("cube")
+    found = next(one for body in bodies if (one := checked(body, made)).partials.rows)
+    assert {*found.partials.groups} == {0} and made.plans[0].made_of == {1: 0}
+    forged = with_coarser(found.partials, made.bound(0))
+    with pytest.raises(DataError, match="group 1 is made of another one"):
+        checked(encode(found.head, forged, made), made)
 
 
 def encode_as(made: Charter, head: Any, **changes: Any) -> bytes:

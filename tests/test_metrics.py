@@ -29,6 +29,7 @@ from catchment.sinks.result_counts import (
 )
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
+from catchment.tree.window_traffic import WindowTraffic
 from pipeline import Pipeline
 
 ROOT = Path(__file__).parent.parent
@@ -84,11 +85,22 @@ def node() -> Iterator[str]:
         frontier=at - 5_000_000,
         missing=("b",),
         counts={"events": 10, "accepted": 8, "late": 2, "bad": 0, "duplicates": 0, "results": 4},
+        lost={"b": at},
         never_read=(),
         never_read_by_nodes={},
         limits=[Capacity("inbox", 5, 10, "bytes", "children keep them")],
         children={
-            "a": ChildStatus(True, 0.0, at - 3_000_000, 12, 12, (), link, 3456),
+            "a": ChildStatus(
+                True,
+                0.0,
+                at - 3_000_000,
+                12,
+                12,
+                (),
+                link,
+                3456,
+                {"tumbling(2s)": WindowTraffic(40, 3000, 5, 0.5, 2.5)},
+            ),
             "b": ChildStatus(False, 90.0, None, 1, 1, (), None),
         },
     )
@@ -123,6 +135,16 @@ def test_a_node_tells_of_its_links(node: str) -> None:
     assert value(node, "child_silent_seconds", **b) == 90
     assert 'link_bandwidth_bytes{child="b"' not in node
     assert value(node, "missing_nodes", node="root") == 1
+    assert value(node, "lost_nodes", node="root") == 1
+    assert value(node, "not_asked_nodes", node="root") == 0
+
+
+def test_a_node_tells_what_windows_cost_on_its_links(node: str) -> None:
+    window = {"node": "root", "child": "a", "window": "tumbling(2s)"}
+    assert value(node, "link_window_rows_total", **window) == 40
+    assert value(node, "link_window_bytes_total", **window) == 3000
+    assert value(node, "link_windows_total", **window) == 5
+    assert value(node, "link_window_staleness_seconds_total", **window) == 2.5
 
 
 def test_a_root_tells_of_its_queries(node: str) -> None:

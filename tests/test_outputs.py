@@ -27,13 +27,13 @@ COUNT = Aggregate("count")
 
 @given(data=st.data())
 def test_outputs_of_any_queries(data: st.DataObject) -> None:
-    scenario = data.draw(scenarios())
+    scenario = data.draw(scenarios(readings=["global"]))
     check(_with_outputs(scenario, data))
 
 
 @given(data=st.data())
 def test_outputs_across_snapshots(data: st.DataObject) -> None:
-    scenario = data.draw(scenarios())
+    scenario = data.draw(scenarios(readings=["global"]))
     check(_with_outputs(scenario, data), lambda engine: ct.Engine.restore(engine.snapshot()))
 
 

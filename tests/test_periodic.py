@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,9 @@ import catchment as ct
 from catchment.engine import assembler
 from catchment.engine.complete import Spans, to_block
 from catchment.engine.results import Block
+from catchment.engine.shapes import periodic
 from catchment.model.window import Period, Periodic, Window, register
+from catchment.planner.edges import EARLIEST, LATEST, Series
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import Step, oracle_run
 from catchment.testing.strategies import to_table
@@ -132,3 +135,35 @@ def test_windows_that_hold_the_same_slices_share_large_partials(
         for name, rows in next(expected).items():
             assert_same(rows, results[name], f"{step}, query {name}")
     assert any(block.rows is not None for block in blocks)
+
+
+def test_a_slice_that_goes_on_touches_no_window_that_was_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    #  windows    0-----------60-----------120
+    #  slices       ^10         ^60
+    #  said up to                    ^ 80
+    series = Series([Period(60, 60)])
+    kinds, numbers = periodic.touched(series, np.array([10, 60]), EARLIEST, 80)
+    assert kinds.tolist() == [0] and numbers.tolist() == [0]
+    monkeypatch.delattr(periodic, "_holding")  # to look for windows is what costs
+    for starts in ([60], []):
+        kinds, numbers = periodic.touched(series, np.array(starts, np.int64), EARLIEST, 80)
+        assert not len(kinds) and not len(numbers)
+
+
+def test_series_on_one_scale_answer_as_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = ct.tumbling("1d", zone="Europe/Berlin").periods
+    alone, among = Series(days), Series([*days, Period(60, 60)])
+    kind, number = np.array([0, 0]), np.array([20_000, 20_001])
+    now = 1_790_000_000_000_000
+    for time in (now, EARLIEST, LATEST):
+        assert alone.ending_after(time)[0] == among.ending_after(time)[0]
+        assert alone.starting_by(time)[0] == among.starting_by(time)[0]
+    assert alone.start_of(kind, number).tolist() == among.start_of(kind, number).tolist()
+    assert alone.end_of(kind, number).tolist() == among.end_of(kind, number).tolist()
+    times = np.array([now, now + 86_400_000_000])
+    both = zip(alone.holding(0, times), among.holding(0, times), strict=True)
+    assert all(one.tolist() == other.tolist() for one, other in both)
+    monkeypatch.setattr(np, "clip", None)  # a frontier is one number: it needs no arrays
+    assert alone.ending_after(now).shape == (1,)

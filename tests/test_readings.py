@@ -1,8 +1,9 @@
-"""User-defined windows over many streams: what each reading means, and what climbs for it."""
+"""Windows over many streams: what each reading means, and what climbs for it."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,18 @@ from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member
 from catchment.tree.message import decode, heard
-from trees import GRANTED, READ, SCHEMA, batches, charter, check, final
+from trees import (
+    BY_NODE,
+    EVERY_READING,
+    GRANTED,
+    READ,
+    READ_OTHERS,
+    SCHEMA,
+    batches,
+    charter,
+    check,
+    final,
+)
 
 SECOND = 1_000_000
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
@@ -100,6 +112,167 @@ def test_windows_that_overlap_are_one_by_gaps() -> None:
 def test_windows_that_touch_are_one_by_gaps() -> None:
     assert results(between("gaps"), a="(..)", b="   (..)") == [(0, 6, 8)]
     assert results(between("gaps"), a="(..)", b="    (..)") == [(0, 3, 4), (4, 7, 4)]
+
+
+def counting(window: Any) -> ct.Query:
+    return ct.Query("q", ct.count().alias("n"), window=window)
+
+
+def test_local_windows_of_every_type() -> None:
+    """Each node has its own, as if there were no other."""
+    streams = {"a": ONE_STREAM, "b": OTHER_STREAM}
+    assert results(counting(ct.tumbling("8s", reading="local")), **streams) == [
+        ("a", 0, 8, 7),
+        ("a", 8, 16, 4),
+        ("b", 0, 8, 4),
+        ("b", 8, 16, 6),
+    ]
+    assert results(counting(ct.fixed(2 * SECOND, 9 * SECOND, reading="local")), **streams) == [
+        ("a", 2, 9, 6),
+        ("b", 2, 9, 4),
+    ]
+    assert results(counting(ct.session("1s", reading="local")), **streams) == [
+        ("a", 0, 4, 4),
+        ("a", 5, 9, 4),
+        ("a", 11, 14, 3),
+        ("b", 1, 4, 3),
+        ("b", 7, 14, 7),
+    ]
+    assert results(counting(ct.count_sliding(4, 5, reading="local")), **streams) == [
+        ("a", 0, 3, 4),
+        ("a", 6, 11, 4),
+        ("b", 1, 7, 4),
+        ("b", 9, 12, 4),
+    ]
+
+
+def test_sessions_and_counts_go_by_their_number_when_ordered() -> None:
+    streams = {"a": ONE_STREAM, "b": OTHER_STREAM}
+    sessions = results(counting(ct.session("1s", reading="ordered")), **streams)
+    assert sessions == [(0, 4, 7), (5, 14, 11), (11, 14, 3)]
+    counts = results(counting(ct.count_tumbling(3, reading="ordered")), **streams)
+    assert counts == [(0, 3, 6), (3, 9, 6), (7, 12, 6)]
+
+
+def test_sessions_and_counts_of_equal_bounds_are_one_when_aligned() -> None:
+    streams = {"a": "... ...", "b": "... ....", "c": ". ."}
+    sessions = results(counting(ct.session("1s", reading="aligned")), **streams)
+    assert sessions == [(0, 1, 1), (0, 3, 6), (2, 3, 1), (4, 7, 3), (4, 8, 4)]
+    counts = results(counting(ct.count_tumbling(3, reading="aligned")), **streams)
+    assert counts == [(0, 2, 6), (4, 6, 6)]
+
+
+def test_any_end_closes_the_window_of_all_streams() -> None:
+    """A stream takes part from where it has begun the window itself.
+
+    a   ( . .         ( . . )
+    b     . ( )   .     . .         that at 1 is before it begins, that at 3 ends it for both
+    c           )                   closes what nobody has begun
+    """
+    streams = {"a": "(..   (..)", "b": " .() .  ..", "c": "     )"}
+    assert results(between("any"), **streams) == [(0, 3, 5), (6, 9, 4)]
+    assert results(between("global"), **streams) == [(0, 3, 6), (6, 9, 5)]
+
+
+def test_the_end_belongs_to_the_window_whosever_it_is() -> None:
+    assert results(between("any"), a="(..", b="  .)") == [(0, 3, 4)]
+
+
+def test_of_marks_at_one_instant_the_order_of_nodes_decides() -> None:
+    """The end of `a` comes before the beginning of `b`, and that of `b` before the end of `c`."""
+    assert results(between("any"), a="(.)", b=" .(.", c=" .)") == [(0, 2, 3), (2, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ct.session("1s", reading="gaps"), ct.session("1s")),
+        (ct.tumbling("1s", reading="aligned"), ct.tumbling("1s")),
+        (ct.cut("m = 'on'", reading="any"), ct.cut("m = 'on'")),
+    ],
+)
+def test_readings_that_are_the_global_one(one: Any, other: Any) -> None:
+    assert one == other
+    assert one.reading == "global"
+
+
+def test_whole_windows_climb_of_counts_and_ordered_sessions() -> None:
+    """No node sends an event, or asks where an edge is."""
+    queries = [
+        ct.Query("sevens", ct.sum("v"), by="k", window=ct.count_tumbling(7, reading="local")),
+        ct.Query("rounds", ct.sum("v"), by="k", window=ct.session("700ms", reading="ordered")),
+    ]
+    sent, plan = climbing(queries)
+    assert [group.slicing for group in plan.groups] == ["stream", "stream"]
+    assert "send each once it has ended" in plan.explain()
+    assert not any(are_events(table) for partials in sent for table in partials.tables)
+    read = [row | {"#stream": "a"} for table in batches(1) for row in table.to_pylist()]
+    true = ct.testing.oracle(queries, read)
+    for name, (group, _) in plan.names.items():
+        tables = [partials.groups[group] for partials in sent if group in partials.groups]
+        ends = [end for table in tables for end in table.column("#closed 0").to_pylist()]
+        open_ones = sum(end < 0 for end in ends)
+        assert len(ends) - open_ones == len(true[name]) > 10
+        assert open_ones <= 3  # at the end of the input, one for each key
+
+
+@pytest.mark.parametrize("reading", ["local", "ordered"])
+def test_count_windows_of_streams_that_are_not_full_at_the_end(reading: str) -> None:
+    query = counting(ct.count_sliding(4, 2, reading=reading))
+    given = {"a": events("......."), "b": events(".....")}
+    world = World(charter(TWO, [query], incomplete="emit"), given, until=0)
+    world.run()
+    root = world.sites["root"].member
+    assert root is not None
+    counts = root.machine.counts  # type: ignore[union-attr]
+    # Of `a` those that begin with events 4 and 6, of `b` with 2 and 4.
+    assert counts["open_events"] == 3 + 3
+    rows = [row for row in final(world.deliveries, "q") if not row["complete"]]
+    found = sorted((row.get("node"), row["window_index"], row["n"]) for row in rows)
+    local = [("a", 2, 3), ("a", 3, 1), ("b", 1, 3), ("b", 2, 1)]
+    assert found == (local if reading == "local" else [(None, 2, 4), (None, 3, 1)])
+
+
+@pytest.mark.parametrize("query", BY_NODE, ids=lambda query: query.name)
+def test_late_events_correct_windows_of_one_node(query: ct.Query) -> None:
+    rows = [row for table in batches(3, 60) for row in table.to_pylist()]
+    engine = ct.Engine([query], late="update", keep="1h")
+    engine.push(pa.Table.from_pylist(rows[::2], SCHEMA))
+    said = rows_of(engine.advance(rows[-1]["ts"])[query.name])
+    engine.push(pa.Table.from_pylist(rows[1::2], SCHEMA))
+    said += rows_of(engine.close()[query.name])
+    kept = {}
+    for row in said:
+        kept[row.get("k"), row["window_start"], row["window_end"]] = row
+    last = [row for row in kept.values() if not row["retracted"]]
+    assert any(row["revision"] for row in last)
+    stripped = [{n: v for n, v in r.items() if n not in ("revision", "retracted")} for r in last]
+    true = ct.testing.oracle([query], rows[::2] + rows[1::2])[query.name]
+    assert sorted(map(str, stripped)) == sorted(map(str, true))
+
+
+def test_a_node_that_starts_anew_goes_on_counting() -> None:
+    """Between any two events a node is stopped, and goes on from what it wrote down."""
+    queries = READ_OTHERS[2:6]
+    made = charter(ONE, queries).with_schema(SCHEMA)
+    bound = made.bound(0)
+    tables = batches(4, 60)
+    slicer, merger, assembler = bound.slicer("a"), bound.merger(stream="a"), bound.assembler()
+    found: dict[str, list[dict[str, Any]]] = {query.name: [] for query in queries}
+    arrival = 0
+    for table in tables:
+        feed(slicer, merger, table, arrival)
+        arrival += table.num_rows
+        merger = bound.merger(stream="a", state=merger.save())
+        assembler.absorb(merger.release(merger.newest), merger.newest)
+        for name, rows in assembler.advance(merger.newest).items():
+            found[name] += rows_of(rows)
+    assembler.absorb(merger.release(LATEST), merger.newest)
+    for name, rows in assembler.close().items():
+        found[name] += rows_of(rows)
+    events_read = [row | {"#stream": "a"} for t in tables for row in t.to_pylist()]
+    for name, true in ct.testing.oracle(queries, events_read).items():
+        assert sorted(map(str, found[name])) == sorted(map(str, true)), name
 
 
 def test_a_cut_ends_the_window_of_its_own_stream() -> None:
@@ -206,14 +379,15 @@ def test_a_relay_merges_slices_that_are_in_no_window() -> None:
 @pytest.mark.parametrize("there", [0, 2])
 def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
     """Alone, or into a group whose streams are cut at marks already."""
-    given = {id: batches(n, 240, 60, 4) for n, id in enumerate("abc")}
+    given = {id: batches(n, 160, 40, 4) for n, id in enumerate("abc")}
     first = [SHARING[0], *READ[:there]]
+    later = [*READ, *BY_NODE, READ_OTHERS[2], *READ_OTHERS[5:]]
     world = World(charter(DEEP, first), given, until=0)
 
     def change() -> None:
         root = world.sites["root"].member
         assert root is not None and root.charter is not None
-        root.adopt(root.charter.with_queries([SHARING[0], *READ]), world.now)
+        root.adopt(root.charter.with_queries([SHARING[0], *later]), world.now)
 
     world.after(SECOND, change)
     world.run()
@@ -225,11 +399,11 @@ def test_a_query_with_a_reading_comes_while_the_tree_runs(there: int) -> None:
         for table in tables
         for row in table.to_pylist()
     ]
-    for query in READ[there:]:
+    for query in later[there:]:
         rows = [trimmed(row) for row in final(world.deliveries, query.name)]
         true = [trimmed(row) for row in ct.testing.oracle([query], every)[query.name]]
         assert rows
-        if query.window.reading != "ordered":  # type: ignore[attr-defined]
+        if query.window.reading != "ordered":
             assert all(row in true for row in rows), query.name
         if query.name == "mine":  # from the first that a node has seen begin, none is missed
             for id in "abc":
@@ -358,7 +532,7 @@ def test_an_idle_node_does_not_cut_what_may_still_get_a_mark() -> None:
     assert [end for end in rest.column("#closed 0").to_pylist() if end > 0] == [5 * SECOND]
 
 
-@pytest.mark.parametrize("query", READ, ids=lambda query: query.name)
+@pytest.mark.parametrize("query", EVERY_READING, ids=lambda query: query.name)
 def test_what_a_dead_node_brings_too_late(query: ct.Query) -> None:
     """Each window comes once, whatever was given up waiting for."""
     given = {"a": batches(1, 100), "b": batches(2, 100)}
@@ -376,14 +550,14 @@ def test_what_a_dead_node_brings_too_late(query: ct.Query) -> None:
     [
         (
             lambda: ct.cut("m", reading="lokal"),
-            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+            "no such reading of a window (given: 'lokal'); did you mean 'local'?",
         ),
         (
             lambda: ct.sql(
                 "SELECT count(*) FROM e GROUP BY event_window(at => m, reading => 'lokal')",
                 name="q",
             ),
-            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+            "no such reading of a window (given: 'lokal'); did you mean 'local'?",
         ),
         (
             lambda: load_job(
@@ -397,9 +571,46 @@ def test_what_a_dead_node_brings_too_late(query: ct.Query) -> None:
                     ]
                 }
             ).build(),
-            "no such reading of a user-defined window (given: 'lokal'); did you mean 'local'?",
+            "no such reading of a window (given: 'lokal'); did you mean 'local'?",
         ),
         (lambda: ct.cut("m", reading="gaps"), "follow each other without a gap"),
+        (
+            lambda: ct.tumbling("1s", reading="ordered"),
+            "tumbling(1s) cannot be read like this (given: reading='ordered'); it can be read as g",
+        ),
+        (lambda: ct.session("1s", reading="any"), "it can be read as global, local, aligned, ord"),
+        (lambda: ct.count_tumbling(9, reading="gaps"), "it can be read as global, local, aligned"),
+        (
+            lambda: ct.Query("q", ct.count(), window=replace(ct.session("1s"), reading="any")),
+            "session(1s, reading=any) cannot be read like this",
+        ),
+        (
+            lambda: ct.sql(
+                "SELECT k, count(*) AS n FROM e GROUP BY k, window(ts, '1s', reading => 'local') "
+                "ORDER BY n LIMIT 1",
+                name="q",
+            ),
+            "these windows are each node's own (given: tumbling(1s, reading=local)); leave out",
+        ),
+        (
+            lambda: ct.Query(
+                "q",
+                ct.max("n"),
+                window=ct.tumbling("1s", reading="local"),
+                source=counting(ct.tumbling("1s")),
+            ),
+            "the results that it reads are of no node (given: reading='local'); leave out reading",
+        ),
+        (
+            lambda: ct.Query("q", ct.count(), window=ct.tumbling("1s"), by="#stream"),
+            "a key column may not be called '#stream'",
+        ),
+        (
+            lambda: ct.Engine(
+                [counting(ct.session("1s", reading="ordered"))], late="update", keep="1m"
+            ),
+            "cannot be corrected by late events (given: reading='ordered' with late='update')",
+        ),
         (
             lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), distinct_on="k"),
             "repeats are found where all events meet",
@@ -408,7 +619,7 @@ def test_what_a_dead_node_brings_too_late(query: ct.Query) -> None:
             lambda: ct.Query(
                 "q", ct.count(), window=ct.cut("m", reading="local"), measure="processing"
             ),
-            "windows cut on each node are in event time",
+            "windows that tell nodes apart are in event time",
         ),
         (
             lambda: ct.Query("q", ct.count(), window=ct.cut("m", reading="local"), by="node"),
@@ -440,9 +651,93 @@ def test_a_reading_in_every_front_end() -> None:
     assert read_window(whole, "queries.0.window") == python
 
 
+@pytest.mark.parametrize(
+    ("python", "sql", "text"),
+    [
+        (
+            ct.sliding("4s", "2s", reading="local"),
+            "window(ts, '4s', '2s', reading => 'local')",
+            "sliding(4s, 2s, reading=local)",
+        ),
+        (
+            ct.tumbling("1d", zone="Europe/Berlin", reading="local"),
+            "window(ts, '1 day', zone => 'Europe/Berlin', reading => 'local')",
+            "tumbling(1d, zone=Europe/Berlin, reading=local)",
+        ),
+        (
+            ct.cumulate("4s", "2s", reading="local"),
+            "cumulate_window(ts, '4s', '2s', reading => 'local')",
+            "cumulate(4s, 2s, reading=local)",
+        ),
+        (
+            ct.session("4s", reading="ordered"),
+            "session_window(ts, '4s', reading => 'ordered')",
+            "session(4s, reading=ordered)",
+        ),
+        (
+            ct.count_sliding(4, 2, reading="local"),
+            "count_window(4, 2, reading => 'local')",
+            "count_sliding(4, 2, reading=local)",
+        ),
+        (
+            ct.count_within(4, "2s", reading="aligned"),
+            "count_window(4, within => '2s', reading => 'aligned')",
+            "count_within(4, 2s, reading=aligned)",
+        ),
+        (
+            ct.between("v > 1", "v < 0", reading="any"),
+            "event_window(start => v > 1, end => v < 0, reading => 'any')",
+            "between(v > 1, v < 0, reading=any)",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.kind,
+)
+def test_readings_of_every_type_in_every_front_end(python: Any, sql: str, text: str) -> None:
+    made = ct.sql(f"SELECT count(*) FROM events GROUP BY {sql}", name="q")
+    assert made.window == python
+    assert read_window(text, "queries.0.window") == python
+    query = ct.Query("q", ct.count(), window=python)
+    assert ct.Query.from_dict(query.to_dict()) == query
+    assert f"reading={python.reading}" in python.describe()
+
+
+def test_a_window_without_a_reading_is_written_down_as_ever() -> None:
+    """Definitions are told apart by what is written down: those of running jobs must not change."""
+    assert ct.tumbling("1s").to_dict() == {
+        "kind": "tumbling",
+        "length": SECOND,
+        "slide": SECOND,
+        "offset": 0,
+    }
+    assert ct.cut("m").to_dict()["reading"] == "global"
+
+
+def test_a_window_of_all_nodes_is_made_of_those_of_each() -> None:
+    """By key and node, and by key: only the finer partials climb."""
+    mine, all_ = (
+        ct.Query(name, ct.sum("v"), by="k", window=ct.tumbling("2s", reading=reading))
+        for name, reading in (("mine", "local"), ("all", "global"))
+    )
+    sent, plan = climbing([mine, all_])
+    assert len(plan.groups) == 2
+    assert {id for partials in sent for id, t in partials.groups.items() if t.num_rows} == {0}
+
+
 def test_an_engine_alone_is_one_stream() -> None:
     table = pa.concat_tables(events(ONE_STREAM))
     engine = ct.Engine([between("local")])
     engine.push(table)
     rows = rows_of(engine.close()["q"])
     assert {row["node"] for row in rows} == {"0"} and len(rows) == 3
+
+
+def test_events_of_before_a_query_need_not_say_whose_they_are() -> None:
+    """By `any` a window needs the stream of its events; those that wait already have none."""
+    there = ct.Query("there", ct.count(), window=ct.between("m = 'on'", "m = 'off'"))
+    engine = ct.Engine([there], lateness="3s")
+    tables = events(".(..).(..).(..).")
+    engine.push(pa.concat_tables(tables[:8]))
+    engine.add(between("any"))
+    engine.push(pa.concat_tables(tables[8:]))
+    rows = rows_of(engine.close()["q"])
+    assert [(row["window_start"] // SECOND, row["n"]) for row in rows] == [(11, 4)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -169,3 +172,53 @@ def test_a_marker_that_no_job_wrote_is_refused(tmp_path: Path) -> None:
     delivery = Delivery("j", 0, 0, {"n": EVENTS}, {"n": ("k",)})
     with pytest.raises(SinkError, match="the folder is marked, but not by a job"):
         sink.write(delivery)
+
+
+FIRST_MET = """
+    import sys, threading, types
+    from catchment.model import records
+
+    sys.setswitchinterval(1e-6)
+
+    def module(number):
+        # Twelve records, each of which holds those before it, with annotations to be evaluated.
+        text = "from __future__ import annotations\\nfrom dataclasses import dataclass\\n"
+        for place in range(12):
+            inner = f"Held{place - 1} | None" if place else "int | None"
+            fields = [f"    field{n}: dict[str, {inner}] | None = None" for n in range(8)]
+            text += "\\n".join(["@dataclass", f"class Held{place}:", *fields, ""])
+        made = sys.modules[f"held{number}"] = types.ModuleType(f"held{number}")
+        exec(text, made.__dict__)
+        return made
+
+    def read(kind, start, wrong):
+        start.wait()
+        for how in (
+            lambda: records.unpack(kind, records.pack({}), "it"),
+            lambda: records.decode(kind, b"{}", "it"),
+            lambda: records.convert(kind, {}, "it"),
+        ):
+            if how() != kind():
+                wrong.append(kind)
+
+    for number in range(40):
+        kind, start, wrong = module(number).Held11, threading.Barrier(4), []
+        threads = [threading.Thread(target=read, args=(kind, start, wrong)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+"""
+
+
+def test_threads_that_read_a_kind_for_the_first_time() -> None:
+    """Two threads that made msgspec learn a class at once crashed the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FIRST_MET)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

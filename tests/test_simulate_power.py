@@ -10,7 +10,7 @@ from catchment.simulate import Faults, World
 from catchment.simulate.memory import VolatileDisk
 from schedules import share
 from test_simulate import FEW, HOUR, events_of, shape
-from trees import QUERIES, READ, charter, check
+from trees import EVERY_READING, QUERIES, charter, check
 
 SCHEDULES = share(20, 16)
 
@@ -27,7 +27,7 @@ def test_power_fails_in_the_middle_of_anything(part: int) -> None:
         asked = dice.random() < 0.3
         settings |= {"count": dice.choice(["async", "sync"])} if asked else {}
         query = [QUERIES[5], dice.choice(FEW)] if asked else [dice.choice(FEW)]
-        query += [dice.choice(READ)] if late == "drop" and not asked else []
+        query += [dice.choice(EVERY_READING)] if late == "drop" and not asked else []
         faults = Faults(
             delay=dice.choice([0.001, 0.05]),
             lost=dice.choice([0, 0.1]),

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
+from pyarrow.dataset import dataset
 
 from catchment.durable import store as store_module
 from catchment.errors import SinkError
+from catchment.sinks import parquet
 from catchment.sinks.naming import folder_name
 from catchment.sinks.parquet import ParquetSink
+from catchment.sinks.place import FilePlace
+from schedules import share
 from sink_rows import (
     BATCHES,
     ODD,
@@ -197,11 +204,114 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, layout: str) -> None:
     assert files(tmp_path) == {}
 
 
+@pytest.mark.parametrize("roll", [1, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_killed_at_any_moment(tmp_path: Path, layout: str) -> None:
-    sink = ParquetSink(path=str(tmp_path), layout=layout)
+def test_killed_at_any_moment(tmp_path: Path, layout: str, roll: int) -> None:
+    sink = ParquetSink(path=str(tmp_path), layout=layout, roll=roll)
     killed_and_repeated(sink, "job")
     assert sink.read().num_rows == BATCHES * QUERIES * ROWS
+    sink.finish()
+    named = [name for name in files(tmp_path) if not name.rpartition("/")[2].startswith(".")]
+    assert len(named) == -(-BATCHES // roll) * (1 if layout == "long" else QUERIES)
+    assert sink.read().num_rows == BATCHES * QUERIES * ROWS
+    # As any reader of folders sees them.
+    assert dataset(tmp_path, format="parquet").count_rows() == BATCHES * QUERIES * ROWS
+
+
+class KilledError(Exception):
+    """The process is gone at this write or removal."""
+
+
+@pytest.mark.parametrize("seed", range(share(1250, 2)))
+def test_files_of_several_deliveries_hold_each_once(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is killed and comes again, and however `roll` changes meanwhile."""
+    dice = random.Random(seed)
+
+    def fragile(name: str) -> None:
+        real = getattr(FilePlace, name)
+
+        def called(self: FilePlace, *given: Any) -> None:
+            before = dice.random() < 0.05
+            if not before:
+                real(self, *given)
+            if before or dice.random() < 0.05:
+                raise KilledError
+
+        monkeypatch.setattr(FilePlace, name, called)
+
+    fragile("write")
+    fragile("remove")
+    layout = dice.choice(LAYOUTS)
+    parts, batches = dice.randint(1, 3), 30
+    given = {
+        (batch, part): [batch * 10 + part] * (dice.random() < 0.8)
+        for batch in range(batches)
+        for part in range(parts)
+    }
+
+    def values(table: pa.Table) -> list[int]:
+        name = "value" if layout == "long" else "sum(v)"
+        return sorted(map(int, table[name].to_pylist())) if table.num_columns else []
+
+    def started() -> ParquetSink:
+        parquet._looked.clear()  # another process
+        return ParquetSink(path=str(tmp_path), layout=layout, roll=dice.randint(1, 9))
+
+    sink, at = started(), [0] * parts
+    while min(at) < batches:
+        part = at.index(min(at))
+        here = at[part], part
+        try:
+            if given[here]:
+                sink.write(delivery({"q": rows(["u"], given[here], at[part])}, *here))
+            at[part] += 1
+        except KilledError:
+            sink = started()
+            at[part] = max(at[part] - dice.randint(0, 1), 0)
+        written = sorted(v for (batch, of), some in given.items() for v in some if batch < at[of])
+        found = values(sink.read("q"))
+        assert len(set(found)) == len(found) and set(found) >= set(written)
+    monkeypatch.undo()
+    sink.finish()
+    assert values(sink.read("q")) == values(sink.newest("q", 10**6)) == written
+    assert dataset(tmp_path, format="parquet").count_rows() == len(written)
+    assert not list(tmp_path.rglob("_waiting/*"))
+
+
+@pytest.mark.parametrize("call", range(8))
+def test_two_that_roll_the_same_lose_nothing(
+    tmp_path: Path, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process rolls the files while this one looks at them, between any two looks, and has
+    removed some of those that waited."""
+    sink = ParquetSink(path=str(tmp_path), roll=4)
+    given = [delivery({"q": rows(["u"], [n], n)}, n) for n in range(5)]
+    for one in given[:4]:
+        sink.write(one)
+    real, looks, removals = FilePlace.names, [0], [0]
+
+    def remove(self: FilePlace, name: str) -> None:
+        removals[0] += 1
+        if removals[0] == 3:
+            raise KilledError
+        (tmp_path / name).unlink(missing_ok=True)
+
+    def names(self: FilePlace, folder: str = "") -> tuple[list[str], list[str]]:
+        looks[0] += 1
+        if looks[0] == call + 1:
+            with monkeypatch.context() as patch, suppress(KilledError):
+                patch.setattr(FilePlace, "remove", remove)
+                ParquetSink(path=str(tmp_path), roll=4).write(given[4])
+        return real(self, folder)
+
+    monkeypatch.setattr(FilePlace, "names", names)
+    with suppress(SinkError):  # its file is gone: the delivery comes again
+        sink.write(given[4])
+    monkeypatch.undo()
+    sink.write(given[4])
+    assert sorted(sink.read("q")["sum(v)"].to_pylist()) == list(range(5))
 
 
 def test_two_write_the_same(tmp_path: Path) -> None:

@@ -18,13 +18,8 @@ import catchment as ct
 from catchment.engine.rows import merge_fields
 from catchment.errors import StateError
 from catchment.operators import Grouping
-from catchment.operators.hll import (
-    HLL_LOG2,
-    LIST_MOST,
-    SET_MOST,
-    coupons_of,
-    estimates,
-)
+from catchment.operators.coupons import coupons_of
+from catchment.operators.hll import HLL_LOG2, LIST_MOST, SET_MOST, estimates
 from catchment.operators.kll import KLL_K, quantiles
 from catchment.operators.murmur import hash_numbers, hash_texts
 from catchment.operators.ragged import plain as column

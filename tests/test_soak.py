@@ -31,6 +31,7 @@ import yaml
 
 SECONDS = float(os.environ.get("CATCHMENT_SOAK", "0"))
 pytestmark = [
+    pytest.mark.soak,
     pytest.mark.skipif(not SECONDS, reason="CATCHMENT_SOAK says for how many seconds"),
     pytest.mark.timeout(0),
 ]
@@ -131,9 +132,10 @@ def sample(pid: int, folder: Path, each: dict[str, float]) -> dict[str, float]:
                 for line in Path(f"/proc/{one}/status").read_text().splitlines()
                 if ":\t" in line
             )
-            # Forked workers share pages: what each has for itself is what grows.
+            # Forked workers share pages: what each has for itself is what grows. Pages of
+            # libraries are shared with all processes of the machine, which come and go.
             rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
-            pss = next(int(line.split()[1]) for line in rollup.splitlines() if "Pss:" in line)
+            pss = next(int(line.split()[1]) for line in rollup.splitlines() if "Pss_Anon:" in line)
             made["java MB" if status["Name"] == "java" else "python MB"] += pss / 1024
             words = Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
             each[f"{one} {status['Name']} {b' '.join(words[1:4]).decode()[:60]}"] = pss / 1024

@@ -301,3 +301,16 @@ def test_every_line_is_an_event_or_set_aside_whatever_the_blocks(
             bad += values(aside, "body")
     assert found == expected
     assert bad == wrong
+
+
+def test_a_column_of_several_types_says_that_a_schema_helps(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1, "v": 1}\n{"n": 2, "v": "x"}\n')
+    with pytest.raises(SourceError) as caught:
+        JsonLines(path=str(tmp_path)).event_schema()
+    assert str(caught.value).endswith(
+        "a.jsonl: its column 'v' is a number in one line and a string in another; say which "
+        "columns to read, and of which types, with schema:"
+    )
+    made = JsonLines(path=str(tmp_path), schema={"n": "bigint", "v": "double"})
+    table, bad = read_all(opened(made, tmp_path / "home"))
+    assert table["n"].to_pylist() == [1] and bad.num_rows == 1

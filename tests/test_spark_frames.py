@@ -149,7 +149,7 @@ def easy_cases(draw: st.DrawFn) -> tuple[list[ct.Query], pa.Table]:
         functions = draw(st.lists(st.sampled_from(EASY), min_size=1, max_size=3))
         wanted = [ct.Aggregate(f, draw(st.sampled_from(VALUES))) for f in functions]
         kinds = ("tumbling", "sliding", "session", "fixed")
-        window = draw(strategies.windows(1_000_000, base, kinds))
+        window = draw(strategies.windows(1_000_000, base, kinds, ("global",)))
         by = draw(st.sampled_from([(), ("k",), ("j", "v"), ("m",)]))
         where = draw(st.sampled_from(wheres))
         aggregates = [a.alias(f"a{i}") for i, a in enumerate(wanted)]

@@ -100,12 +100,13 @@ def test_frames_of_a_path(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.connect
 def test_frames_of_a_table_and_open_windows(spark: SparkSession) -> None:
+    before = set(batch._FOLDERS)
     frames = ct.windows(EVENTS, QUERIES, spark=spark, incomplete="emit")
     check(frames, QUERIES, EVENTS, incomplete="emit")
     assert frames["hundred"].where("NOT complete").count() == 0  # 10,000 are full hundreds
     assert frames["plays"].where("NOT complete").count() == 1
     frames.unpersist()
-    assert not batch._FOLDERS
+    assert before == batch._FOLDERS
 
 
 @pytest.mark.connect
@@ -403,3 +404,43 @@ def test_a_task_that_fails_says_why(spark: SparkSession) -> None:
     frame = ct.windows(EVENTS, query, spark=spark, key_bytes=1)["q"]
     with pytest.raises(PySparkException, match="raise key_bytes"):
         frame.count()
+
+
+# -- all queries in one DataFrame -----------------------------------------------------------------
+
+
+@pytest.mark.connect
+def test_all_queries_in_one_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """By name of query and column; a name may be in another place of the rows in each query."""
+    a, b, c = ct.max("v").alias("a"), ct.min("x").alias("b"), ct.sum("v").alias("c")
+    queries = [
+        *QUERIES,
+        ct.Query("turned", a, b, window=ct.tumbling("9s")),
+        ct.Query("again", b, a, window=ct.tumbling("8s")),
+        ct.Query("others", b, c, window=ct.tumbling("8s")),
+    ]
+    frames = ct.windows(EVENTS, queries, spark=spark)
+    whole = frames.union()
+    names = dict.fromkeys(name for query in queries for name in frames[query.name].columns)
+    assert whole.columns == ["query", *names]
+    whole.write.partitionBy("query").parquet(str(tmp_path / "all"))
+    wanted = ct.run(EVENTS, queries, spark=False)
+    folders = {path.name for path in (tmp_path / "all").iterdir() if path.is_dir()}
+    assert folders == {f"query={name}" for name in wanted if wanted[name].num_rows}
+    for name, table in wanted.items():
+        mine = whole.where(whole["query"] == name).toArrow()
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        assert_same(rows_of(table), mine.select(table.schema.names), name, keys=keys)
+        for other in set(names) - set(table.schema.names):
+            assert mine[other].null_count == mine.num_rows, (name, other)
+    frames.unpersist()
+
+
+def test_columns_of_one_name_and_two_types(spark: SparkSession) -> None:
+    n = ct.Query("n", ct.count().alias("found"), window=ct.tumbling("10s"))
+    v = ct.Query("v", ct.max("v").alias("found"), window=ct.tumbling("10s"))
+    with pytest.raises(SchemaError, match=r"one column 'found' only.*int64 in 'n'.*alias"):
+        ct.windows(EVENTS, [n, v], spark=spark).union()
+    own = ct.Query("q", ct.count().alias("query"), window=ct.tumbling("10s"))
+    with pytest.raises(SchemaError, match="one column 'query' only"):
+        ct.windows(EVENTS, own, spark=spark).union()

@@ -22,7 +22,7 @@ from catchment.sinks.parquet import ParquetSink
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from kill_job import QUERIES, source
-from schedules import in_soak
+from schedules import soaked
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -154,9 +154,7 @@ def until_killed(
     return job, killed
 
 
-@pytest.mark.parametrize(
-    "master", ["local-cluster[1,2,1024]", pytest.param("local[2,8]", marks=in_soak)]
-)
+@pytest.mark.parametrize("master", ["local-cluster[1,2,1024]", soaked("local[2,8]")])
 def test_kills(master: str, tmp_path: Path) -> None:
     number, sorts = MASTERS[master]
     print(f"seed {SEED}, {number} kills, {master}")  # noqa: T201

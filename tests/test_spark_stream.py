@@ -26,6 +26,7 @@ from catchment.spark.handle import Handle
 from catchment.spark.planning import Progress
 from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
+from numbered_files import write_numbered
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -39,11 +40,7 @@ QUERIES = [
 
 
 def write(folder: Path, number: int, start: int, stop: int, events: pa.Table = EVENTS) -> None:
-    """A part of the events as a file, which appears whole."""
-    folder.mkdir(exist_ok=True, parents=True)
-    beside = folder / f".{number}.parquet"
-    pq.write_table(events.slice(start, stop - start), beside)
-    beside.rename(folder / f"{number}.parquet")
+    write_numbered(folder, number, events.slice(start, stop - start))
 
 
 def job(tmp: Path, **options: Any) -> ct.Job:

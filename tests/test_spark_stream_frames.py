@@ -19,6 +19,7 @@ from catchment.generator import Generator
 from catchment.spark.stream_frames import StreamingFrames
 from catchment.spark.window_stream import checked
 from catchment.testing.compare import assert_same, rows_of
+from numbered_files import write_numbered
 
 pytestmark = pytest.mark.spark
 
@@ -37,17 +38,14 @@ QUERIES = [
 def later(by: int) -> pa.Table:
     """One event, so much later than all others: everything before is complete."""
     row = EVENTS.slice(EVENTS.num_rows - 1)
-    time = pc.max(EVENTS["ts"]).cast(pa.int64()).as_py() + by
-    moved = pa.array([time]).cast(EVENTS.schema.field("ts").type)
+    moment = pc.max(EVENTS["ts"]).cast(pa.int64()).as_py() + by
+    moved = pa.array([moment]).cast(EVENTS.schema.field("ts").type)
     row = row.set_column(row.schema.get_field_index("ts"), EVENTS.schema.field("ts"), moved)
     return row.set_column(row.schema.get_field_index("event"), "event", pa.array(["end"]))
 
 
 def write(folder: Path, number: int, table: pa.Table) -> None:
-    folder.mkdir(exist_ok=True)
-    hidden = folder / f".{number}"
-    pq.write_table(table.cast(_plain(table.schema)), hidden)
-    hidden.rename(folder / f"{number}.parquet")
+    write_numbered(folder, number, table.cast(_plain(table.schema)))
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -124,6 +122,40 @@ def test_one_pass_for_all_frames(spark: SparkSession, folder: Path, tmp_path: Pa
         found = pq.read_table(tmp_path / "rows" / name, partitioning=None)
         assert_same(rows_of(table), found, name, keys=keys)
     assert frames.counts(again)["events"] == EVENTS.num_rows + 1 - 2 * 2000
+
+
+def test_all_queries_in_one_stream(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    """One streaming query, one pass, one checkpoint, and any sink; it goes on where it stood."""
+    frames = ct.windows(stream_of(spark, folder), QUERIES, lateness="1s")
+    first = drained(frames.union(), tmp_path)
+    assert frames.counts(first)["events"] == 6000, "each event is read once"
+    write(folder, 3, EVENTS.slice(6000))
+    write(folder, 4, later(HOUR))
+    drained(frames.union(), tmp_path)
+    found = pq.read_table(tmp_path / "rows")
+    for name, table in ct.run(EVENTS, QUERIES, spark=False).items():
+        keys = table.schema.names[: table.schema.get_field_index("window_start")]
+        mine = found.filter(pc.field("query") == name).select(table.schema.names)
+        assert_same(rows_of(table), mine, name, keys=keys)
+
+
+def test_frames_of_one_call_have_checkpoints_of_their_own(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    """Started beside each other with different checkpoints, each is whole; one checkpoint for two
+    frames is refused."""
+    write(folder, 3, EVENTS.slice(6000))
+    write(folder, 4, later(HOUR))
+    frames = ct.windows(stream_of(spark, folder), QUERIES[:2], lateness="1s")
+    for query in QUERIES[:2]:
+        drained(frames[query.name], tmp_path / query.name)
+    for query in QUERIES[:2]:
+        wanted = ct.run(EVENTS, query, spark=False)[query.name]
+        found = pq.read_table(tmp_path / query.name / "rows")
+        assert_same(rows_of(wanted), found, query.name, keys=["player"])
+    write(folder, 5, later(2 * HOUR))
+    with pytest.raises(PySparkException, match="the checkpoint is of other queries"):
+        drained(frames[QUERIES[1].name], tmp_path / QUERIES[0].name)
 
 
 def test_what_comes_too_late_is_left_out_and_counted(

@@ -316,13 +316,13 @@ G = "GROUP BY window(ts, '10s')"
         (f"SELECT sum(v) {TAIL}; SELECT 1", "more than one statement in SQL (given: 2 statements)"),
         (f"(SELECT sum(v) {TAIL})", "only SELECT is supported in SQL"),
         (f"SELECT sum(v) {TAIL} UNION SELECT 1", "UNION is not supported in SQL; make each SELECT"),
-        (f"WITH x AS (SELECT 1) SELECT sum(v) {TAIL}", "WITH is not supported in SQL"),
+        (f"WITH x AS (SELECT 1) SELECT sum(v) FROM x {G}", "the SQL has no FROM"),
         (
             f"SELECT sum(v) FROM a JOIN b ON a.x = b.x {G}",
-            "JOIN is not supported in SQL (given: JOIN b ON a.x = b.x); read both streams as one",
+            "JOIN takes a small table that every node holds (given: b); name its file, as in JOIN ",
         ),
-        (f"SELECT sum(v) FROM a, b {G}", "JOIN is not supported in SQL"),
-        (f"SELECT sum(v) FROM (SELECT 1) {G}", "a subquery is not supported in SQL"),
+        (f"SELECT sum(v) FROM a, b {G}", "only inner and left joins are supported in SQL"),
+        (f"SELECT sum(v) FROM (SELECT 1) {G}", "the SQL has no FROM"),
         (f"SELECT sum(v) FROM a WHERE x IN (SELECT 1) {G}", "a subquery is not supported in SQL"),
         (f"SELECT (SELECT 1) {TAIL}", "a subquery is not supported in SQL (given: (SELECT 1))"),
         (f"SELECT DISTINCT sum(v) {TAIL}", "DISTINCT is not supported in SQL"),
@@ -337,8 +337,8 @@ G = "GROUP BY window(ts, '10s')"
             "the SQL has several windows (given: window(ts, '1s'), window(ts, '2s')); make each",
         ),
         (
-            "SELECT sum(v) FROM e GROUP BY tumbling(ts, '1s', '0s', 'UTC', '2s')",
-            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', 'UTC', '2s'))",
+            "SELECT sum(v) FROM e GROUP BY tumbling(ts, '1s', '0s', 'UTC', 'local', 1)",
+            "tumbling has the wrong arguments (given: tumbling(ts, '1s', '0s', 'UTC', 'local', 1))",
         ),
         ("SELECT sum(v) FROM e GROUP BY tumbling(ts)", "tumbling has the wrong arguments"),
         (

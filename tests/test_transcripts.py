@@ -27,8 +27,11 @@ def reason(runtime: Runtime, case: Transcript) -> str | None:
     return case.not_on.get(runtime.name, case.not_on.get(runtime.family))
 
 
-def parameters() -> Iterator[Any]:
+def parameters(on_spark: bool) -> Iterator[Any]:
+    """What the runtimes play that need a session of Spark, or what the others do."""
     for runtime in RUNTIMES:
+        if (pytest.mark.spark in runtime.marks) != on_spark:
+            continue
         taken = [case for case in TRANSCRIPTS if reason(runtime, case) is None]
         for part in runtime.parts(taken):
             more = f"-and-{len(part) - 1}-more" if part[1:] else ""
@@ -41,17 +44,28 @@ def parameters() -> Iterator[Any]:
                 yield pytest.param(runtime, [case], id=f"{runtime.name}-{case.name}", marks=skip)
 
 
-@pytest.mark.parametrize(("runtime", "cases"), list(parameters()))
+@pytest.mark.parametrize(("runtime", "cases"), list(parameters(on_spark=False)))
 def test_transcripts(
+    runtime: Runtime, cases: list[Transcript], tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    play(runtime, cases, tmp_path, None, subtests)
+
+
+@pytest.mark.parametrize(("runtime", "cases"), list(parameters(on_spark=True)))
+def test_transcripts_on_spark(
     runtime: Runtime,
     cases: list[Transcript],
     tmp_path: Path,
-    request: pytest.FixtureRequest,
+    spark: Any,
     subtests: pytest.Subtests,
 ) -> None:
-    on_spark = request.node.get_closest_marker("spark") is not None
-    spark = request.getfixturevalue("spark") if on_spark else None
-    given = runtime.play(cases, tmp_path, spark)
+    play(runtime, cases, tmp_path, spark, subtests)
+
+
+def play(
+    runtime: Runtime, cases: list[Transcript], home: Path, spark: Any, subtests: pytest.Subtests
+) -> None:
+    given = runtime.play(cases, home, spark)
     for case in cases:
         with subtests.test(case.name):
             check(case, given[case.name], runtime.by_step)

@@ -26,11 +26,12 @@ from typing import Any
 
 import pytest
 
-from catchment.errors import CatchmentError
+from catchment.errors import CatchmentError, RefusedError
 from catchment.measure.ports import free_port
 from catchment.measure.proxy import Proxy
-from catchment.transport import OLDEST, PROTOCOL, Limits, Security
+from catchment.transport import OLDEST, PROTOCOL, Limits, ParentLink, Security
 from catchment.transport.frames import MAGIC, Frames, frame
+from catchment.tree.lives import LOST, OLD_COPY, TAKEN_OVER
 from notes import ask
 from test_transport_security import keys
 from test_tree_chaos import QUERIES, check
@@ -40,11 +41,19 @@ __all__ = ["keys"]
 SECONDS = float(os.environ.get("CATCHMENT_FUZZ_SECONDS", "6"))
 SEED = int(os.environ.get("CATCHMENT_SEED", "1"))
 HOST = "127.0.0.1"
-TOKENS = {"admin": "for-commands", "e1": "of-e1", "e2": "of-e2", "e3": "of-e3"}
+TOKENS = {"admin": "for-commands", **{id: f"of-{id}" for id in ("e1", "e2", "e3", "e4")}}
 PACE = 250
 """Events a second of each node, on the clock."""
 ATTACKERS = 4
 MEGABYTE = 1 << 20
+FOR_GOOD = (OLD_COPY, LOST, TAKEN_OVER)
+"""Refusals after which a node has to be added anew."""
+JOINS = 30.0
+"""Seconds in which a node must get in, whatever others do: it tries for 10 s, pauses for 2 s, and
+tries again."""
+ROOM = 60 * MEGABYTE
+"""Bytes that the root may hold besides what it says that open windows hold: of peers, of threads,
+and what the system's allocator keeps."""
 
 
 def source(seed: int, events: int) -> dict[str, Any]:
@@ -61,7 +70,8 @@ def source(seed: int, events: int) -> dict[str, Any]:
 
 
 class Tree:
-    """A root, nodes that read, and a place e3 that only attackers take; all in processes."""
+    """A root and nodes that read, all in processes; a place e3 that attackers take, whose token
+    they have; and a place e4 that a node takes again and again meanwhile."""
 
     def __init__(self, home: Path, events: int, security: dict[str, Any], leaves: int) -> None:
         self.home, self.port = home, free_port()
@@ -69,7 +79,7 @@ class Tree:
         self.security = Security.model_validate(security)
         self.sources = {f"e{number}": source(number, events) for number in range(1, leaves + 1)}
         nodes: list[dict[str, Any]] = [{"id": "root", "listen": self.address}]
-        for id in (*self.sources, "e3"):
+        for id in (*self.sources, "e3", "e4"):
             read = self.sources.get(id) or source(3, events)
             nodes.append({"id": id, "parent": "root", "source": read})
         job = {
@@ -96,7 +106,7 @@ class Tree:
         self.processes[id] = subprocess.Popen(command, stdout=self._log, stderr=self._log)
 
     def status(self) -> dict[str, Any]:
-        return ask(self.address, "status", {}, self.admin)
+        return ask(self.address, "status", {}, self.admin, timeout=60)
 
     @property
     def admin(self) -> Security:
@@ -120,9 +130,19 @@ class Tree:
         return False
 
     def end(self) -> None:
-        """e3 is not waited for any more; the others come to their end, and so does the root."""
-        ask(self.address, "remove node", {"id": "e3"}, self.admin)
-        self.until(lambda: self.processes["root"].poll() == 0, 120)
+        """e3 and e4 are not waited for any more; the others come to their end, and so does the
+        root."""
+        for id in ("e3", "e4"):
+            ask(self.address, "remove node", {"id": id}, self.admin, timeout=60)
+        events, grew = -1, time.monotonic()
+        while self.processes["root"].poll() is None:
+            # On a busy machine nodes read what is left for long: it must become more.
+            with contextlib.suppress(CatchmentError):
+                if (now := self.status()["counts"]["events"]) > events:
+                    events, grew = now, time.monotonic()
+            assert time.monotonic() < grew + 120, f"{events} events: {self.words()}"
+            time.sleep(0.5)
+        assert self.processes["root"].poll() == 0, self.words()
 
     def kill(self) -> None:
         for process in self.processes.values():
@@ -140,13 +160,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
         try:
             tree.start("root")
             tree.start("e1", proxy.address)
-            tree.until(tree.flows, 60)
+            tree.until(tree.flows, 180)
             tree.end()
         finally:
             tree.kill()
         stream = max(proxy.recorded, key=len)
     assert stream.startswith(MAGIC)
-    cutter = Frames(lambda kind, length: None)
+    cutter = Frames()
     cutter.feed(bytes(stream[len(MAGIC) :]))
     found = []
     while (one := cutter.next()) is not None:
@@ -190,6 +210,8 @@ class Attacker:
         self.done: dict[str, int] = {}
         self.accepted = 0
         """Hellos of e3 after which mutated frames were looked at."""
+        self.anews = 0
+        """How often e3 had to be removed and added again."""
         self.error: BaseException | None = None
 
     def run(self, end: float) -> None:
@@ -253,17 +275,40 @@ class Attacker:
 
     def join(self) -> None:
         """Says hello as e3, which must work, and keeps what the root says e3 is."""
+        note: dict[str, Any] = {}
         for _ in range(2):
-            note, end = None, time.monotonic() + 60
-            while note is None:
-                assert time.monotonic() < end, self.tree.words()
+            kind, end = b"", time.monotonic() + 60
+            while kind != b"r":
+                assert time.monotonic() < end, (note, self.hello(), self.tree.words())
+                if kind == b"x" and note["what"] in FOR_GOOD:
+                    self.anew()
                 with contextlib.suppress(OSError):  # the machine may be busy
-                    data = self.framed(self.who("e3", True), self.hello())
-                    note = self.answer(self.send(data, patience=1.0))
+                    kind, note = self.greeted()
             told = note["answer"]
             if told.get("life"):
                 granted = {"life": told["life"], "living": True, "added": told.get("added", 0)}
                 self.tree.granted = granted
+
+    def greeted(self) -> tuple[bytes, dict[str, Any]]:
+        """What is answered to a hello of e3, for which a node waits for so long."""
+        cutter = Frames()
+        with self.connected() as one:
+            one.settimeout(10)
+            one.sendall(self.framed(self.who("e3", True), self.hello()))
+            while (found := cutter.next()) is None and (data := one.recv(65536)):
+                cutter.feed(data)
+        return (b"", {}) if found is None else (found[0], json.loads(found[1]))
+
+    def anew(self) -> None:
+        """Does what the refusal asks for. Whoever has a node's token may say that the next life of
+        the node has begun, as a mutated heartbeat did: then the life before is over."""
+        for what, asked in (
+            ("remove node", {"id": "e3"}),
+            ("add node", {"id": "e3", "parent": "root"}),
+        ):
+            ask(self.tree.address, what, asked, self.tree.admin, timeout=60)
+        self.tree.granted = {}
+        self.anews += 1
 
     def hello(self) -> bytes:
         """A hello of e3 that is right, whether or not it is asked for a life."""
@@ -272,7 +317,7 @@ class Attacker:
 
     def answer(self, data: bytes) -> dict[str, Any] | None:
         """The first answer, if it is no refusal."""
-        cutter = Frames(lambda kind, length: None)
+        cutter = Frames()
         cutter.feed(data)
         found = cutter.next()
         return json.loads(found[1]) if found is not None and found[0] == b"r" else None
@@ -400,6 +445,44 @@ class Attacker:
         self.send(self.framed(self.who("admin", self.dice.random() < 0.7), packed))
 
 
+class Joiner:
+    """A node e4 whose token nobody else has: it gets in, leaves, and comes again."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.took: list[float] = []
+        """Seconds from its first try until it was in, each time."""
+        self.refused: list[str] = []
+        self._granted: dict[str, Any] = {}
+
+    def run(self, end: float) -> None:
+        while time.monotonic() < end:
+            begun, pause = time.monotonic(), 0.1
+            while not self._joins() and time.monotonic() < begun + 3 * JOINS:
+                time.sleep(pause)
+                pause = min(2.0, 2 * pause)
+            self.took.append(time.monotonic() - begun)
+            time.sleep(0.5)
+
+    def _joins(self) -> bool:
+        security = self.tree.security.model_copy(update={"token": TOKENS["e4"]})
+        link = ParentLink(self.tree.address, "e4", self._hello, lambda _: None, security)
+        try:
+            told = json.loads(link.open())
+        except RefusedError as error:
+            self.refused.append(str(error))
+            return False
+        except CatchmentError:
+            return False
+        finally:
+            link.close()
+        self._granted = {"life": told["life"], "living": True, "added": told.get("added", 0)}
+        return True
+
+    def _hello(self) -> bytes:
+        return json.dumps({"node": "e4", "charter": -1, **self._granted}).encode()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 20 * SECONDS))
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
@@ -413,24 +496,35 @@ def test_a_port_under_attack(
     try:
         for id in ("root", *tree.sources):
             tree.start(id)
-        tree.until(tree.flows, 60)
+        tree.until(tree.flows, 180)
         held = Held(tree.processes["root"].pid)
         attackers = [Attacker(tree, recorded, SEED + number) for number in range(ATTACKERS)]
         attackers[0].join()
         end = time.monotonic() + seconds
-        threads = [threading.Thread(target=one.run, args=(end,)) for one in attackers]
+        joiner = Joiner(tree)
+        threads = [threading.Thread(target=one.run, args=(end,)) for one in (joiner, *attackers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert [one.error for one in attackers] == [None] * ATTACKERS
         attackers[0].join()
+        assert joiner.took and max(joiner.took) < JOINS and not joiner.refused, joiner.refused
         tree.until(lambda: held.now()[2] <= held.first[2] + 4, 30)
         held.stop()
-        _, limit = tree.status(), Limits()
+        limit, limits = Limits(), {one["name"]: one["used"] for one in tree.status()["limits"]}
         memory, busy, files = map(int.__sub__, held.most, held.first)
-        assert memory < 100 * MEGABYTE, f"{memory / MEGABYTE:.0f} MB more at most"
-        assert held.now()[0] - held.first[0] < 60 * MEGABYTE
+        left = held.now()[0] - held.first[0]
+        # e3 is waited for: what the others send is held meanwhile, attack or no attack. It is
+        # there twice for a moment when small tables are joined.
+        kept = 2 * limits["state of windows"]
+        sys.stdout.write(
+            f"{memory / MEGABYTE:.0f} MB more at most, {left / MEGABYTE:.0f} MB at the end, of "
+            f"which open windows {kept / 2 / MEGABYTE:.1f} MB\n"
+            f"{len(joiner.took)} joins under attack: {sum(joiner.took) / len(joiner.took):.2f} s, "
+            f"{max(joiner.took):.2f} s at most; e3 began anew {attackers[0].anews} times\n"
+        )
+        assert memory < kept + ROOM and left < kept + ROOM
         assert busy <= limit.workers and files <= 2 * (limit.strangers + limit.pending)
         assert len(tree.words()) == 0 or (tmp_path / "log.txt").stat().st_size < MEGABYTE
         assert all(one.poll() in (None, 0) for one in tree.processes.values()), tree.words()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
+import itertools
 import logging
 import os
 import random
@@ -15,7 +17,8 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import yaml
 from catchment.errors import JobError, RefusedError
 from catchment.job import load_job
 from catchment.job.model import job_schema
+from catchment.serving import certificates
 from catchment.transport import (
     Limits,
     ParentLink,
@@ -32,10 +36,11 @@ from catchment.transport import (
     Security,
     SecurityError,
     Server,
-    certificates,
     check_listening,
 )
 from catchment.transport.frames import MAGIC, frame
+from catchment.transport.peer import Peer
+from catchment.transport.tls import Tls
 from catchment.transport.wire import EMPTY
 from notes import ask, note, read
 from test_transport import HOST, Recorder, Tree, tree, until, welcome, who
@@ -526,6 +531,144 @@ def test_a_frame_that_stops_half_way_ends_its_link(tree: Tree) -> None:
     until(lambda: heard)
 
 
+class Remains:
+    """The peers and the TLS states that a server has made, for as long as they are there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made = 0
+        self._there: weakref.WeakSet[Any] = weakref.WeakSet()
+        monkeypatch.setattr("catchment.transport.server.Peer", self._noted(Peer))
+        monkeypatch.setattr("catchment.transport.peer.Tls", self._noted(Tls))
+
+    def _noted(self, kind: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*given: Any, **named: Any) -> Any:
+            one = kind(*given, **named)
+            self._there.add(one)
+            self.made += 1
+            return one
+
+        return made
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: what nobody refers to is freed at once, and nothing else."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_whoever_has_gone_leaves_no_memory_behind(
+    tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch, secure: bool
+) -> None:
+    """Collections of the oldest garbage are minutes apart: megabytes of a peer must not wait."""
+    remains, linger = Remains(monkeypatch), struct.pack("ii", 1, 0)
+    monkeypatch.setattr("catchment.transport.peer.LINGER", 0.2)
+    tokens = {name: f"of-{name}" for name in ("a", "b", "admin")}
+    security = keys("a", "ours", tokens=tokens) if secure else Security(tokens=tokens)
+    tree.serve(security, stranger_seconds=0.5, strangers=8, pending=8, stall_seconds=0.5)
+
+    def connected() -> socket.socket:
+        made = socket.create_connection((HOST, tree.server.port), timeout=20)
+        if not secure:
+            return made
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context.wrap_socket(made)
+
+    known = MAGIC + b"".join(frame(who("b", token="of-b")))
+    half = frame(bytes(1 << 20))[0]
+    openings = [
+        b"",
+        MAGIC,
+        b"GET / HTTP/1.1\r\n\r\n",
+        MAGIC + b"".join(frame(who("b", token="guess"))),
+        known,
+        known + half + b"m" + bytes(1 << 19),
+        known + half + b"h" + bytes(1 << 19),
+        known + b"".join(frame(b'h{"unwanted":true}')),
+        known + b"".join(frame(b"h{") + frame(b"b{}")),
+        known + b"".join(frame(b"h{}") + frame(b"mrefuse")),
+        known + b"".join(frame(b"h{}")) + half + b"m" + bytes(1 << 19),
+        known + b"".join(frame(b'a{"what":"status"}')),
+    ]
+    with uncollected():
+        for opening, leaves in itertools.product(openings, ("waits", "goes", "resets")):
+            with contextlib.suppress(OSError), connected() as one:
+                one.sendall(opening)
+                if leaves == "waits":
+                    while one.recv(65536):
+                        pass
+                elif leaves == "resets":
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if secure:
+            for data in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(9999)):
+                with socket.create_connection((HOST, tree.server.port), timeout=20) as one:
+                    one.sendall(data)
+        flood = [connected() for _ in range(20)]
+        for one in flood:
+            one.close()
+        tree.link("a", security)[0].close()
+        assert ask(tree.address, "status", {}, security) == {"status": {}}
+        assert remains.made > 50
+        until(lambda: len(remains) == 0)
+
+
+def test_who_was_pushed_out_is_not_waited_for(tree: Tree) -> None:
+    """Many say hello as one node, while the handler is busy: the handler is asked for few."""
+    server, begun, free = tree.serve(pending=4), threading.Event(), threading.Event()
+    asked: list[str] = []
+
+    def hello(node: str, note: bytes) -> bytes:
+        asked.append(node)
+        begun.set()
+        free.wait(20)
+        return b"{}"
+
+    tree.handler.hello = hello  # type: ignore[method-assign]
+    for _ in range(40):
+        raw = tree.raw()
+        raw.socket.sendall(MAGIC)
+        raw.send(who("b"), b"h{}")
+    assert begun.wait(10)
+    until(lambda: server.capacities()[1].used == 4 and server.capacities()[0].used == 0)
+    free.set()
+    link, _ = tree.link("b")
+    assert not link.closed
+    assert len(asked) <= 2 * (1 + 4 + 1), "a node may say hello again where the machine is slow"
+
+
+def test_a_frame_that_is_out_of_turn_is_refused_before_it_comes(tree: Tree) -> None:
+    """A peer that has shown its token may say hello, and no message of 100 MB before that."""
+    tree.serve(Security(tokens={"b": "of-b"}))
+    head, watch = frame(bytes(100 << 20))[0], Watch()
+    for said, kind, why in (
+        ([], b"m", "a link begins with a hello"),
+        ([], b"q", "a link begins with a hello"),
+        ([b"h{}"], b"h", "a node sends messages and heartbeats only"),
+        ([b"h{}"], b"a", "a node sends messages and heartbeats only"),
+    ):
+        raw = tree.raw()
+        raw.socket.sendall(MAGIC)
+        raw.send(who("b", token="of-b"), *said)
+        assert not said or (raw.read() or ("", {}))[0] == b"r"
+        raw.socket.sendall(head + kind)
+        found = raw.read()
+        assert found is not None and found[1]["what"] == why
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                raw.socket.sendall(bytes(1 << 20))
+        raw.close()
+    assert watch.grown() < 5 << 20
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", MAGIC])
 def test_strangers_that_reset_their_connections_leave_no_descriptors(
     tree: Tree, sent: bytes
@@ -552,7 +695,7 @@ def test_what_the_document_on_security_shows_works(
     (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     root, edge = (
         load_job(listening("0.0.0.0", **yaml.safe_load(block))).security
-        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+        for block in re.findall(r"```yaml\n(security:.*?)```", text, re.DOTALL)
     )
     assert root is not None and edge is not None
     monkeypatch.chdir(tmp_path)

@@ -18,6 +18,7 @@ import catchment as ct
 from catchment.cli.main import app
 from catchment.durable.log import FileLog
 from catchment.errors import DataError, JobError, QueryError, StateError
+from catchment.flush.link import LinkEstimate
 from catchment.job import JobModel, load_job
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.nodes.bootstrap import NodeConfig, founded
@@ -34,7 +35,7 @@ from catchment.tree.member import Member, RefusedError
 from catchment.tree.message import decode, encode, head_of, heard, spoken
 from catchment.tree.words import Hello, Unread
 from notes import answer
-from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check, final
+from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check, check_marked, final
 
 SECOND = 1_000_000
 ONE: dict[str, str | None] = {"root": None, "a": "root"}
@@ -232,9 +233,10 @@ def a_message() -> tuple[Charter, bytes]:
 
 def test_a_message_that_is_not_whole_is_refused() -> None:
     made, body = a_message()
-    head, partials, _ = decode(body, made)
-    assert head == head_of(body) and partials
-    assert encode(head, partials, made) == body
+    found = decode(body, made)
+    assert found.head == head_of(body)
+    tables = {"notes": found.notes, "ranks": found.ranks, "marks": found.marks}
+    assert encode(found.head, found.partials, made, **tables) == body
     for bad in (b"", b"garbage bytes on the line", body[:-1], body[: len(body) // 2]):
         with pytest.raises(DataError, match=r"not a message|damaged or cut short"):
             decode(bad, made)
@@ -258,7 +260,7 @@ def test_who_is_refused() -> None:
     with pytest.raises(RefusedError, match="of another job"):
         root.on_hello(hello(job="other-1234"), 5)
     assert root.on_hello(hello(), 5).ack == 0
-    head, partials, _ = decode(body, made)
+    head, partials, *_ = decode(body, made)
     strange = encode(msgspec.structs.replace(head, node="b"), partials, made)
     with pytest.raises(RefusedError, match="another's message"):
         root.on_message("a", spoken(1, strange), 5)
@@ -333,6 +335,17 @@ def test_results_without_a_dead_node_say_so_and_are_corrected() -> None:
     check(world.deliveries, events, QUERIES[:2])
 
 
+def test_results_are_corrected_where_only_a_dead_node_has_events() -> None:
+    """The others have ended without an event: that makes nothing late."""
+    parents: dict[str, str | None] = {"root": None, "a": "root", "b": "root"}
+    events = {"a": batches(1), "b": [SCHEMA.empty_table()]}
+    made = charter(parents, QUERIES[:4], late="update", keep=3600 * SECOND, timeout=SECOND)
+    world = World(made, events, until=0)
+    world.crash("a", 5)
+    world.run()
+    check(world.deliveries, events, QUERIES[:4])
+
+
 def test_what_comes_too_late_is_counted() -> None:
     world, events = dead_then_back("drop")
     rows = final(world.deliveries, "avg")
@@ -344,6 +357,24 @@ def test_what_comes_too_late_is_counted() -> None:
     read = sum(table.num_rows for tables in events.values() for table in tables)
     assert counts["events"] == read and counts["late"] > 0
     assert counted + counts["late"] == read
+
+
+@pytest.mark.parametrize("under", ["root", "m"])
+def test_windows_that_lack_what_came_too_late_say_so(under: str) -> None:
+    """A sliding window may be open still when slices of it come that ended before the frontier."""
+    wide = ct.Query("wide", ct.sum("v"), ct.count(), by="k", window=ct.sliding("10s", "1s"))
+    parents: dict[str, str | None] = {"root": None, "m": "root", "a": under, "b": "root", "c": "m"}
+    made = charter(parents, [wide], late="drop", timeout=SECOND // 2)
+    events = {id: batches(n, 400, 40) for n, id in enumerate("abc", start=1)}
+    world = World(made, events, until=0)
+    world.after(0.6 * SECOND, lambda: world.crash("a", 1.5))
+    world.calm = 12 * SECOND
+    world.run()
+    assert world.done
+    check_marked(world.deliveries, events, [wide])
+    rows = final(world.deliveries, "wide")
+    assert {row["missing"] for row in rows if not row["complete"]} <= {"a", "m", "a, m"}
+    assert [row["complete"] for row in rows].count(True) > 24  # what ended before it was away
 
 
 def test_a_query_comes_while_the_tree_runs_and_another_goes() -> None:
@@ -497,6 +528,32 @@ def test_a_node_that_begins_with_a_farewell_goes_to_its_new_parent(tmp_path: Pat
     assert troubles[1] is not None and "this node is no child of mine" in troubles[1]
 
 
+def test_what_is_on_its_way_is_counted_under_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acknowledgements come on the link's own thread: a node once ended when one came just then."""
+    process = NodeProcess(NodeConfig("a", tmp_path, "h:1", None, None, (), None, None, "embedded"))
+    made = charter({"root": None, "a": "root", "b": "a"}, QUERIES[:1]).with_schema(SCHEMA)
+    process.host = office_of(root_of(made))
+    free: list[bool] = []
+
+    def look() -> None:
+        free.append(process.lock.acquire(blocking=False))
+        if free[-1]:
+            process.lock.release()
+
+    def flying(_: LinkEstimate) -> int:
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        return 0
+
+    monkeypatch.setattr(LinkEstimate, "flying", property(flying))
+    process.watchers.append(lambda process: process.stop() if free else None)
+    process.run()
+    assert free and not any(free)
+
+
 def test_a_node_joins_and_another_leaves() -> None:
     parents: dict[str, str | None] = {"root": None, "a": "root", "b": "root"}
     made = charter(parents, QUERIES[:1], timeout=None)
@@ -531,7 +588,7 @@ def test_what_a_node_never_read_is_told_at_the_root() -> None:
     )
     wanted = {"a": Unread(2, "x.csv: it grew", 17, 5)}
     for _ in range(2):
-        mid.on_beat("a", leaf.beat(), world.now)
-        root.on_beat("m", mid.beat(), world.now)
+        mid.on_beat("a", leaf.beat(world.now), world.now)
+        root.on_beat("m", mid.beat(world.now), world.now)
         assert status(root, set()).never_read_by_nodes == wanted
         leaf.unread, wanted = None, {}

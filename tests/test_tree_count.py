@@ -11,10 +11,18 @@ import pytest
 
 import catchment as ct
 from catchment.counting import distributed, leaf_by_key
+from catchment.counting.message import Ask, Down
+from catchment.counting.place import at
+from catchment.counting.scheme import SCHEMES as ALL_SCHEMES
+from catchment.counting.scheme import CountOptions
 from catchment.simulate import Faults, World
+from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter, NodePlace
+from catchment.tree.local import Local
+from catchment.tree.member import Member
 from catchment.tree.root import Root
 from schedules import share
+from test_limits import granted
 from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
 
@@ -42,6 +50,66 @@ def test_every_window_is_exact_whatever_goes_wrong(seed: int) -> None:
     world.run()
     assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
     check(world.deliveries, events, COUNTED)
+
+
+DECO = CountOptions("last", 1, wait=True)
+"""As the paper has it."""
+
+
+@pytest.mark.parametrize("scheme", ["monitor", "sync", "async"])
+@pytest.mark.parametrize("seed", range(share(2500, 1)))
+def test_deco_as_written(seed: int, scheme: str) -> None:
+    """By its predictor, one window to look back on, and nodes that wait: exact, whatever fails."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 4))
+    events = events_of(parents, seed, 40)
+    ruled = charter(parents, COUNTED, count=scheme, count_options=DECO)
+    world = World(ruled, events, seed, faults(dice), until=15)
+    world.run()
+    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
+    check(world.deliveries, events, COUNTED)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_node_waits_for_the_root_where_it_is_told_to(wait: bool) -> None:
+    query = ct.Query("many", ct.sum("v"), window=ct.count_tumbling(1_000))
+    source = lambda: EventsInMemory.of(batches(1, 20))
+    member = Member("a", MemoryDisk(), 5, parent="root", source=source)
+    options = CountOptions("last", 1, wait)
+    granted(
+        member, charter({"root": None, "a": "root"}, [query], count="sync", count_options=options)
+    )
+    machine = member.machine
+    assert member.step(5) and isinstance(machine, Local) and machine.flow.counting is not None
+    ((counter, _),) = machine.flow.counting.leaf.lanes.values()
+    ask = Ask(1, at(0), at(1), 1)
+    counter.down = Down(1, ALL_SCHEMES.index("sync"), 0, {}, ask, None, None, {}, [], True, False)
+    assert not machine.flow.crowded  # it has not answered yet
+    counter.answered_ask = 1
+    read = machine.at
+    for _ in range(3):
+        member.step(5)
+    assert (machine.at == read) == machine.flow.crowded == wait
+    counter.down = None  # the next order has come
+    while member.step(5):
+        pass
+    assert machine.ended and machine.at != read
+
+
+def test_what_is_not_verified_says_so() -> None:
+    """`approx` takes predictions for true: windows have about their size and are not called
+    complete, but for the first ones, which are found by asking."""
+    queries = [ct.Query("sum", ct.sum("v"), ct.count(), window=ct.count_tumbling(400))]
+    events = {id: large(n) for n, id in enumerate("abc")}
+    world = World(charter(FLAT, queries, count="approx"), events, until=0)
+    world.run()
+    assert world.done
+    rows = final(world.deliveries, "sum")
+    exact = [row for row in rows if row["complete"]]
+    rough = [row for row in rows if not row["complete"]]
+    assert len(exact) < 5 < len(rough)
+    assert {row["missing"] for row in rough} == {"a, b, c"}
+    assert all(abs(row["count(*)"] - 400) < 40 for row in rough)
 
 
 def large(node: int, events: int = 6_000) -> list[pa.Table]:
@@ -125,7 +193,7 @@ SCHEMES = ("monitor", "sync", "async", "auto")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "LARGE", 1)
-    events = {id: batches(n, 400, size=40) for n, id in enumerate("abc")}
+    events = {id: batches(n, 150, size=40) for n, id in enumerate("abc")}
     world = World(charter(FLAT, COUNTED, count=scheme), events, 5, Faults(), until=0)
     world.run()
     assert world.done
@@ -206,6 +274,24 @@ def test_all_count_queries_go_and_others_come(crash: str) -> None:
     check(world.deliveries, events, [QUERIES[0]])
     rows = final(world.deliveries, "new")
     assert len(rows) > 30 and {row["count(*)"] for row in rows} == {25}
+
+
+def test_a_count_query_without_events_comes_after_a_node_has_ended() -> None:
+    """Nobody is asked anything then: that all have ended must be known all the same."""
+    events = {"a": batches(1, 400, 40, 3), "b": batches(2, 1, 3, 3)}
+    parents: dict[str, str | None] = {"root": None, "a": "root", "b": "root"}
+    none = ct.Query("none", ct.count(), window=ct.count_tumbling(9), where="v > 1000")
+    world = World(charter(parents, QUERIES[:1], count="monitor"), events, until=0)
+
+    def change() -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        root.adopt(root.charter.with_queries([*QUERIES[:1], none]), world.now)
+
+    world.after(8 * 10**5, change)
+    world.run()
+    assert world.done and not final(world.deliveries, "none")
+    check(world.deliveries, events, QUERIES[:1])
 
 
 def test_a_node_reads_no_further_than_the_root_can_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from test_simulate import HOUR, events_of
 from trees import QUERIES, charter, check, final
 
 SECOND = 1_000_000
-ROUNDS = share(25, 16)
+ROUNDS = share(50, 16)
 PARENTS: dict[str, str | None] = {"root": None, "m": "root", "l0": "m", "l1": "m", "l2": "root"}
 ASKED = [QUERIES[0], QUERIES[3]]
 WAYS = ["truncate", "empty", "flip", "double", "zero", "copy"]

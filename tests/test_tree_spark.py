@@ -16,11 +16,16 @@ import yaml
 
 import catchment as ct
 from catchment.errors import CatchmentError
+from catchment.job import JobModel
 from catchment.measure.ports import free_port
+from catchment.nodes import spark_execution
+from catchment.planner.edges import LATEST
+from catchment.sinks.memory import Memory
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from notes import ask
-from schedules import in_soak
+from runtimes import running
+from schedules import soaked
 
 EVENTS = 30_000
 QUERIES = [
@@ -46,8 +51,23 @@ QUERIES = [
     },
     {"name": "each", "select": ["max(seq)"], "by": "player", "window": "count_tumbling(3000)"},
     {"name": "mid", "select": ["median(v)"], "window": "sliding(4s, 2s)"},
+    {"name": "own", "select": ["avg(v)"], "by": "player", "window": "tumbling(1s, reading=local)"},
+    {"name": "calls", "select": ["count(*)"], "window": "session(300ms, reading=local)"},
+    {"name": "rounds", "select": ["sum(seq)"], "window": "session(300ms, reading=ordered)"},
+    {
+        "name": "lots_of_each",
+        "select": ["sum(seq)"],
+        "by": "player",
+        "window": "count_sliding(700, 300, reading=local)",
+    },
+    {
+        "name": "first_end",
+        "select": ["count(*)"],
+        "by": "player",
+        "window": "between(seq % 97 < 3, seq % 97 > 90, reading=any)",
+    },
 ]
-OF_STREAMS = ("runs", "laps")
+OF_STREAMS = ("runs", "laps", "own", "calls", "rounds", "lots_of_each", "first_end")
 
 
 def source(seed: int) -> dict[str, Any]:
@@ -106,9 +126,7 @@ def moved(root: str, running: subprocess.Popen[str]) -> bool:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "on_spark", [["root", "e1"], pytest.param(["root", "mid"], marks=in_soak)], ids="-".join
-)
+@pytest.mark.parametrize("on_spark", [["root", "e1"], soaked(["root", "mid"])], ids="-".join)
 def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
     path = job(tmp_path, on_spark)
     command = [sys.executable, "-m", "catchment.cli.main", "up", str(path), "--quiet"]
@@ -136,3 +154,51 @@ def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
         ]
         assert rows
         assert_same(rows, plain, query.name, keys=query.keys)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("few", [-1, spark_execution.FEW_BYTES], ids=["by Spark", "in process"])
+def test_a_node_in_between(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Few messages are merged in its process, many by executors: the results are the same."""
+    monkeypatch.setattr(spark_execution, "FEW_BYTES", few)
+    handed: list[int] = []
+
+    def write_step(folder: Any, step: Any, *rest: Any) -> None:
+        handed.append(step.step)
+        written(folder, step, *rest)
+
+    written = spark_execution.write_step
+    monkeypatch.setattr(spark_execution, "write_step", write_step)
+    root, mid = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    read = {"type": "generator", "rate": 1000, "keys": 5, "events": 4000, "per_batch": 1000}
+    memory = Memory()
+    job = JobModel(
+        name="between",
+        queries=[query for query in QUERIES if query["name"] in ("mean", "visits")],
+        nodes=[
+            {"id": "root", "listen": root, "engine": "embedded"},
+            {"id": "mid", "parent": "root", "listen": mid, "engine": "spark"},
+            *(
+                {"id": id, "parent": "mid", "engine": "embedded", "source": read | {"seed": seed}}
+                for seed, id in enumerate(("e1", "e2"), 1)
+            ),
+        ],
+        checkpoint=str(tmp_path / "state"),
+        sinks=[memory],
+    )
+    with running(job) as tree:
+        tree.wait(lambda: tree.frontier >= LATEST)
+    assert bool(handed) == (few < 0)
+    engine = ct.Engine(job.build())
+    options = {name: value for name, value in read.items() if name != "type"}
+    made = [Generated(**options, seed=seed).generator(0).table(4000) for seed in (1, 2)]
+    engine.push(pa.concat_tables(made))
+    wanted = engine.close()
+    for query in job.build():
+        found = memory.results(query.name)
+        assert all(found["complete"].to_pylist())
+        plain = found.drop_columns(["complete", "missing"])
+        assert_same(rows_of(wanted[query.name]), plain, query.name, keys=query.keys)

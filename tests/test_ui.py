@@ -31,6 +31,7 @@ from catchment.job.loading import load_job
 from catchment.model import records
 from catchment.model.capacity import Capacity
 from catchment.nodes.status import ChildStatus, NodeStatus, PlaceStatus
+from catchment.serving.strangers import STRANGERS, Strangers
 from catchment.sinks.base import Delivery
 from catchment.sinks.console import Console
 from catchment.sinks.memory import Memory
@@ -43,7 +44,6 @@ from catchment.ui.plan_view import QueriesView, queries_view
 from catchment.ui.results import ResultReader, as_csv, rows_view
 from catchment.ui.server import ASSETS, SHOWN, WATCHERS, Page
 from catchment.ui.snapshot import JobView, ShownNode, Snapshot
-from catchment.ui.strangers import STRANGERS, Strangers
 from catchment.ui.tree_job import node_views
 from watched_jobs import BEGAN, IMAGE, SCRIPT, FakeJob
 

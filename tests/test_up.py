@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,11 +23,13 @@ from catchment.errors import CatchmentError, JobError
 from catchment.job.topology import NodeSection, check_nodes
 from catchment.measure.ports import free_port
 from catchment.nodes import supervisor
-from catchment.nodes.bootstrap import founded
+from catchment.nodes.bootstrap import founded, given
 from catchment.nodes.node_service import check_move
+from catchment.nodes.process import NodeProcess
 from catchment.nodes.supervisor import Supervisor
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
+from schedules import in_soak, soaked
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +62,7 @@ def job_file(home: Path, nodes: list[dict[str, Any]]) -> Path:
         "queries": QUERIES,
         "nodes": nodes,
         "checkpoint": str(home / "state"),
-        "sinks": [{"type": "parquet", "path": str(home / "out")}],
+        "sinks": [{"type": "parquet", "path": str(home / "out"), "roll": 3}],
     }
     path.write_text(yaml.safe_dump(made))
     return path
@@ -128,7 +131,7 @@ def test_a_killed_node_is_started_again_and_nobody_notices(tmp_path: Path) -> No
     assert_exact(tmp_path, [first, second])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, soaked(signal.SIGTERM), signal.SIGKILL])
 def test_no_node_outlives_its_supervisor(tmp_path: Path, number: signal.Signals) -> None:
     path = job_file(
         tmp_path,
@@ -178,7 +181,7 @@ def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.split()[-2] for line in said[:4]] == ["0.01", "0.02", "0.03", "0.03"]
 
 
-@pytest.mark.parametrize("where", ["root", "mid", "both", "alone"])
+@pytest.mark.parametrize("where", [soaked("root"), soaked("mid"), "both", soaked("alone")])
 def test_a_node_with_children_reads_too(tmp_path: Path, where: str) -> None:
     root: dict[str, Any] = {"id": "root", "listen": f"127.0.0.1:{free_port()}"}
     mid: dict[str, Any] = {"id": "mid", "parent": "root", "listen": f"127.0.0.1:{free_port()}"}
@@ -215,6 +218,24 @@ def test_a_root_that_reads_may_be_killed(tmp_path: Path) -> None:
     assert_exact(tmp_path, [own, other])
 
 
+def test_a_root_that_is_made_again_delivers_its_last_step_again(tmp_path: Path) -> None:
+    """It does so while its process is made: what delivers must be there by then."""
+    path = job_file(tmp_path, [{"id": "root", "engine": "embedded", "source": source(1, pace=900)}])
+    config = given(ct.load_job(path), "root")
+    results = tmp_path / "out" / "mean"
+    for _ in range(2):
+        node = NodeProcess(config)
+        node.start()
+        working = threading.Thread(target=node.run)
+        working.start()
+        wait_for(results.exists)
+        time.sleep(0.5)
+        node.stop()
+        working.join(30)
+        assert not working.is_alive() and node.last_error is None
+
+
+@in_soak
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_root_on_spark_reads_too(tmp_path: Path) -> None:

@@ -289,3 +289,18 @@ def test_events_are_ordered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     engine.push(EVENTS)
     engine.close()
     assert sorted_ == [6]
+
+
+def test_events_that_come_few_at_a_time_wait_in_few_tables() -> None:
+    """A parent takes a message at a time, and may wait for hours for a node that is away."""
+    engine = ct.Engine([ct.Query("n", ct.sum("v"), window=ct.count_tumbling(1000))])
+    for at in range(0, 3000, 3):
+        engine.push(seconds(range(at, at + 3), v=[1, 2, 3]))
+    (held,) = engine.assembler.waiting.values()
+    assert sum(table.num_rows for table in held.tables) == 3000
+    assert len(held.tables) < 12
+    # Those of large batches are not copied.
+    for _ in range(3):
+        engine.push(seconds([5000.0] * 20_000, v=[0] * 20_000))
+    assert [table.num_rows for table in held.tables][-2:] == [20_000, 20_000]
+    assert values(engine.close(), "n")[:3] == [(1999,), (2000,), (2001,)]

@@ -100,6 +100,7 @@ EXTRAS = {
     "kafka": "catchment.sources.kafka_client",
     "mqtt": "catchment.sources.mqtt_client",
     "postgres": "catchment.sinks.postgres_tables",
+    "receivers": "catchment.sources.receiver_server",
     "metrics": "catchment.metrics",
     "ui": "catchment.ui.server",
     "plots": "matplotlib",

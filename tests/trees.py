@@ -65,7 +65,36 @@ READ = [
         window=ct.between("m = 'on'", "m = 'off'", reading="gaps"),
     ),
 ]
-"""Windows that each node has for itself, in every reading."""
+"""User-defined windows that each node has for itself, in every reading."""
+
+BY_NODE = [
+    ct.Query("own", ct.sum("v"), ct.median("v"), by="k", window=ct.tumbling("2s", reading="local")),
+    ct.Query("calls", ct.count(), ct.min("v"), window=ct.session("700ms", reading="local")),
+]
+"""Windows of which the node is one more key."""
+
+READ_OTHERS = [
+    *BY_NODE,
+    ct.Query(
+        "rounds", ct.count(), ct.max("v"), by="k", window=ct.session("700ms", reading="ordered")
+    ),
+    ct.Query(
+        "sevens", ct.avg("v"), ct.last("v"), by="k", window=ct.count_tumbling(7, reading="local")
+    ),
+    ct.Query("fours", ct.sum("v"), window=ct.count_sliding(4, 3, reading="ordered")),
+    ct.Query(
+        "short", ct.count(), by="k", window=ct.session("1s", max_length="2s", reading="aligned")
+    ),
+    ct.Query(
+        "first_end",
+        ct.sum("v"),
+        ct.count(),
+        by="k",
+        window=ct.between("m = 'on'", "m = 'off'", reading="any"),
+    ),
+]
+"""Windows of the other types that each node has for itself, and those that any end closes."""
+EVERY_READING = [*READ, *READ_OTHERS]
 
 
 def charter(

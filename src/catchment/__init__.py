@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from catchment.model.query import Expression as Expression
     from catchment.model.query import Ordering as Ordering
     from catchment.model.query import Query as Query
+    from catchment.model.time_column import TimeColumn as TimeColumn
     from catchment.operators import register_operator as register_operator
     from catchment.planner import explain as explain
     from catchment.planner import plan as plan
+    from catchment.point_in_time import as_of as as_of
+    from catchment.rolling_values import rolling as rolling
     from catchment.spark.job import Job as Job
     from catchment.spark.windows import window as window
     from catchment.spark.windows import windows as windows
@@ -67,8 +70,11 @@ _NAMES = {
     "catchment.model.early": "every",
     "catchment.model.plan": "Plan",
     "catchment.model.query": "Aggregate Expression Ordering Query",
+    "catchment.model.time_column": "TimeColumn",
     "catchment.operators": "register_operator",
     "catchment.planner": "explain plan",
+    "catchment.point_in_time": "as_of",
+    "catchment.rolling_values": "rolling",
     "catchment.spark.job": "Job",
     "catchment.spark.windows": "window windows",
     "catchment.sqltext": "expr order sql",

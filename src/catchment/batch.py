@@ -15,10 +15,12 @@ from catchment.durable.folder import Folder
 from catchment.engine.bound import BoundPlan
 from catchment.engine.slicer import as_table, is_frame, rank
 from catchment.errors import JobError, needing
+from catchment.expression import columns_read
 from catchment.model.capacity import MemoryLimits
 from catchment.model.query import Query
-from catchment.model.rules import EventRules, QueryRules, bound
+from catchment.model.rules import EventRules, QueryRules, each_bound
 from catchment.model.settings import Incomplete, each_its_name
+from catchment.model.time_column import TimeSpec
 from catchment.planner import plan
 from catchment.sources import source_of
 from catchment.sources.base import Piece, Source
@@ -32,7 +34,7 @@ Events = Any
 def run(
     events: Events,
     queries: Query | Iterable[Query],
-    time: str = "ts",
+    time: TimeSpec = "ts",
     spark: Any = None,
     *,
     buckets: int | None = None,
@@ -47,8 +49,9 @@ def run(
     `complete` is false. `spark` is a session of Spark; without one it starts Spark in local mode,
     on all cores. With `spark=False` it computes in this process, and needs neither Spark nor Java.
     `events` is a path, paths, a source, an Arrow table, a pandas, Polars or Spark frame, or columns
-    by their names. `buckets` says in how many shares keys are assembled, `state_bytes` and
-    `key_bytes` how much memory open windows and keys may take.
+    by their names. `time` is the column of times, or a `ct.TimeColumn`. `buckets` says in how many
+    shares keys are assembled, `state_bytes` and `key_bytes` how much memory open windows and keys
+    may take.
 
     >>> import pyarrow as pa
     >>> import catchment as ct
@@ -94,13 +97,13 @@ def _bound(
     limits: MemoryLimits,
 ) -> BoundPlan:
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    named = [bound(query, QueryRules(rules.time, tables=tables)) for query in given]
+    named = each_bound(given, QueryRules(rules.time, tables=tables))
     return BoundPlan(plan(named), rules, limits=limits)
 
 
 def _pieces(source: Source, unbound: BoundPlan) -> Iterator[tuple[int, Piece]]:
     """The events of all splits, each with the number of its partition."""
-    columns = [name for name in source.event_schema().names if name in unbound.columns]
+    columns = columns_read(source.event_schema().names, unbound.columns)
     with tempfile.TemporaryDirectory(prefix="catchment-") as home:
         source.open(Folder(home))
         try:

@@ -95,6 +95,8 @@ EXTRAS = {
     "fastavro": "kafka",
     "paho": "mqtt",
     "psycopg": "postgres",
+    "cramjam": "receivers",
+    "opentelemetry": "receivers",
     "prometheus_client": "metrics",
     "starlette": "ui",
     "uvicorn": "ui",

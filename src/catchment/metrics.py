@@ -39,6 +39,7 @@ class MetricInfo(NamedTuple):
 
 
 _LINK = ("job", "node", "child")
+_WINDOW = ("job", "node", "child", "window")
 _NODE = ("job", "node")
 _QUERY = ("job", "query")
 
@@ -94,6 +95,10 @@ CATALOGUE: dict[str, MetricInfo] = {
         ("job", "window"),
     ),
     "missing_nodes": MetricInfo("gauge", "Nodes that results are not waiting for.", _NODE, "node"),
+    "lost_nodes": MetricInfo("gauge", "Nodes of which messages or events are lost.", _NODE, "node"),
+    "not_asked_nodes": MetricInfo(
+        "gauge", "Nodes whose values are set aside for what they said.", _NODE, "node"
+    ),
     "outbox_bytes": MetricInfo("gauge", "Bytes of messages not acknowledged yet.", _NODE, "node"),
     "messages_sent": MetricInfo("counter", "Messages sent to the parent.", _NODE, "node"),
     "child_connected": MetricInfo("gauge", "1 while a child is connected.", _LINK, "node"),
@@ -106,6 +111,21 @@ CATALOGUE: dict[str, MetricInfo] = {
     "link_staleness_seconds": MetricInfo(
         "gauge", "From the frontier of a child to when it was last heard of.", _LINK, "node"
     ),
+    "link_window_rows": MetricInfo(
+        "counter", "Rows of slices that came from a child for windows of a type.", _WINDOW, "node"
+    ),
+    "link_window_bytes": MetricInfo(
+        "counter", "The share of these rows in the bytes of their messages.", _WINDOW, "node"
+    ),
+    "link_windows": MetricInfo(
+        "counter", "Windows of a type that a child has passed.", _WINDOW, "node"
+    ),
+    "link_window_staleness_seconds": MetricInfo(
+        "counter",
+        "From the ends of these windows to the messages that have passed them, in all.",
+        _WINDOW,
+        "node",
+    ),
     "link_bandwidth_bytes": MetricInfo(
         "gauge", "Bytes a second that a link was found to carry.", _LINK, "node"
     ),
@@ -114,7 +134,7 @@ CATALOGUE: dict[str, MetricInfo] = {
     ),
     "link_alpha": MetricInfo(
         "gauge",
-        "How lazy the flush policy is: 0 sends at once, 1 waits for the end of a slice.",
+        "How lazy the flush policy is: 0 sends what will not change, 1 holds it as long as it can.",
         _LINK,
         "node",
     ),
@@ -163,7 +183,7 @@ def queries(job: str, tallies: Mapping[str, QueryCounts], plan: Plan | None) -> 
     yield _histogram("result_staleness_seconds", job, held)
     if plan is None:
         return
-    yield family("groups", [Sample([job], len(plan.groups))])
+    yield family("groups", [Sample([job], len(plan.every_group))])
     yield family("query_operators", [Sample([job, n], c) for n, c in _alone(plan).items()])
     by_window: dict[str, QueryCounts] = {}
     for name, found in held.items():
@@ -176,7 +196,7 @@ def _alone(plan: Plan) -> dict[str, int]:
     """Operators of each query, of the first `MOST` of them."""
     found = {}
     for name, (group, answer) in list(plan.names.items())[:MOST]:
-        found[name] = len(operators_of([plan.groups[group].answers[answer]]))
+        found[name] = len(operators_of([plan.every_group[group].answers[answer]]))
     return found
 
 
@@ -185,7 +205,7 @@ def _window(plan: Plan, name: str) -> str:
     place = plan.names.get(name.partition("@")[0])
     if place is None:
         return "unknown"
-    group = plan.groups[place[0]]
+    group = plan.every_group[place[0]]
     return group.windows[group.answers[place[1]].window].describe()
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.types as of
 
 from catchment.errors import QueryError, did_you_mean, needing
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST = 10
 """Keys that are drawn: those with the most windows, then by name."""
@@ -52,6 +54,29 @@ def plot(
     return ax
 
 
+class PlottedResults(Mapping[str, pa.Table]):
+    """Results by the name of their query, which can be drawn."""
+
+    def plot(
+        self,
+        name: str | None = None,
+        value: str | Sequence[str] | None = None,
+        *,
+        keys: int = MOST,
+        ax: Any = None,
+    ) -> Any:
+        """Draws a query's results as lines over time, and gives matplotlib's axes.
+
+        `name` may be left out where there is one query; `value` names columns to draw (by default
+        all numbers), `keys` is how many keys are drawn, and `ax` are axes to draw into.
+
+        Raises MissingPackageError without matplotlib, and QueryError where there is no such query
+        or number.
+        """
+        name = only_name([*self]) if name is None else name
+        return plot(self[name], value, keys=keys, ax=ax, title=name)
+
+
 def only_name(names: Sequence[str]) -> str:
     """The one query there is, where nobody says which."""
     if len(names) != 1:
@@ -90,6 +115,8 @@ def _values(table: pa.Table, by: Sequence[str], value: str | Sequence[str] | Non
 
 def _lines(table: pa.Table, by: Sequence[str], most: int) -> list[tuple[str, pl.DataFrame]]:
     """The rows of each key that is drawn, in order of time."""
+    import polars as pl  # here: a node draws nothing, and shall stay small
+
     frame = pl.DataFrame(table).sort("window_end")
     if not by:
         return [("", frame)] if len(frame) else []

@@ -89,7 +89,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     @overload
     def get(self, name: str, default: Default, /) -> Thing | Default: ...
     def get(self, name: str, default: object = None, /) -> object:
-        """As of any mapping; planning many queries asks for few names very often."""
+        """What a mapping's `get` gives, remembered: planning asks for few names very often."""
         found = self._settled.get(name)
         return super().get(name, default) if found is None else found
 

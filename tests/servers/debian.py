@@ -1,4 +1,4 @@
-"""PostgreSQL and Mosquitto, from the binaries that Debian's packages put in place."""
+"""PostgreSQL, Mosquitto and Prometheus, from the binaries that Debian's packages put in place."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ log_type notice
 """
 
 
+# Scrapes itself. Its samples go to a receiver, where one is given.
+_PROMETHEUS = """\
+global: {{scrape_interval: 1s, external_labels: {{site: here}}}}
+scrape_configs:
+  - {{job_name: itself, static_configs: [{{targets: ["{host}:{port}"]}}]}}
+remote_write: [{remote}]
+"""
+_REMOTE = """{{url: "{url}", authorization: {{credentials: "{token}"}}, \
+queue_config: {{batch_send_deadline: 1s, min_backoff: 100ms, max_backoff: 1s}}}}"""
+
+
 @dataclass(frozen=True)
 class Postgres(Server):
     """A running PostgreSQL; its user owns everything and needs no password."""
@@ -61,6 +72,15 @@ class Mosquitto(Server):
     """
 
 
+@dataclass(frozen=True)
+class PrometheusServer(Server):
+    """A running Prometheus that scrapes itself and takes remote write."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
 def missing_postgres() -> str | None:
     """Why there can be no PostgreSQL here; None when there can."""
     if _postgres_binaries() is None:
@@ -74,6 +94,13 @@ def missing_mosquitto() -> str | None:
     """Why there can be no Mosquitto here; None when there can."""
     if _mosquitto_binary() is None:
         return "no Mosquitto: no binary (Debian, Ubuntu: apt install mosquitto)"
+    return None
+
+
+def missing_prometheus() -> str | None:
+    """Why there can be no Prometheus here; None when there can."""
+    if shutil.which("prometheus") is None:
+        return "no Prometheus: no binary (Debian, Ubuntu: apt install prometheus)"
     return None
 
 
@@ -118,6 +145,29 @@ def mosquitto(folder: Path) -> Iterator[Mosquitto]:
     log = folder / "mosquitto.log"
     daemon = Daemon("Mosquitto", command, log, lambda: _accepts(port))
     with running(Mosquitto(HOST, port, daemon)) as server:
+        yield server
+
+
+@contextmanager
+def prometheus(folder: Path, url: str | None = None, token: str = "") -> Iterator[PrometheusServer]:
+    """Runs a Prometheus that keeps its data and its log, `prometheus.log`, in the folder.
+
+    With a URL it sends all that it scrapes there, and shows the token.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    port, settings, log = free_port(), folder / "prometheus.yml", folder / "prometheus.log"
+    remote = "" if url is None else _REMOTE.format(url=url, token=token)
+    settings.write_text(_PROMETHEUS.format(host=HOST, port=port, remote=remote))
+    command = [
+        shutil.which("prometheus") or "prometheus",
+        f"--config.file={settings}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={HOST}:{port}",
+        "--web.enable-remote-write-receiver",
+    ]
+    ready = b"GET /-/ready HTTP/1.0\r\n\r\n"
+    daemon = Daemon("Prometheus", command, log, lambda: b" 200 " in ask(port, ready, 15))
+    with running(PrometheusServer(HOST, port, daemon)) as server:
         yield server
 
 

@@ -2,14 +2,14 @@
 
 A job file goes in (`inspect`); a report of everything that keeps the job from running comes out:
 the mistakes of the file, those of its queries, and, where a source can be reached, all that does
-not fit the columns of its events. A source that cannot be reached is a warning: nothing is known of
-it.
+not fit the columns of its events, and results that a sink never takes. A source that cannot be
+reached is a warning: nothing is known of it.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,26 @@ from typing import Any
 import pyarrow as pa
 
 from catchment.durable.folder import Folder
-from catchment.engine.binding import bind_types, check_time, misfits
+from catchment.engine.binding import bind_types, misfits
+from catchment.engine.bound import BoundPlan
+from catchment.engine.times import timed_schema
 from catchment.errors import (
     CatchmentError,
     JobError,
     QueryError,
     SchemaError,
+    SinkError,
     UnreachableError,
 )
 from catchment.job import JobModel, Mistake, examine
-from catchment.job.topology import node_mistakes
+from catchment.job.topology import node_mistakes, sink_mistakes
 from catchment.model.duration import micros, show
 from catchment.model.plan import Plan
+from catchment.model.query import Query
+from catchment.model.rules import EventRules
+from catchment.model.time_column import time_name
 from catchment.planner import plan
-from catchment.sinks import Sink
+from catchment.sinks import Sink, SparkFormat
 from catchment.sources import Source
 
 _SHOWN = ("path", "topic", "servers", "namespace", "prefix", "url", "host", "events")
@@ -80,8 +86,10 @@ def inspect(path: Path, *, connect: bool = False, offline: bool = False) -> Repo
     job = found.job
     if job.nodes and "nodes" not in found.left_out:
         mistakes += [Mistake("nodes", error) for error in _nodes(job)]
+    numbers = found.numbers.get("sinks", ())
+    mistakes += _unwritable(job, numbers)
     plans: dict[str, Plan] = {}
-    for number, query in found.queries.items():
+    for number, query in sorted({**found.queries, **found.mistimed}.items()):
         try:
             plans[f"queries[{number}]"] = plan([query])
         except CatchmentError as error:
@@ -94,6 +102,13 @@ def inspect(path: Path, *, connect: bool = False, offline: bool = False) -> Repo
         (mistakes if connect or one.wrong else warnings).extend(one.mistakes)
     time = "time" in {mistake.place for mistake in mistakes}
     mistakes += _misfits(job, plans, [one for one in looks if one.schema is not None], time)
+    fitting = [
+        (plans[place], [query])
+        for number, query in found.queries.items()
+        if (place := f"queries[{number}]") in plans
+    ]
+    schemas = [one.schema for one in looks if one.schema is not None]
+    mistakes += _unfit_for_sinks(job, numbers, fitting, schemas)
     if connect and not offline:
         mistakes += _sinks(job)
     known = [len(one.schema) for one in looks if one.schema is not None]
@@ -173,11 +188,78 @@ def _over(
 ) -> Iterator[tuple[str, CatchmentError]]:
     if not time:
         try:
-            check_time(schema, job.time)
+            schema = timed_schema(schema, job.time)
         except CatchmentError as error:
             yield "time", error
     for place, made in plans.items():
         yield from ((place, misfit) for misfit in misfits(made, schema))
+
+
+def _unwritable(job: JobModel, numbers: Sequence[int]) -> Iterator[Mistake]:
+    """Sinks to which a job of this kind does not write, whatever its results are."""
+    for number, error in zip(numbers, sink_mistakes(job.nodes, job.sinks), strict=True):
+        if error is not None:
+            yield Mistake(f"sinks[{number}]", error)
+    for number, sink in zip(numbers, job.sinks, strict=True):
+        if isinstance(sink, SparkFormat) and job.trigger == "batch" and not job.nodes:
+            error = JobError(
+                "a batch job does not write through Spark's formats",
+                given=f"format: {sink.format}",
+                hint="say trigger: available-now, or write frames: ct.windows(events, queries)",
+            )
+            yield Mistake(f"sinks[{number}]", error)
+
+
+def _unfit_for_sinks(
+    job: JobModel,
+    numbers: Sequence[int],
+    fitting: Sequence[tuple[Plan, Sequence[Query]]],
+    schemas: Sequence[pa.Schema],
+) -> Iterator[Mistake]:
+    """Results that sinks never take; what is so over several sources is told once."""
+    sinks: tuple[Sink, ...] = job.sinks
+    keys = {query.name: query.keys for _, queries in fitting for query in queries}
+    told: set[tuple[int, str]] = set()
+    for schema in schemas:
+        results: dict[str, pa.Schema] = {}
+        for made, queries in fitting if any(map(_judges, sinks)) else ():
+            results |= _result_schemas(job, made, queries, schema)
+        for number, sink in zip(numbers, sinks, strict=True):
+            for error in _refused(sink, results, keys):
+                if (number, str(error)) not in told:
+                    told.add((number, str(error)))
+                    wrong = JobError(error.what, given=error.given, hint=error.hint)
+                    yield Mistake(f"sinks[{number}]", wrong)
+
+
+def _judges(sink: Sink) -> bool:
+    """Whether a sink does not take whatever results there are."""
+    return isinstance(sink, SparkFormat) or type(sink).misfits is not Sink.misfits
+
+
+def _result_schemas(
+    job: JobModel, made: Plan, queries: Sequence[Query], schema: pa.Schema
+) -> dict[str, pa.Schema]:
+    """The columns of results, by query; none where a plan does not fit the events: that is told."""
+    try:
+        shapes = BoundPlan(made, EventRules(job.time), schema).shapes
+        places = [(query.name, *made.names[query.name]) for query in queries]
+        return {name: shapes[group].result_schema(answer) for name, group, answer in places}
+    except CatchmentError:
+        return {}
+
+
+def _refused(
+    sink: Sink, results: Mapping[str, pa.Schema], keys: Mapping[str, tuple[str, ...]]
+) -> Iterable[SinkError]:
+    from catchment.cli.needs import has_spark
+
+    yield from sink.misfits(results, keys)
+    if isinstance(sink, SparkFormat) and has_spark():
+        from catchment.spark.format_sink import taken_columns
+
+        for name, schema in results.items():
+            yield from taken_columns(sink, name, schema.names)
 
 
 def _sinks(job: JobModel) -> Iterator[Mistake]:
@@ -197,7 +279,11 @@ def connect(job: JobModel) -> pa.Schema:
     for sink in sinks:
         sink.check()
     schema = source.event_schema()
-    bind_types(plan(job.build()), schema, job.time, job.late)
+    queries = job.build()
+    made = plan(queries)
+    bind_types(made, schema, job.time, job.late)
+    for mistake in _unfit_for_sinks(job, range(len(sinks)), [(made, queries)], [schema]):
+        raise mistake.error
     return schema
 
 
@@ -298,7 +384,11 @@ def _columns(job: JobModel, reach: ReachedSource) -> list[str]:
     made = plan(job.build())
     every = reach.schema.names
     batch = job.trigger == "batch"
-    names = every if job.late == "collect" and not batch else needed(made, job.time, reach.schema)
+    names = (
+        every
+        if job.late == "collect" and not batch
+        else needed(made, time_name(job.time), reach.schema)
+    )
     lines = [f"columns read: {', '.join(names)} ({len(names)} of {len(every)})"]
     condition = common_condition(made)
     if not batch:

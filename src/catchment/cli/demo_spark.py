@@ -77,19 +77,19 @@ def _stream(
         }
     )
     handle = start(job, spark)
-    handle.watch(lambda status: _tell(voice, status, events))
+    handle.watch(lambda status: report_progress(voice, status, events))
     voice.phase(f"{outcome.queries} queries are planned; the first batch of {events:,} events")
     status = handle.wait()
     outcome.seconds = time.perf_counter() - began
     outcome.events, outcome.late = status.events, status.late
 
 
-def _tell(voice: RunReporter, status: Status, events: int) -> None:
-    """How far it is, in words: events, speed, and up to when windows are done."""
-    parts = [f"{status.events / 1e6:.1f} M events"]
-    if status.rate:
-        parts.append(f"{status.rate / 1e6:.2f} M/s")
+def report_progress(voice: RunReporter, status: Status, events: int) -> None:
+    """Says how far the demo is. The events come last: lines of a log add how many are done."""
+    parts = [f"{status.results:,} results of {status.queries} queries"]
     if status.frontier is not None:
         parts.append(f"windows done up to {moment(status.frontier)[11:19]}")
-    parts.append(f"{status.results:,} results of {status.queries} queries")
+    if status.rate:
+        parts.append(f"{status.rate / 1e6:.2f} M events/s")
+    parts.append(f"{status.events / 1e6:.1f} M events")
     voice.phase(", ".join(parts), status.events, events)

@@ -99,7 +99,7 @@ class LineReporter(RunReporter):
     def phase(self, text: str, done: int = 0, total: int = 0) -> None:
         if text != self._phase:
             self._phase = text
-            self.note(text + (f" ({total})" if total else ""))
+            self.note(text + (f" ({done:,} of {total:,} done)" if total else ""))
 
     def heard(self, status: Status) -> None:
         if time.monotonic() - self._said >= _EVERY:

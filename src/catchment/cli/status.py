@@ -145,6 +145,10 @@ def _tree_lines(found: NodeStatus) -> Iterator[str]:
         yield f"error: {found.error}"
     for id, why in (found.refused or {}).items():
         yield f"refused: {id}: {why}"
+    for id, until in (found.lost or {}).items():
+        yield f"lost: events of {id}, which results up to {when(until)} may lack"
+    for id, why in (found.not_asked or {}).items():
+        yield f"not asked for values: {id}: {why}"
     for id, child in (found.children or {}).items():
         for seq, why in (child.set_aside or {}).items():
             yield f"set aside: message {seq} of {id}: {why}"

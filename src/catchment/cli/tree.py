@@ -36,7 +36,9 @@ RootAt = Annotated[
     str | None, typer.Option("--root", help="The root's address, instead of a job file.")
 ]
 
-nodes = typer.Typer(no_args_is_help=True, help="List, add and remove the nodes of a tree.")
+nodes = typer.Typer(
+    no_args_is_help=True, help="List, add, move, replace and remove the nodes of a tree."
+)
 
 
 def run_node(
@@ -160,6 +162,7 @@ def up(
         },
         {node.id: node.parent for node in job.nodes},
         lambda sentence: typer.echo(f"catchment: {sentence}", err=True),
+        [node.id for node in job.nodes if node.spare_of is not None],
     )
     interrupted = False
 
@@ -302,6 +305,27 @@ def move_node(
 
     ask(MoveNode(id, parent), TreeChange, root, job)
     typer.echo(f"{id} moves to {parent}")
+
+
+@nodes.command("replace")
+def replace_node(
+    old: Annotated[
+        str,
+        typer.Argument(help="The node that is gone for good.", autocompletion=completion.node_ids),
+    ],
+    new: Annotated[str, typer.Argument(help="The id of the node that takes over.")],
+    job: JobOf = None,
+    root: RootAt = None,
+) -> None:
+    """Let a new node take over from one that is gone for good; then start the new one.
+
+    It reads the same source from its beginning, and goes on from what the parent of the old one
+    has. The old one is refused from then on.
+    """
+    from catchment.nodes.questions import ReplaceNode, TreeChange
+
+    ask(ReplaceNode(old, new), TreeChange, root, job)
+    typer.echo(f"{new} takes over from {old}")
 
 
 @nodes.command("rm")

@@ -28,6 +28,7 @@ def distributed_groups(planned: Planned, schema: pa.Schema, count: str) -> dict[
         and group.slicing == "settled"
         and group.measure == "event"
         and not group.distinct_on
+        and not group.feeds
         and not _in_order(group)
         and all(_plain(name, schema) for name in group.by)
         and all(min(window.size, window.step) >= least for window in counts_of(group))

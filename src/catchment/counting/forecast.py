@@ -12,6 +12,7 @@ from itertools import pairwise
 from msgspec import Struct, field
 
 from catchment.counting.message import Forecast, NodeShare
+from catchment.counting.scheme import MEMORY
 
 _LAST, _MEAN = 0, 1
 _UNKNOWN = 0.05
@@ -28,7 +29,7 @@ class Pace(Struct, array_like=True):
     """
 
     stride: int
-    memory: int = 8
+    memory: int = MEMORY
     rank: int = 0
     time: float | None = None
     paces: list[float] = []
@@ -103,13 +104,20 @@ def doubtful(forecast: Forecast, rank: int) -> float:
     return min((high - low) / max(forecast.pace, 1e-9), rank - forecast.rank)
 
 
+def expected_cuts(forecast: Forecast, rank: int) -> dict[int, int]:
+    """Where nodes' shares put an edge: a position in the events of each node that has a share."""
+    strides = (rank - forecast.rank) / forecast.stride
+    sizes = forecast.sizes or {}
+    return {n: start + round(share * strides) for n, (start, share, _) in sizes.items() if share}
+
+
 class Shares(Struct, array_like=True):
     """The paper's way: a node's share of a stride is what it was the last time.
 
     Its buffer is the change from one window to the next, averaged over the last `memory`.
     """
 
-    memory: int = 8
+    memory: int = MEMORY
     sizes: dict[int, list[int]] = {}
 
     def learn(self, cuts: dict[int, int], before: dict[int, int]) -> None:

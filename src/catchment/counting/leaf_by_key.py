@@ -16,7 +16,7 @@ from msgspec import Struct
 from catchment.counting import wire
 from catchment.counting.local import LocalCounter, LocalState
 from catchment.counting.message import Down
-from catchment.counting.orders import Key, Lane, OrdersAfter, lanes_capacity, room_for_lane
+from catchment.counting.orders import Key, Lane, lanes_capacity, newer, room_for_lane
 from catchment.counting.slice_between_edges import SliceBetweenEdges
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
@@ -92,6 +92,8 @@ class LeafByKey:
 
     def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
         """Goes on by another version of the plan."""
+        if groups.keys() - self.groups.keys():
+            self._end_sent = False  # a root that counted nothing has not heard of it
         self.bound, self.groups = bound, groups
         self.lanes = {at: lane for at, lane in self.lanes.items() if at.group in groups}
 
@@ -102,6 +104,11 @@ class LeafByKey:
             lane.buffer.settled > _AHEAD * lane.edges.longest + _FEW
             for lane, _ in self.lanes.values()
         )
+
+    @property
+    def blocked(self) -> bool:
+        """Whether all that the root has asked was answered, in a scheme whose nodes wait then."""
+        return bool(self.lanes) and all(lane.blocked for lane, _ in self.lanes.values())
 
     def capacities(self) -> list[Capacity]:
         """How many events the fullest lane keeps, and how many lanes there are."""
@@ -158,8 +165,8 @@ class LeafByKey:
 
     def hear(self, data: bytes) -> bool:
         """Takes orders, if they are new; what they ask for is done with the next step."""
-        new = wire.load(OrdersAfter, data)
-        if not new.known <= self.heard < new.number:
+        new = newer(data, self.heard)
+        if new is None:
             return False
         self.heard, self.over, self.pending = new.number, new.over, True
         for order in new.orders:

@@ -1,9 +1,10 @@
-"""Keeps a local node's part in count windows on disk: a log of what it was told, behind a
+"""Keeps on disk what a local node must know to answer the root: a log of what it was told, behind a
 snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec import Struct
 from catchment.counting.leaf_by_key import LeafByKey, from_ipc, to_ipc
 from catchment.durable.disk import Disk
 from catchment.durable.journaled import Journaled
+from catchment.engine.bound import BoundPlan
 from catchment.engine.merger import Merger
 
 
@@ -50,29 +52,57 @@ class LeafState(Struct, frozen=True):
     leaf: bytes
 
 
-class LeafLog:
-    """What a local node keeps for count windows, as of a step of its outbox.
+class LeafMachine(Protocol):
+    """What a node keeps to answer the root. All it does follows from what it is told."""
+
+    def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
+        """Goes on by another version of the plan."""
+
+    def hear(self, data: bytes) -> bool:
+        """Takes orders, if they are new; what they ask for is done with the next step."""
+        ...
+
+    def feed(self, events: dict[str, pa.Table], frontier: int, ended: bool) -> None:
+        """Takes what is to be kept of each group."""
+
+    def notes(self) -> pa.Table | None:
+        """What there is to say, as a section of a message."""
+        ...
+
+    def to_bytes(self) -> bytes: ...
+
+    def load(self, data: bytes) -> None:
+        """Goes on from saved state."""
+
+
+M = TypeVar("M", bound=LeafMachine)
+
+
+class StepLog(Generic[M]):
+    """What a local node keeps to answer the root, as of a step of its outbox.
 
     An entry is written before the step it belongs to, and the step says which entry was the last:
-    what was written for a step that was never written down is of no account.
+    what was written for a step that was never written down is of no account. `name` is that of the
+    log and of its snapshot.
     """
 
     def __init__(
         self,
+        name: str,
+        leaf: M,
         groups: Mapping[int, str],
-        number: int,
         merger: Merger,
         disk: Disk,
         written: int | None = None,
     ) -> None:
         self._merger = merger
-        self.leaf = LeafByKey(number, merger.bound)
+        self.leaf = leaf
         self._happened: list[LeafEvent] = []
         """What happened since the last step."""
         self._names: tuple[str, ...] = ()
         self._ids = {name: id for id, name in groups.items()}
         self._journal: Journaled[StepEvents, LeafState] = Journaled(
-            disk, "counted", "counted", StepEvents, LeafState, upto=written or 0
+            disk, name, name, StepEvents, LeafState, upto=written or 0
         )
         saved, self._journal.state = self._journal.state, None
         if saved is not None:
@@ -89,7 +119,7 @@ class LeafLog:
     def switch(self, groups: Mapping[int, str]) -> None:
         """Goes on by another version of the plan, which the merger follows already.
 
-        `groups` are those whose count windows are found by asking, and their names.
+        `groups` are those that the root asks about, and their names.
         """
         self._ids = {name: id for id, name in groups.items()}
         what = PlanSwitched(tuple(sorted(self._ids)))
@@ -101,10 +131,9 @@ class LeafLog:
         if self.leaf.hear(orders):
             self._happened.append(OrdersReceived(orders))
 
-    def feed(self, frontier: int, ended: bool) -> None:
-        """Takes the events that wait in the merger, and moves the frontier on."""
-        waiting = {name: self._merger.take_waiting(id) for name, id in self.leaf.groups.items()}
-        found = {name: to_ipc([table]) for name, table in waiting.items() if table is not None}
+    def keep(self, tables: Mapping[str, pa.Table], frontier: int, ended: bool) -> None:
+        """Takes what is to be kept, by the name of its group, and moves the frontier on."""
+        found = {name: to_ipc([table]) for name, table in tables.items()}
         what = EventsReceived(found, frontier, ended)
         self._happened.append(what)
         self._do(what)
@@ -145,3 +174,24 @@ class LeafLog:
         """Writes all down after a step, once the log is longer than that."""
         if self._journal.due:
             self._journal.compact(LeafState(self._names, self.leaf.to_bytes()))
+
+
+class LeafLog(StepLog[LeafByKey]):
+    """What a local node keeps for count windows."""
+
+    def __init__(
+        self,
+        groups: Mapping[int, str],
+        number: int,
+        merger: Merger,
+        disk: Disk,
+        written: int | None = None,
+    ) -> None:
+        leaf = LeafByKey(number, merger.bound)
+        super().__init__("counted", leaf, groups, merger, disk, written)
+
+    def feed(self, frontier: int, ended: bool) -> None:
+        """Takes the events that wait in the merger, and moves the frontier on."""
+        waiting = {name: self._merger.take_waiting(id) for name, id in self.leaf.groups.items()}
+        found = {name: table for name, table in waiting.items() if table is not None}
+        self.keep(found, frontier, ended)

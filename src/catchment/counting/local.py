@@ -263,6 +263,9 @@ class LocalCounter:
             self._expose(*bounds)
             self.passed = edge
             self.speak = True
+            if blind:  # nobody will ask where in these events the edge is
+                self.buffer.drop(self.sent)
+                self.sent_ranges = []
 
     def _share(self, forecast: Forecast, rank: int, blind: bool) -> tuple[int, int] | None:
         """From which position to which an edge is expected, by this node's share of a stride."""
@@ -272,6 +275,8 @@ class LocalCounter:
         middle = start + round(share * strides)
         low, high = (middle, middle) if blind else (middle - buffer, middle + buffer)
         wait = strides * forecast.stride * forecast.pace * (1 + 2 * buffer / max(share, 1))
+        if blind and share == 0:
+            return None  # it has no part in the windows
         if self.buffer.end < high and (blind or self.frontier < forecast.time + wait):
             return None
         low, high = (min(max(p, self.buffer.base), self.buffer.end) for p in (low, high))

@@ -23,10 +23,9 @@ class SlicePiece(Struct, frozen=True, array_like=True):
     high: int
     raw: bool
     times: Ints
-    """Of all events, or of the first and the last."""
+    """The times of all events of the piece or, of a partial, of the first and the last."""
     ahead: Ints
-    """Of the same events: by how much the arrival is more than the position, which is little where
-    events arrive in order."""
+    """For the same events: arrival minus position, which is small where events arrive in order."""
     data: bytes
 
     def __post_init__(self) -> None:
@@ -54,7 +53,7 @@ class Samples(Struct, frozen=True, array_like=True):
     """The positions of the two places that were asked about."""
     times: Ints
     ahead: Ints
-    """As in a piece."""
+    """Arrival minus position of these events, as in a piece."""
 
     def __post_init__(self) -> None:
         if self.high < self.low or len(self.times) != len(self.ahead):
@@ -126,7 +125,7 @@ class NodeShare(NamedTuple):
     """What a node is expected to have of the next stride."""
 
     position: int
-    """At the edge from which on the stride goes."""
+    """The node's position at the edge where the stride begins."""
     share: int
     buffer: int
 
@@ -162,7 +161,7 @@ class NewLife(NamedTuple):
 
 
 class Down(Struct, frozen=True, array_like=True):
-    """What the root says, to all alike: all that a node needs to know, each time."""
+    """What the root tells all nodes. Each `Down` is complete: a node needs only the last one."""
 
     version: int
     scheme: Annotated[int, Meta(ge=0, lt=len(SCHEMES))]
@@ -170,7 +169,7 @@ class Down(Struct, frozen=True, array_like=True):
     complete: int
     """The root has all pieces up to this edge."""
     edges: dict[int, FoundEdge]
-    """Edges since, by their numbers."""
+    """The edges found after `complete`, by their numbers."""
     ask: Ask | None = None
     zone: Zone | None = None
     forecast: Forecast | None = None
@@ -181,4 +180,4 @@ class Down(Struct, frozen=True, array_like=True):
     waits: bool = False
     """Whether nodes read no further before they are told of the next edge."""
     again: bool = False
-    """What was answered before is answered again: something was lost."""
+    """Whether nodes must answer again what they have answered, because something was lost."""

@@ -63,10 +63,17 @@ class OrdersAfter(Struct, frozen=True, array_like=True):
 
     known: int
     number: int
-    """Of the last of all orders."""
+    """The number of the newest order."""
     over: bool
     """Whether no more windows will be full: nodes that have ended may say so."""
     orders: list[Order]
+
+
+def newer(data: bytes, heard: int) -> OrdersAfter | None:
+    """The orders that a node was sent, which has heard all up to a number; None: it has these too,
+    or lacks some before them."""
+    new = wire.load(OrdersAfter, data)
+    return new if new.known <= heard < new.number else None
 
 
 class Orders:

@@ -98,9 +98,6 @@ class RankBounds:
         loose = int(self.high[above] - (self.low[below] if below >= 0 else 0))
         return RankPlace(None, {}, low, self.place(above), loose)
 
-    def counted(self, code: int) -> tuple[int, int]:
-        return int(self.low[code]), int(self.high[code])
-
     def _cuts(self, code: int) -> dict[int, int]:
         """Each node's position at a place that is known exactly."""
         cuts = {}

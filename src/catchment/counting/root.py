@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from catchment.counting import wire
 from catchment.counting.edges import RankEdges
 from catchment.counting.fold import Fold
-from catchment.counting.forecast import Pace, Shares, doubtful, span
+from catchment.counting.forecast import Pace, Shares, doubtful, expected_cuts, span
 from catchment.counting.message import Ask, Down, Forecast, FoundEdge, NewLife, SlicePiece, Up, Zone
 from catchment.counting.node_view import EARLIEST, NodeView
 from catchment.counting.place import Place, at
 from catchment.counting.rank_bounds import RankBounds, RankPlace
 from catchment.counting.retransmit import Retransmit
-from catchment.counting.scheme import SCHEMES, WAITING, Auto, check, samples
+from catchment.counting.scheme import OURS, SCHEMES, WAITING, Auto, CountOptions, check, samples
 from catchment.counting.windows import FullWindow, Slice, SliceList
 from catchment.model.window import Counted
 
@@ -76,7 +76,7 @@ class RootCounter:
         windows: Sequence[Counted],
         fold: Fold,
         scheme: str = "auto",
-        predictor: str = "pace",
+        options: CountOptions = OURS,
         timeout: int | None = None,
         retransmit_after: int | None = None,
         zones: bool = True,
@@ -84,11 +84,8 @@ class RootCounter:
     ) -> None:
         self.edges, self.fold = RankEdges(windows), fold
         self.scheme = check(scheme)
-        self.predictor, self.timeout, self.retransmit = (
-            predictor,
-            timeout,
-            Retransmit(retransmit_after),
-        )
+        self.predictor, self.timeout = options.predictor, timeout
+        self.retransmit = Retransmit(retransmit_after)
         self.zones, self.returns = zones, returns
         """Whether events may be sent, or only their places, until an edge is found; and whether a
         node that was given up is back as soon as it is heard of, or when `back` says so."""
@@ -100,7 +97,8 @@ class RootCounter:
         self.edge = self.complete = 0
         """The last edge that was found, and the last up to which all pieces are here."""
         self.slice_list = SliceList(self.edges, fold)
-        self.pace, self.shares = Pace(self.edges.stride), Shares()
+        self.pace = Pace(self.edges.stride, options.memory)
+        self.shares = Shares(options.memory)
         self.auto = Auto()
         self.ask: Ask | None = None
         self.zone: Zone | None = None
@@ -252,7 +250,15 @@ class RootCounter:
         """Whether everyone has ended and all edges were found that there are."""
         if self.complete < self.edge or self._reached < LATEST:
             return False
-        return self._settled < self.edges.after(self.found[self.edge].rank)
+        return self._lacking() or self._settled < self.edges.after(self.found[self.edge].rank)
+
+    def _lacking(self) -> bool:
+        """Whether a node has ended and lacks events for the next window, where none is verified."""
+        if self.scheme != "approx" or self.forecast is None:
+            return False
+        cuts = expected_cuts(self.forecast, self.edges.after(self.found[self.edge].rank))
+        ended = [n for n, view in self.views.items() if view.frontier >= LATEST and not view.gone]
+        return any(cuts.get(node, 0) > self.views[node].settled for node in ended)
 
     def _lives(self) -> dict[int, NewLife]:
         return {
@@ -311,8 +317,16 @@ class RootCounter:
             if self.zone is not None:
                 return all(view.answered_zone >= self.zone.number for view in live)
             if self.forecast is not None:
-                return all(view.passed > self.edge for view in live)
+                return all(view.passed > self.edge for view in live if self._takes_part(view))
         return True
+
+    def _takes_part(self, view: NodeView) -> bool:
+        """Whether a node has events to send unasked: without a share of the last window, and where
+        nothing is verified, it has none."""
+        ahead = self.forecast
+        if self.scheme != "approx" or ahead is None or ahead.sizes is None:
+            return True
+        return view.node in ahead.sizes and ahead.sizes[view.node].share > 0
 
     def _pursue(self, rank: int, found: RankPlace | None) -> None:
         """Asks closer: the edge is not where it was predicted, or nothing was predicted."""
@@ -430,15 +444,13 @@ class RootCounter:
 
     def _approximate(self, rank: int) -> None:
         """The scheme `approx`: takes the edge to be where the nodes' last shares would put it."""
-        assert self.forecast is not None and self.forecast.sizes is not None
-        strides = (rank - self.forecast.rank) / self.forecast.stride
-        sizes = self.forecast.sizes
-        cuts = {n: start + round(share * strides) for n, (start, share, _) in sizes.items()}
+        assert self.forecast is not None
+        cuts, before = expected_cuts(self.forecast, rank), self.edge
         self.edge += 1
         self.ordered = self.edge + 1
         self.found[self.edge] = FoundEdge(rank, self.found[self.edge - 1].place)
         for node, view in self.views.items():
-            view.cuts[self.edge] = cuts.get(node, view.settled)
+            view.cuts[self.edge] = cuts.get(node, view.cuts[before])
 
     # -- slices ----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from catchment.counting.leaf_by_key import LeafNote
 from catchment.counting.message import Up
 from catchment.counting.orders import Key, Lane, Orders, OrdersAfter, room_for_lane
 from catchment.counting.root import RootCounter, RootCounterState
+from catchment.counting.scheme import OURS, CountOptions
 from catchment.counting.slice_between_edges import SliceBetweenEdges, full_of
 from catchment.counting.status import CountStatus, status
 from catchment.counting.windows import FullWindow
@@ -45,9 +46,14 @@ class RootByKey:
     """
 
     def __init__(
-        self, scheme: str, bound: BoundPlan, groups: Mapping[int, str], saved: bytes = b""
+        self,
+        scheme: str,
+        bound: BoundPlan,
+        groups: Mapping[int, str],
+        saved: bytes = b"",
+        options: CountOptions = OURS,
     ) -> None:
-        self.scheme = scheme
+        self.scheme, self.options = scheme, options
         self.groups: dict[str, int] = {}
         """The id of each group in the plan, by the group's name."""
         self._lifts: dict[str, SliceBetweenEdges] = {}
@@ -58,8 +64,8 @@ class RootByKey:
         self._late = 0
         self.away: set[int] = set()
         self.uncounted: list[tuple[int, Key, FullWindow]] = []
-        """Windows of the last step that may lack events of nodes that were given up: group, key,
-        and the window, which says whose."""
+        """Windows of the last step that are not exact, or may lack events of nodes that were given
+        up: group, key, and the window, which says whose."""
         self.switch(bound, groups)
         if saved:
             self._restore(saved)
@@ -90,8 +96,9 @@ class RootByKey:
         if at not in self.lanes:
             room_for_lane(len(self.lanes))
             slices = self._lifts[at.group]
+            windows = counts_of(slices.bound.group)
             lane = RootCounter(
-                self.nodes, counts_of(slices.bound.group), slices, self.scheme, returns=False
+                self.nodes, windows, slices, self.scheme, self.options, returns=False
             )
             for node in self.away:
                 lane.give_up(node)
@@ -136,7 +143,9 @@ class RootByKey:
 
     def _full(self, at: Lane, windows: list[FullWindow]) -> pa.Table:
         id, slices = self.groups[at.group], self._lifts[at.group]
-        self.uncounted += [(id, at.key, window) for window in windows if window.missing]
+        self.uncounted += [
+            (id, at.key, window) for window in windows if window.missing or not window.exact
+        ]
         return full_of(slices, at.key, windows)
 
     def newly_late(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,6 +22,29 @@ _CENTRAL = 100.0
 _FEWEST, _MOST = 16, 96
 _STAY = 0.9
 """Another scheme must cost less than this share of what is used."""
+
+
+Predictor = Literal["pace", "last"]
+MEMORY = 8
+"""Edges that a prediction looks back on."""
+
+
+class CountOptions(Struct, frozen=True):
+    """How edges of count windows are predicted, and whether nodes wait for them.
+
+    Deco as its paper has it is `CountOptions("last", 1, wait=True)`.
+    """
+
+    predictor: Predictor = "pace"
+    """By the rate of all events together, or by each node's share of the last window."""
+    memory: int = MEMORY
+    """How many windows the expected error is averaged over: m."""
+    wait: bool = False
+    """Whether a node reads no further, by `monitor` and `sync`, until it knows of the next edge."""
+
+
+OURS = CountOptions()
+"""What is done where nobody says otherwise."""
 
 
 def samples(doubtful: float) -> int:
@@ -47,7 +71,7 @@ class Auto(Struct, array_like=True):
 
     using: str = "monitor"
     corrections: float = 0.05
-    """Of the last edges that were predicted, the share that had to be corrected."""
+    """The share of the last predicted edges that had to be corrected."""
     event: float = _EVENT
     asking: float = _ASKING
     straight: float = _STRAIGHT

@@ -51,7 +51,7 @@ class SliceList:
 
     def _merge(self, partials: Iterable[bytes]) -> bytes:
         found = [partial for partial in partials if partial]
-        return self.fold.merge(found) if found else b""
+        return self.fold.merge(found) if len(found) > 1 else b"".join(found)
 
     def add(self, slice: Slice) -> list[FullWindow]:
         """The windows that are full with one more slice."""

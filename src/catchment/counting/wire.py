@@ -40,7 +40,7 @@ class _Packed(Struct, frozen=True, array_like=True):
     width: int = 0
     body: bytes = b""
     length: _Number = 0
-    """Of the body when it is unpacked; 0: it is not packed."""
+    """The length of the unpacked body; 0: the body is not packed."""
 
 
 def dump(record: object) -> bytes:

@@ -69,10 +69,11 @@ class Folder:
         with self._explained("a file of the job cannot be written", f"/{name}"):
             self._store.write(name, data)
 
-    def remove(self, name: str) -> None:
-        """Deletes a file, if it is there. After a crash it may be there again."""
+    def remove(self, name: str, lasting: bool = False) -> None:
+        """Deletes a file, if it is there. After a loss of power it may be there again, unless it is
+        to be `lasting`."""
         with self._explained("a file of the job cannot be deleted", f"/{name}"):
-            self._store.remove(name)
+            self._store.remove(name, lasting)
 
     @contextmanager
     def _explained(self, what: str, name: str) -> Iterator[None]:

@@ -27,6 +27,9 @@ S = TypeVar("S")
 
 SHORTEST = 4 << 20
 """A log shorter than this is never worth a snapshot."""
+ENTRY = 1 << 10
+"""Bytes that an entry counts for at least, however short it is: its place is kept in memory, and a
+start replays it."""
 
 
 class _JournalSnapshot(Struct, frozen=True, array_like=True):
@@ -63,7 +66,7 @@ class Journaled(Generic[E, S]):
             self.state = records.unpack(state, found.state, snapshot, damaged)
             self._base, self._saved_bytes = found.number, len(held)
         self.number = max(self._base, self._log.last if upto is None else upto)
-        """Of the last entry."""
+        """The number of the last entry."""
 
     def replay(self) -> Iterator[E]:
         """The entries since the snapshot; raises if they are not all there."""
@@ -75,7 +78,7 @@ class Journaled(Generic[E, S]):
         if len(found) < len(wanted):
             lacking = next(number for number in wanted if number not in found)
             raise damaged(self._log.name, f"entry {lacking} of {self.number} is not there")
-        self._used += self._log.nbytes
+        self._used += max(self._log.nbytes, len(found) * ENTRY)
         yield from found.values()
 
     def append(self, entry: E) -> None:
@@ -85,7 +88,7 @@ class Journaled(Generic[E, S]):
                 self._log.rewind(self.number)
             else:  # no entry of the log counts: none before the next one is missing
                 self._log.clear()
-        self._used += self._log.append(self.number + 1, entry)
+        self._used += max(self._log.append(self.number + 1, entry), ENTRY)
         self.number += 1
 
     def grew(self, nbytes: int) -> None:
@@ -93,7 +96,7 @@ class Journaled(Generic[E, S]):
         self._used += nbytes
 
     def capacity(self, name: str) -> Capacity:
-        """How long the log is, and how long it gets before it is due to be compacted."""
+        """How many bytes the log counts for, and from how many on it is due to be compacted."""
         most, then = max(SHORTEST, self._saved_bytes), "a snapshot takes the place of the log"
         return Capacity(name, self._used, most, "bytes", then)
 

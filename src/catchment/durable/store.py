@@ -9,7 +9,6 @@ errors: `Folder` and the sinks make sentences of them.
 from __future__ import annotations
 
 import contextlib
-import os
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -78,10 +77,13 @@ class FileStore:
         info = self._fs.get_file_info(f"{self.path}/{name}")
         return int(info.size) if info.is_file else None
 
-    def remove(self, name: str) -> None:
-        """Deletes a file, if it is there."""
+    def remove(self, name: str, lasting: bool = False) -> None:
+        """Deletes a file, if it is there; a `lasting` deletion outlives a loss of power."""
+        path = f"{self.path}/{name}"
         with contextlib.suppress(FileNotFoundError):
-            if self.local is not None:
-                os.unlink(f"{self.path}/{name}")
-            else:
-                self._fs.delete_file(f"{self.path}/{name}")
+            if self.local is None:
+                self._fs.delete_file(path)
+                return
+            self.local.unlink(path)
+            if lasting:
+                self.local.sync_folder(path.rpartition("/")[0] or "/")

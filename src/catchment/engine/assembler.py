@@ -24,6 +24,7 @@ from catchment.engine.changes import answer_limit, drained, move
 from catchment.engine.complete import Complete, to_block
 from catchment.engine.group import GroupState
 from catchment.engine.key_space import UsedKeys
+from catchment.engine.keys import KeyIndex
 from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
     Partials,
@@ -34,12 +35,13 @@ from catchment.engine.partials import (
     rows_of,
     split_past,
 )
-from catchment.engine.results import Limit, Results
+from catchment.engine.results import Limit, Results, times
 from catchment.engine.slicer import Sliced
 from catchment.engine.waiting import SettledEvents, WaitingSet, continue_sets, waiting_sets
 from catchment.model.capacity import Capacity
 from catchment.model.early import period_of
-from catchment.model.plan import Group, Plan
+from catchment.model.plan import Group, Plan, chain_of
+from catchment.model.query import WINDOW_TIME
 from catchment.model.settings import INCOMPLETE, Incomplete, one_of
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
@@ -65,9 +67,15 @@ class Assembler:
         """The newest event time so far."""
         self.counts = dict.fromkeys(("duplicates", "results", "open_windows", "open_events"), 0)
         self.limits: dict[str, Limit] = {}
-        """Queries that came or leave while others ran: which of their windows are given."""
+        """For queries added or leaving while others run: which of their windows are given."""
         self.live: Collection[str] | None = None
-        """The streams that may still bring events, where many are read; None: all that did."""
+        """The streams that may still bring events, if there are several; None: all that did."""
+        self.held: Mapping[int, int] = {}
+        """By group: the time up to which its windows may be given before the input ends."""
+        self.fill: Callable[[int, Complete, KeyIndex], Complete] | None = None
+        """Completes the fields of windows, where some are known elsewhere."""
+        self.beside = 0
+        """Bytes that are held elsewhere for its windows."""
         self._memory = MemoryWatch(bound.limits)
         self.encoder = self._memory.encoder
 
@@ -86,34 +94,41 @@ class Assembler:
         """Takes in what a slicer beside it made of events."""
         if len(sliced.batch):
             self.newest = max(self.newest, sliced.batch.span[1])
-            for state in self.states.values():
-                state.newest = max(state.newest, sliced.events_of(state.bound).span[1])
-            for id, part in sliced.parts.items():
-                if isinstance(part, WaitingEvents):
-                    self._saw(self.waiting[id], self.waiting[id].add(part, sliced.stream))
-                else:
-                    self.states[id].add(part)
-            self._add_events(sliced.events_of)
+            self._add(sliced, self.bound)
         self._memory.came(len(sliced.batch))
         self._memory.bound_keys(self.keys_used())
         self._memory.weigh(lambda: self.held_bytes, self._merge)
+
+    def _add(self, sliced: Sliced, bound: BoundPlan) -> None:
+        """Gives to the groups of a plan what a slicer made of events, or of results, for them."""
+        for state in self._states_of(bound):
+            state.newest = max(state.newest, sliced.events_of(state.bound).span[1])
+        for id, part in sliced.parts.items():
+            if isinstance(part, WaitingEvents):
+                self._saw(self.waiting[id], self.waiting[id].add(part, sliced.stream))
+            else:
+                self.states[id].add(part)
+        self._add_events(sliced.events_of, bound)
+
+    def _states_of(self, bound: BoundPlan) -> list[GroupState]:
+        return [self.states[id] for id in bound.groups]
 
     def _saw(self, waiting: WaitingSet, times: Ints) -> None:
         """Tells the groups whose events wait together of the times of new ones."""
         for id in waiting.bound.groups:
             self.states[id].saw(times, times)
 
-    def _add_events(self, events_of: Callable[[BoundGroup], Batch]) -> None:
-        """Gives events to the groups that drop duplicates.
+    def _add_events(self, events_of: Callable[[BoundGroup], Batch], bound: BoundPlan) -> None:
+        """Gives events to the groups of a plan that drop duplicates.
 
         A duplicate is an event that every group dropped.
         """
         dropped: list[Mask] = [
             state.add_events(events_of(state.bound))
-            for state in self.states.values()
+            for state in self._states_of(bound)
             if state.group.distinct_on
         ]
-        if dropped and len(dropped) == len(self.plan.groups):
+        if dropped and bound is self.bound and len(dropped) == len(self.plan.groups):
             self.counts["duplicates"] += int(np.logical_and.reduce(dropped).sum())
 
     def absorb(self, partials: Partials, newest: int = EARLIEST) -> None:
@@ -122,7 +137,7 @@ class Assembler:
         `newest` is the newest event time there; events may have left no partials here.
         """
         self.newest = max(self.newest, newest)
-        for state in self.states.values():
+        for state in self._states_of(self.bound):
             if state.group.measure == "event":
                 state.newest = max(state.newest, newest)
         self._memory.came(partials.rows)
@@ -167,10 +182,10 @@ class Assembler:
         def events_of(bound: BoundGroup) -> Batch:
             return at_clock if bound.group.measure == "processing" else batch
 
-        for state in self.states.values():
+        for state in self._states_of(self.bound):
             if state.group.distinct_on:
                 state.newest = max(state.newest, events_of(state.bound).span[1])
-        self._add_events(events_of)
+        self._add_events(events_of, self.bound)
 
     def _with_columns(self, events: pa.Table) -> pa.Table:
         """Events that were read by an older plan, with the columns that it did not need.
@@ -231,7 +246,7 @@ class Assembler:
         drained = set(self.drained())
         wanted: dict[tuple[int, int], bool] = {}
         for name, (id, number) in self.plan.names.items() if drained else ():
-            place = id, self.plan.groups[id].answers[number].window
+            place = id, self.plan.every_group[id].answers[number].window
             wanted[place] = wanted.get(place, False) or name not in drained
         return {place for place, by_some in wanted.items() if not by_some}
 
@@ -250,34 +265,72 @@ class Assembler:
                 # A session may end anywhere in a slice that may still come.
                 whole = self._by_slices(group, frontier)
                 return whole, whole, whole, None
+            if group.id in self.held and not closing:
+                upto = min(frontier, self.held[group.id])
+                return upto, upto, min(complete_until, upto), None
             horizon = frontier if closing else max(frontier - self.bound.keep, EARLIEST)
             return frontier, horizon, min(complete_until, frontier), early
 
-        settled = {
-            id: self._settle(waiting, *moment(self.states[id].group))
-            for id, waiting in self.waiting.items()
-        }
-        for id, state in self.states.items():
-            state.live = self.live
-            told = moment(state.group)
-            events = () if state.waiting is None else settled[state.waiting.bound.id]
-            for windows in state.advance(*told, *events):
-                self.counts["results"] += len(windows)
-                for some, ended in state.judged(windows, told[2]):
-                    block, spans = to_block(some, state.keys, state.operators)
-                    block.complete = ended
-                    results.add(id, block, spans)
+        self._assemble(self.bound, moment, results)
+        for label, bound in self.bound.sources.items():
+            reached = self._read_results(label, bound, results)
+            at = reached, reached, min(complete_until, reached), None
+            self._assemble(bound, lambda _, at=at: at, results)  # type: ignore[misc]
         for used in self.keys_used():
             used.collect_keys()
         self._memory.forget_texts(self.keys_used())
         self._memory.weigh(lambda: self.held_bytes, self._merge)
         return results
 
+    def _assemble(
+        self,
+        bound: BoundPlan,
+        moment: Callable[[Group], tuple[int, int, int, bool | None]],
+        results: Results,
+    ) -> None:
+        """Adds the windows of a plan's groups that are complete at a moment."""
+        settled = {
+            id: self._settle(self.waiting[id], *moment(self.states[id].group))
+            for id in bound.waiting
+        }
+        for state in self._states_of(bound):
+            state.live = self.live
+            told = moment(state.group)
+            events = () if state.waiting is None else settled[state.waiting.bound.id]
+            for windows in state.advance(*told, *events):
+                self.counts["results"] += len(windows)
+                if self.fill is not None:
+                    windows = self.fill(state.group.id, windows, state.keys)
+                for some, ended in state.judged(windows, told[2]):
+                    block, spans = to_block(some, state.keys, state.operators)
+                    block.complete = ended
+                    results.add(state.group.id, block, spans)
+
+    def _read_results(self, label: str, bound: BoundPlan, results: Results) -> int:
+        """Gives results to the groups that read them, and says before which time there will be no
+        more of them.
+
+        The time of a result is the last moment of its window, so the frontier passes on as it is.
+        Windows whose bounds come from the data may still end just at the frontier.
+        """
+        id, number = self.plan.sources[label]
+        rows = results.answer(id, number)
+        if rows.num_rows and bound.schema is not None:
+            slicer = bound.slicer(encoder=self.encoder, clock=self.wall)
+            for sliced in slicer.slice(_as_events(rows, in_order=bool(bound.waiting))):
+                self._add(sliced, bound)
+        state = self.states.get(id)
+        if state is None or state.frontier >= LATEST:
+            return self.frontier
+        group = self.plan.every_group[id]
+        known = group.windows[group.answers[number].window].periods
+        return state.frontier if known else max(state.frontier - 1, EARLIEST)
+
     def _by_slices(self, group: Group, frontier: int) -> int:
         """The last end of a slice by a frontier, where windows may end within slices."""
         bound = self.bound.groups[group.id]
-        known = frontier > EARLIEST
-        if not known or group.slicing != "arrival" or group.distinct_on or not bound.has_sessions:
+        sliced = group.slicing == "arrival" and not group.distinct_on
+        if frontier <= EARLIEST or not sliced or bound.smallest_gap is None:
             return frontier
         return bound.slicer.edges.last_by(frontier)
 
@@ -307,6 +360,14 @@ class Assembler:
         ahead = LATEST - 1 if early else frontier
         return events, waiting.settle(ahead, keep=False) if horizon < ahead else None
 
+    def next_end(self) -> int | None:
+        """When the first session that is open now ends if nothing joins it; None: there is none.
+
+        All other windows end at times that are known ahead, or where events say.
+        """
+        ends = [state.next_end() for state in self.states.values()]
+        return min((end for end in ends if end is not None), default=None)
+
     # -- plans -----------------------------------------------------------------------------------
 
     def follow(
@@ -332,11 +393,12 @@ class Assembler:
             elif self.newest > EARLIEST:
                 by_clock = state.group.measure == "processing"
                 wall = self.clock()
-                state.begin(*((wall, wall) if by_clock else (self.frontier, self.newest)))
+                begun = self.newest + self._read_before(state.group)
+                state.begin(*((wall, wall) if by_clock else (self.frontier, begun)))
         for name in new:
             id, number = self.plan.names[name]
             if id in self.states and id in lineage:
-                limit = answer_limit(self.states[id], self.plan.groups[id].answers[number])
+                limit = answer_limit(self.states[id], self.plan.every_group[id].answers[number])
                 if limit is not None:
                     self.limits[name] = limit
         for name, query in handed.items():
@@ -346,6 +408,11 @@ class Assembler:
                 self.limits[query] = Limit(since=self.newest)
         for name in leaving:
             self.drain(name)
+
+    def _read_before(self, group: Group) -> int:
+        """How long after a moment the group may read results of windows that had begun by then."""
+        read = chain_of(self.plan, group, group.windows[0])[:-1]
+        return sum(window.reach for _, window in read)
 
     def drain(self, name: str) -> None:
         """Lets a query leave: it gives the windows that have begun by now, and no others."""
@@ -357,7 +424,8 @@ class Assembler:
     def drained(self, elsewhere: Collection[int] = ()) -> list[str]:
         """The queries that leave and whose windows have ended.
 
-        Of groups whose windows are put together elsewhere, nothing here tells that.
+        Queries of the groups in `elsewhere` are left out: their windows are assembled elsewhere, so
+        it is not known here when the last of them ends.
         """
         return [
             name
@@ -372,7 +440,7 @@ class Assembler:
     def _correctable_after_end(self, name: str) -> int:
         """How long after their end the windows of a query may be corrected before it leaves.
 
-        A query that goes over to another group stays, and so do its corrections.
+        Only windows that a former group gives may be corrected then: their query stays.
         """
         return self.bound.keep if name in self.plan.former else 0
 
@@ -388,7 +456,7 @@ class Assembler:
         """Bytes of state now; to count them takes a moment."""
         held = sum(state.nbytes for state in self.states.values())
         held += sum(waiting.nbytes for waiting in self.waiting.values())
-        return held + self._memory.keys_in(self.keys_used())
+        return held + self.beside + self._memory.keys_in(self.keys_used())
 
     def keys_used(self) -> list[UsedKeys]:
         """The keys of groups, and who refers to them."""
@@ -421,9 +489,23 @@ class Assembler:
 
 
 def _states(bound: BoundPlan) -> tuple[dict[int, GroupState], dict[int, WaitingSet]]:
-    """Of a bound plan, the state of each group, and the sets of events that wait."""
-    states = {id: GroupState(group) for id, group in bound.groups.items()}
-    return states, waiting_sets(bound.waiting, states)
+    """The state of each group of a bound plan, and its sets of waiting events."""
+    states = {id: GroupState(group) for id, group in bound.every_group.items()}
+    return states, waiting_sets(bound.every_waiting, states)
+
+
+def _as_events(rows: pa.Table, *, in_order: bool) -> pa.Table:
+    """Results as events of other queries.
+
+    Where their order matters, those of one time come in the order of their other columns, which
+    is the same on all runtimes.
+    """
+    if in_order:
+        plain = [f.name for f in rows.schema if not pa.types.is_nested(f.type)]
+        order = ["window_end", *(name for name in plain if name != "window_end")]
+        rows = rows.sort_by([(name, "ascending") for name in order])
+    ends = rows.column("window_end").cast(pa.int64()).to_numpy()
+    return rows.append_column(WINDOW_TIME, times(ends - 1))
 
 
 def _absorb(state: GroupState, table: pa.Table) -> None:

@@ -12,6 +12,8 @@ from catchment.engine.choosing import chooser, condition_sets
 from catchment.engine.keys import Encoder, LocalKeys, distinct, joined
 from catchment.engine.texts import Texts
 from catchment.expression import evaluate
+from catchment.model.query import ALONE
+from catchment.model.window import STREAM
 from catchment.operators.base import InputForm, is_exact
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import (
@@ -25,6 +27,8 @@ from catchment.operators.values import (
 _MANY = 8
 """Selections from which they are looked up together, where they can be. Of fewer each is evaluated:
 other groups may have the same conditions, and share what was found."""
+_FEW = 4
+"""Where not even one event in so many is wanted, their values are hashed and not the column."""
 
 
 class Chosen(NamedTuple):
@@ -50,9 +54,16 @@ class Batch:
     """Events whose times are known; `arrival` is the number of the first in order of arrival."""
 
     def __init__(
-        self, table: pa.Table, times: Ints, arrival: int, encoder: Encoder | None = None
+        self,
+        table: pa.Table,
+        times: Ints,
+        arrival: int,
+        encoder: Encoder | None = None,
+        stream: str = ALONE,
     ) -> None:
         self.table = table
+        self.stream = stream
+        """Whose events they are."""
         self.times = times
         self.arrival = arrival
         self.encoder = encoder or Encoder()
@@ -70,6 +81,10 @@ class Batch:
     def arrivals(self) -> Ints:
         return np.arange(self.arrival, self.arrival + len(self), dtype=np.int64)
 
+    def arrivals_at(self, rows: Ints | None) -> Ints:
+        """The arrivals of some rows (None: of all)."""
+        return self.arrivals if rows is None else self.arrivals.take(rows)
+
     @cached_property
     def in_order(self) -> bool:
         return bool((self.times[1:] >= self.times[:-1]).all())
@@ -83,20 +98,22 @@ class Batch:
 
     def where(self, keep: Mask) -> Batch:
         """The events kept."""
-        kept = Batch(
-            self.table.filter(pa.array(keep)), self.times[keep], self.arrival, self.encoder
-        )
+        table = self.table.filter(pa.array(keep))
+        kept = Batch(table, self.times[keep], self.arrival, self.encoder, self.stream)
         kept.arrivals = self.arrivals[keep]
         return kept
 
     def at(self, time: int) -> Batch:
         """The same events, all at one time."""
-        moved = Batch(self.table, np.full(len(self), time, np.int64), self.arrival, self.encoder)
+        times = np.full(len(self), time, np.int64)
+        moved = Batch(self.table, times, self.arrival, self.encoder, self.stream)
         moved.arrivals = self.arrivals
         return moved
 
     def array(self, expression: str) -> pa.Array[Any]:
-        """The values of an SQL expression."""
+        """The values of an SQL expression, or the stream that events are of."""
+        if expression == STREAM:
+            return pa.repeat(pa.scalar(self.stream), len(self))
         if expression not in self._arrays:
             self._arrays[expression] = evaluate(expression, self.read, len(self))
         return self._arrays[expression]
@@ -108,6 +125,11 @@ class Batch:
 
     def column(self, expression: str, reads: InputForm = "doubles") -> ColumnValues:
         """The values of an SQL expression as operators work on them."""
+        if reads == "hashes":
+            hashes: tuple[str, InputForm] = (expression, reads)
+            if hashes not in self._columns:
+                self._columns[hashes] = self.column(expression, "values").hashed()
+            return self._columns[hashes]
         array = self.array(expression)
         told = reads == "parts" or is_exact(array.type)
         place: tuple[str, InputForm] = (expression, reads if told else "values")
@@ -120,6 +142,15 @@ class Batch:
                 made = column_of(array, place[1])
             self._columns[place] = made
         return self._columns[place]
+
+    def column_at(self, expression: str, reads: InputForm, rows: Ints | None) -> ColumnValues:
+        """The same of some rows only (None: of all)."""
+        if rows is None:
+            return self.column(expression, reads)
+        few = reads == "hashes" and _FEW * len(rows) < len(self)
+        if few and (expression, reads) not in self._columns:
+            return self.column(expression, "values").take(rows).hashed()
+        return self.column(expression, reads).take(rows)
 
     def mask(self, condition: str) -> Mask:
         """Where a condition holds; null does not."""
@@ -140,7 +171,10 @@ class Batch:
     def keys(self, by: tuple[str, ...]) -> LocalKeys:
         """The keys by columns and expressions; no column is called like one of these."""
         if by not in self._keys:
-            if len(by) == 1:
+            if by == (STREAM,):
+                codes = np.zeros(len(self), np.int64)
+                self._keys[by] = LocalKeys(codes, [pa.array([self.stream])])
+            elif len(by) == 1:
                 self._keys[by] = self.encoder.encode(by[0], self._key(by[0]))
             else:
                 self._keys[by] = joined([self.keys((text,)) for text in by])

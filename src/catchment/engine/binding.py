@@ -7,15 +7,18 @@ listed (`misfits`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from catchment import expression
+from catchment.engine.nested import column_at, with_paths
 from catchment.engine.results import ResultColumns
+from catchment.engine.times import read_times, timed_schema
 from catchment.errors import CatchmentError, SchemaError, did_you_mean
+from catchment.expression import column_in
 from catchment.functions import function_of
 from catchment.model.early import FINAL
 from catchment.model.plan import Group, Plan
@@ -30,6 +33,8 @@ from catchment.model.rules import (
     other_time,
 )
 from catchment.model.settings import Late
+from catchment.model.time_column import TimeColumn, TimeSpec, time_name
+from catchment.model.window import STREAM
 from catchment.planner import plan as plan_of
 
 Types = dict[str | None, pa.DataType | None]
@@ -42,8 +47,8 @@ def columns_of(group: Group) -> set[str]:
     texts += group.computed
     for window in group.windows:
         texts += [*window.conditions, *window.durations, *window.reads]
-    read = {name for text in texts for name in expression.columns(text)}
-    return read | (set(group.by) - set(group.computed)) | set(group.distinct_on)
+    read = {name for text in texts if text != STREAM for name in expression.columns(text)}
+    return read | (set(group.by) - {*group.computed, STREAM}) | set(group.distinct_on)
 
 
 def key_types(group: Group, schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -51,7 +56,7 @@ def key_types(group: Group, schema: pa.Schema) -> dict[str, pa.DataType]:
     return {
         name: expression.infer(name, schema)
         if name in group.computed
-        else key_type(schema.field(name).type)
+        else key_type(pa.string() if name == STREAM else schema.field(name).type)
         for name in group.by
     }
 
@@ -64,13 +69,19 @@ def _raise(mistake: CatchmentError) -> None:
     raise mistake
 
 
-def admitted(query: Query, rules: QueryRules, schema: pa.Schema | None = None) -> Query:
+def admitted(
+    query: Query,
+    rules: QueryRules,
+    schema: pa.Schema | None = None,
+    others: Mapping[str, Query] | None = None,
+) -> Query:
     """The query as one of a job's; raises the first reason why it cannot be one.
 
     Whoever adds a query to a job that exists calls this: the job's rules are applied, the query is
-    planned on its own, and where the columns of the events are known it is fitted to them.
+    planned on its own, and where the columns of the events are known it is fitted to them. It may
+    read results of `others`.
     """
-    query = bound(query, rules)
+    query = bound(query, rules, others)
     made = plan_of([query])
     if schema is not None:
         bind_types(made, schema, rules.time, rules.late)
@@ -78,14 +89,14 @@ def admitted(query: Query, rules: QueryRules, schema: pa.Schema | None = None) -
 
 
 def bind_types(
-    plan: Plan, schema: pa.Schema, time: str, late: Late = "drop"
+    plan: Plan, schema: pa.Schema, time: TimeSpec, late: Late = "drop"
 ) -> tuple[pa.Schema, dict[int, Types]]:
     """The schema events are worked on in, and by group the types of aggregated expressions.
 
     Refuses what does not fit.
     """
-    check_rules(plan, time, correcting(late, FINAL))
-    check_time(schema, time)
+    check_rules(plan, time_name(time), correcting(late, FINAL))
+    schema = timed_schema(schema, time)
     schema = _plain_schema(plan, schema, _raise)
     names, known = _some_names(plan), dict[str, pa.DataType]()
     return schema, {
@@ -124,27 +135,8 @@ def check_rules(plan: Plan, time: str, corrects: str | None) -> None:
             raise no_updates_of_whole(name, corrects)
 
 
-def check_time(schema: pa.Schema, time: str) -> None:
-    """Refuses events without a column of times under that name."""
-    if time not in schema.names:
-        raise SchemaError(
-            "the events have no such time column",
-            given=time,
-            hint=did_you_mean(time, schema.names),
-        )
-    if schema.names.count(time) > 1:
-        raise SchemaError("two columns have one name", given=time, hint="rename one of them")
-    kind = schema.field(time).type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-        raise SchemaError(
-            f"the time column {time!r} is not a time",
-            given=str(kind),
-            hint="cast it to a timestamp first, or name another column with time=",
-        )
-
-
 def _some_names(plan: Plan) -> dict[int, str]:
-    """Of each group the name of its first query."""
+    """By group, the name of its first query."""
     names: dict[int, str] = {}
     for name, (group, _) in plan.names.items():
         names.setdefault(group, name)
@@ -159,7 +151,7 @@ def group_types(group: Group, schema: pa.Schema, query: str = "?") -> Types:
 def _group_types(
     group: Group, schema: pa.Schema, query: str, refuse: Refuse, known: dict[str, pa.DataType]
 ) -> Types:
-    """As `group_types`; `known` are the types of expressions that other groups have too."""
+    """Does what `group_types` does; `known` has types of expressions that were found before."""
     missing = frozenset(columns_of(group)) - set(schema.names)
     for name in sorted(missing):
         hint = did_you_mean(name, schema.names)
@@ -195,7 +187,7 @@ def _check_keys(
 ) -> dict[str, pa.DataType] | None:
     """The types of the keys; None where a mistake in one of them was told."""
     for text in group.computed:
-        if text in schema.names:
+        if text in schema.names and expression.columns(text) != (text,):
             hint = "rename the column, or compute the key before"
             told = f"query {query!r}: a computed key is written like the name of a column"
             typing.refuse(SchemaError(told, given=text, hint=hint))
@@ -207,7 +199,7 @@ def _check_keys(
     for keys in {answer.keys for answer in group.answers if answer.keys}:
         for name, text in zip(keys, group.by, strict=True):
             own = expression.columns(text) if text in group.computed else (text,)
-            if name in schema.names and name not in own:
+            if name in schema.names and name not in own and text != STREAM:
                 typing.refuse(
                     SchemaError(
                         f"query {query!r}: a key is ambiguous: events have a column of its name",
@@ -238,7 +230,7 @@ class _Typing:
 
     def infer(self, text: str) -> pa.DataType | None:
         """The type of an expression; None where a mistake in it was told."""
-        found = self.known.get(text)
+        found = pa.string() if text == STREAM else self.known.get(text)
         if found is not None:
             return found
         if self.missing and self.missing.intersection(expression.columns(text)):
@@ -295,6 +287,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 def _plain_schema(plan: Plan, schema: pa.Schema, refuse: Refuse) -> pa.Schema:
     """The columns that are read, in the types that they are worked on in."""
     needed = set().union(*(columns_of(group) for group in plan.groups))
+    schema = with_paths(schema, needed, refuse)
     keys = set().union(*({*group.by} - {*group.computed} for group in plan.groups))
     for name in needed:
         if schema.names.count(name) > 1:
@@ -323,22 +316,30 @@ def _plain_type(kind: pa.DataType, key: bool) -> pa.DataType:
     return pa.binary() if kind == pa.binary_view() else kind
 
 
-def conform(table: pa.Table, schema: pa.Schema, needed: set[str]) -> pa.Table:
-    """The needed columns, in the types first seen; refuses a column that is gone or changed."""
+def conform(
+    table: pa.Table, schema: pa.Schema, needed: set[str], time: TimeSpec | None = None
+) -> pa.Table:
+    """The needed columns, in the types first seen; refuses a column that is gone or changed.
+
+    Epochs and texts of the time column become times; null where they are none.
+    """
     columns = {}
     for name in schema.names:
         if name not in needed:
             continue
         if table.schema.names.count(name) > 1:
             raise SchemaError("two columns have one name", given=name, hint="rename one of them")
-        if name not in table.schema.names:
+        there = name in table.schema.names
+        if not there and column_in(table.schema.names, name) is None:
             raise SchemaError(
                 "a column that was there before is missing",
                 given=name,
                 hint=did_you_mean(name, table.schema.names),
             )
-        column = table.column(name)
+        column = table.column(name) if there else column_at(table, name)
         wanted = schema.field(name).type
+        if isinstance(time, TimeColumn) and name == time.column:
+            column = read_times(column, time)
         if column.type != wanted:
             column = _cast(column, name, wanted)
         columns[name] = column

@@ -20,15 +20,16 @@ from catchment.engine.bound_group import BoundGroup
 from catchment.engine.bound_waiting import BoundWaiting
 from catchment.engine.keys import Encoder
 from catchment.engine.merger import Merger
-from catchment.engine.results import Limit, NamesOf, ResultColumns, Results
+from catchment.engine.results import TIME, Limit, NamesOf, ResultColumns, Results
 from catchment.engine.set_aside import Spill
-from catchment.engine.slicer import ALONE, Slicer
+from catchment.engine.slicer import Slicer
 from catchment.engine.slicing import SharedSlicer
 from catchment.engine.times import now
 from catchment.model.capacity import MemoryLimits
 from catchment.model.duration import micros
 from catchment.model.early import FINAL
 from catchment.model.plan import Group, Plan, longest
+from catchment.model.query import ALONE, WINDOW_TIME
 from catchment.model.rules import EventRules
 from catchment.planner.together import sliced_together, waiting_together
 
@@ -53,15 +54,21 @@ class BoundPlan:
         limits: MemoryLimits | None = None,
         apart: Collection[int] = (),
         late_by_slice: bool = False,
+        made_of: Mapping[int, int] | None = None,
     ) -> None:
-        check_rules(plan, rules.time, rules.corrects)
+        check_rules(plan, rules.time_name, rules.corrects)
         self.plan, self.rules, self.census = plan, rules, census
         self.apart = frozenset(apart)
         """Groups whose events wait by themselves, because somebody else takes them."""
         self.late_by_slice = late_by_slice
         """Whether slicers do not know the frontier: see `Assembler.on_time`."""
+        self.made_of = dict(made_of or {})
+        """Groups that are not sliced: they are made of the partials of others, where windows are
+        assembled (`planner.coarser`)."""
         self.limits = limits or MemoryLimits.of()
         known: dict[int, GroupTypes] = {}
+        self.events = schema
+        """The columns of events as they come."""
         if schema is not None:
             schema, types = bind_types(plan, schema, rules.time)
             known = {
@@ -78,15 +85,19 @@ class BoundPlan:
     def _bind(self, known: Mapping[int, GroupTypes]) -> None:
         self.names = NamesOf(self.plan)
         self.columns = set().union(*(columns_of(group) for group in self.plan.groups))
-        self.columns |= {self.rules.time}
+        self.columns |= {self.rules.time_name}
         """The columns that are read of events."""
+        windows = [window for group in self.plan.groups for window in group.windows]
+        self.requirements = tuple(dict.fromkeys(w.requires for w in windows if w.requires))
+        """Conditions without which an event is in no window of some query, whatever that asks."""
         self.groups = {
             group.id: BoundGroup(group, *known[group.id], self.updates(group), self.census)
             for group in self.plan.groups
             if group.id in known
         }
         """The groups whose types are known, by their ids."""
-        sets = sliced_together(bound.group for bound in self.groups.values())
+        sliced = [bound.group for id, bound in self.groups.items() if id not in self.made_of]
+        sets = sliced_together(sliced)
         self.shared = [SharedSlicer({id: self.groups[id].slicer for id in ids}) for ids in sets]
         """Slicers of groups that may be sliced together."""
         self.waiting = {
@@ -101,6 +112,40 @@ class BoundPlan:
             else ResultColumns(group, {None: None}, {}, self.updates(group))
             for group in self.plan.groups
         }
+        self.sources: dict[str, BoundPlan] = {}
+        """By results that other queries read: the groups that read them, bound to their columns."""
+        for label in self.plan.sources:
+            self.sources[label] = self._over_results(label)
+            self.shapes |= self.sources[label].shapes
+
+    def _over_results(self, label: str) -> BoundPlan:
+        """The groups whose events are some results."""
+        id, number = self.plan.sources[label]
+        groups = tuple(group for group in self.plan.nested if group.source == label)
+        inside = {group.id for group in groups}
+        names = {name: place for name, place in self.plan.names.items() if place[0] in inside}
+        known = id in self.groups or any(id in source.groups for source in self.sources.values())
+        columns = self.shapes[id].result_schema(number) if known else None
+        if columns is not None:
+            columns = columns.append(pa.field(WINDOW_TIME, TIME))
+        rules = EventRules(WINDOW_TIME, incomplete=self.rules.incomplete)
+        return BoundPlan(Plan(groups=groups, names=names), rules, columns, limits=self.limits)
+
+    @property
+    def every_group(self) -> dict[int, BoundGroup]:
+        """The groups whose types are known, over events and over results, by their ids."""
+        found = dict(self.groups)
+        for source in self.sources.values():
+            found |= source.groups
+        return found
+
+    @property
+    def every_waiting(self) -> dict[int, BoundWaiting]:
+        """Sets of groups whose events, or results that they read, wait together."""
+        found = dict(self.waiting)
+        for source in self.sources.values():
+            found |= source.waiting
+        return found
 
     @classmethod
     def of_partials(cls, plan: Plan, known: Mapping[int, GroupTypes]) -> BoundPlan:
@@ -122,11 +167,12 @@ class BoundPlan:
             limits=self.limits,
             apart=self.apart,
             late_by_slice=self.late_by_slice,
+            made_of=self.made_of,
         )
 
     def follow(self, plan: Plan) -> BoundPlan:
         """Another plan over the same columns, by the same rules."""
-        return BoundPlan(plan, self.rules, self.schema, census=self.census, limits=self.limits)
+        return BoundPlan(plan, self.rules, self.events, census=self.census, limits=self.limits)
 
     def updates(self, group: Group) -> bool:
         """Whether results of a group may be corrected: by late events, or as they were early."""

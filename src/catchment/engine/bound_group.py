@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from catchment.engine import settled
+from catchment.engine.emitted import told_by
 from catchment.engine.results import ResultColumns
 from catchment.engine.slicing import GroupSlicer
 from catchment.model.plan import Group
@@ -53,7 +54,8 @@ class BoundGroup:
         self.operators = operators_of(group, types, updates, census)
         self.slicer = GroupSlicer(group, self.operators)
         self.shape = ResultColumns(group, types, self.key_types, updates)
-        self.has_sessions = smallest_gap(group.windows) is not None
+        self.smallest_gap = smallest_gap(group.windows)
+        """The shortest pause that ends a session; None where no window is one."""
         self.conditions = settled.conditions_of(group)
         columns = [operator.ref.column for operator in self.operators.values()]
         columns += [text for window in group.windows for text in (*window.durations, *window.reads)]
@@ -93,8 +95,7 @@ def operators_of(
     """The group's operators over columns of these types, by their names."""
     refs = [OperatorRef(*ref) for ref in group.operators]
     # How many events a window of a stream holds is known by nothing else.
-    if (census or group.slicing == "stream") and OperatorRef("count") not in refs:
-        refs.append(OperatorRef("count"))
-    if updates:
-        refs.append(OperatorRef("digest"))
+    needed = [OperatorRef("count")] if census or group.slicing == "stream" else []
+    needed += [OperatorRef(told_by(group.windows))] if updates else []
+    refs += [ref for ref in dict.fromkeys(needed) if ref not in refs]
     return {ref.id: operator_class(ref.kind)(ref, types.get(ref.column)) for ref in refs}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catchment.engine.group import GroupState
+from catchment.engine.interleaved import fitted
 from catchment.engine.results import Limit
 from catchment.engine.shapes.base import Change
 from catchment.model.plan import Answer, Plan
@@ -42,6 +43,7 @@ def move(old: GroupState, new: GroupState, newest: int) -> None:
     new.space.keys, new.newest, new.frontier = old.space.keys, old.newest, old.frontier
     new.repeats = old.repeats
     new.partials, new.calls = old.partials, old.calls
+    new.between = [fitted(slices, new.operators) for slices in old.between]
     if new.emitted is not None and old.emitted is not None:
         _move_emitted(old, new)
     change = Change(
@@ -76,4 +78,4 @@ def drained(plan: Plan, states: Mapping[int, GroupState], name: str, until: int)
     state = states.get(group)
     if state is None:
         return True
-    return state.ended(plan.groups[group].answers[number].window, until)
+    return state.ended(plan.every_group[group].answers[number].window, until)

@@ -82,9 +82,10 @@ def chooser(selections: tuple[str | None, ...]) -> Chooser:
 
 
 _MANY = 8
-"""Conditions on one column from which they are looked up together: to evaluate one takes less."""
+"""From so many conditions on one column on, they are looked up together: evaluating fewer one by
+one takes less time."""
 _AT_ONCE = 10
-"""Other conditions that are looked at together: a table has a place for each set of them."""
+"""At most so many other conditions are combined, in a table with a place for each set of them."""
 
 
 class ConditionSets:
@@ -148,7 +149,7 @@ class _RangesMet:
         between = list(pairwise(places))
         self._lookup = _NumberChooser([(part, number) for number, part in enumerate(between)])
         self.met = np.zeros(len(between) + 1, np.int64)
-        """Of each range, and last of null: the conditions as bits."""
+        """The conditions that each range meets, as bits; the last entry is for null."""
         for number, ranges in conditions.items():
             for low, high in ranges.parts:
                 for place, (begin, end) in enumerate([*between, NULL]):

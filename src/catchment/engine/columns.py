@@ -1,7 +1,10 @@
-"""Columns on their way: a record batch without its schema, sorted runs as differences.
+"""Columns on their way: numbers in few bytes, sorted runs as differences, the rest as Arrow has it.
 
-A run of sorted numbers is what a median needs of a slice. Neighbours differ little: the differences
-of their bits, one byte of all after the other, leave less to send than the numbers.
+    | rows | sizes | columns of numbers | other columns, a record batch | sorted runs |
+
+The schema does not travel. A run of sorted numbers is what a median needs of a slice. Neighbours
+differ little: the differences of their bits, one byte of all after the other, leave less to send
+than the numbers.
 """
 
 from __future__ import annotations
@@ -12,36 +15,57 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from catchment.engine import numbers
 from catchment.errors import DataError
 
-_SIZES = struct.Struct(">QQ")
+_SIZES = struct.Struct(">III")
+"""Rows, and the bytes of the columns of numbers and of the record batch."""
+_LARGEST = 1 << 30
+"""Bytes that columns may have once they are unpacked."""
+_REST = b"\0"
+"""Stands for a column that is not encoded as numbers: the record batch has it."""
 
 
 def pack(table: pa.Table) -> bytes:
     """A table as bytes, from which `unpack` makes it again given its schema."""
     runs: list[bytes] = []
-    arrays: list[pa.Array[Any]] = []
+    whole: list[bytes] = []
+    rest: list[tuple[pa.Field[Any], pa.Array[Any]]] = []
     for field, column in zip(table.schema, table.columns, strict=True):
         array: Any = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         if _is_run(field.type):
             runs.append(_differences(array.flatten()))
             array = array.value_lengths()
-        arrays.append(array)
-    batch = pa.RecordBatch.from_arrays(arrays, schema=_lean(table.schema))
-    body = batch.serialize().to_pybytes()
-    rest = b"".join(runs)
-    return _SIZES.pack(len(body), len(rest)) + body + rest
+        if numbers.encodable(array.type) and not array.null_count:
+            whole.append(numbers.encode(array))
+        else:
+            whole += [_REST] if numbers.encodable(array.type) else []
+            rest.append((field, array))
+    body = b""
+    if rest:
+        schema = _lean(pa.schema([field for field, _ in rest]))
+        batch = pa.RecordBatch.from_arrays([array for _, array in rest], schema=schema)
+        body = batch.serialize().to_pybytes()
+    head = b"".join(whole)
+    return _SIZES.pack(table.num_rows, len(head), len(body)) + head + body + b"".join(runs)
 
 
 def unpack(data: bytes, schema: pa.Schema) -> pa.Table:
     """The inverse of `pack`."""
-    size, rest = _SIZES.unpack_from(data)
-    at = _SIZES.size + size
-    if at + rest != len(data):
+    rows, size, rest = _SIZES.unpack_from(data)
+    begin = _SIZES.size + size
+    at = begin + rest
+    if at > len(data) or rows * 8 * max(len(schema), 1) > _LARGEST:
         raise DataError("columns are not as long as they say", given=f"{len(data)} bytes")
-    batch = pa.ipc.read_record_batch(pa.py_buffer(data[_SIZES.size : at]), _lean(schema))
+    found = _numbers(data[_SIZES.size : begin], rows, schema)
+    others = [field for field in schema if field.name not in found]
+    if others:
+        lean = _lean(pa.schema(others))
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data[begin:at]), lean)
+        found |= dict(zip(lean.names, batch.columns, strict=True))
     arrays: list[pa.Array[Any]] = []
-    for field, array in zip(schema, batch.columns, strict=True):
+    for field in schema:
+        array: Any = found[field.name]
         run: Any = field.type
         if _is_run(field.type):
             lengths = array.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -60,6 +84,22 @@ def unpack(data: bytes, schema: pa.Schema) -> pa.Table:
     if at != len(data):
         raise DataError("sorted runs are not as long as they say", given=f"{len(data)} bytes")
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _numbers(data: bytes, rows: int, schema: pa.Schema) -> dict[str, pa.Array[Any]]:
+    """The columns of numbers, by name."""
+    found: dict[str, pa.Array[Any]] = {}
+    at = 0
+    for field in _lean(schema):
+        if not numbers.encodable(field.type):
+            continue
+        if data[at : at + 1] == _REST:
+            at += 1
+        else:
+            found[field.name], at = numbers.decode(data, at, rows, field.type)
+    if at != len(data):
+        raise DataError("columns of numbers are not as long as they say", given=f"{at} bytes")
+    return found
 
 
 def _is_run(kind: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from catchment.engine.complete import Complete
 from catchment.engine.rows import Operators, identity_fields
 from catchment.model.window import Window
+from catchment.operators import OperatorRef
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
@@ -20,6 +21,15 @@ from catchment.planner.edges import EARLIEST, LATEST
 Identity = tuple[int, int, int, int, int]
 """Window type, key, start, end and index (0 where bounds do not repeat): what tells a result from
 all others of its query, here and in every sink."""
+
+
+def told_by(windows: Sequence[Window]) -> str:
+    """The operator that tells whether one of these windows has changed.
+
+    Windows that are known ahead only ever gain events, so their number tells. Others may be of
+    equal bounds and number and yet of other events.
+    """
+    return "count" if all(window.periods for window in windows) else "digest"
 
 
 class Emitted:
@@ -33,6 +43,8 @@ class Emitted:
         self.indexed = {n for n in of_data if windows[n].bounds_repeat}
         self.closed = of_data
         """Window types that an event just at their end may still be in, or may end."""
+        self._told_by = f"{OperatorRef(told_by(windows)).id}.{told_by(windows)}"
+        """The field that tells whether a window has changed."""
         self.said: dict[Identity, tuple[int, int | None]] = {}
         self.ends: dict[Identity, int] = {}
         self._soonest = EARLIEST
@@ -92,7 +104,7 @@ class Emitted:
     def _said_anew(
         self, windows: Complete, identities: list[Identity], complete_until: int
     ) -> list[Complete]:
-        digests = np.asarray(windows.column("digest(*).digest")).tolist()
+        digests = np.asarray(windows.column(self._told_by)).tolist()
         running = self.open(windows, complete_until).tolist()
         ends = windows.end.tolist()
         self._soonest = min(self._soonest, min(ends, default=LATEST))

@@ -26,8 +26,9 @@ from catchment.model.duration import Duration, Instant, instant
 from catchment.model.early import FINAL
 from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.model.rules import EventRules, bound
+from catchment.model.rules import EventRules, bound, each_bound
 from catchment.model.settings import Bad, Incomplete, Late, each_its_name
+from catchment.model.time_column import TimeSpec
 from catchment.planner import explain, replan
 from catchment.planner.edges import EARLIEST
 from catchment.planner.observed import RateWatch, losing
@@ -39,7 +40,8 @@ class Engine:
     The frontier is the latest `advance(t)` less `lateness`: no event before it is expected, and one
     that comes all the same is late. `late` says what becomes of it: `drop` counts it, `collect`
     hands it back (`take_late`), `update` corrects the windows that it changes, for as long as they
-    are kept: `keep`, by default the longest window. `schema` checks the queries before any event.
+    are kept: `keep`, by default the longest window. `time` is the column of event times, or a
+    `ct.TimeColumn` of epochs or texts. `schema` checks the queries before any event.
 
     Late and bad rows wait to be taken (`take_late`, `take_bad`) in at most `aside_bytes` of memory.
     Past that they go to `spill(kind, rows)`; without one they are dropped, and counted as dropped.
@@ -67,7 +69,7 @@ class Engine:
     def __init__(
         self,
         queries: Iterable[Query],
-        time: str = "ts",
+        time: TimeSpec = "ts",
         lateness: Duration = "0s",
         late: Late = "drop",
         *,
@@ -89,7 +91,7 @@ class Engine:
         self.observed = RateWatch()
         """The rate at which events have come."""
         self.clock = clock
-        given = [bound(query, rules.for_queries) for query in each_its_name(queries)]
+        given = each_bound(each_its_name(queries), rules.for_queries)
         self.queries = {query.name: query for query in given}
         plan = replan(Plan(rate=EventRate.of(rate), costs=costs), given)[0]
         self._start(BoundPlan(plan, rules, schema, limits=limits), spill)
@@ -157,7 +159,7 @@ class Engine:
                 if leaving
                 else "remove one first",
             )
-        fitted = bound(query, self.bound.rules.for_queries)
+        fitted = bound(query, self.bound.rules.for_queries, self.queries)
         self._follow(self.queries | {query.name: fitted})
 
     def remove(self, name: str, drain: bool = True) -> None:
@@ -277,8 +279,8 @@ class Engine:
             sliced=SlicerRecord(self.slicer.counts, self.slicer.newest),
             aside=AsideRecord(aside.spilled, aside.dropped),
         )
-        if self.bound.schema is not None:
-            tables["schema"] = self.bound.schema.empty_table()
+        if self.bound.events is not None:
+            tables["schema"] = self.bound.events.empty_table()
         for kind, held in aside.tables().items():
             tables |= {f"aside {kind} {number}": table for number, table in enumerate(held)}
         return codec.pack(record, tables)

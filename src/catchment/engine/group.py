@@ -17,15 +17,16 @@ from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
 from catchment.engine.dedup import Deduplicator
 from catchment.engine.emitted import Emitted
+from catchment.engine.interleaved import Interleaved, SlicesBetween, joined
 from catchment.engine.key_space import KeySpace
 from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Rows, no_rows
 from catchment.engine.shapes.base import Moment
 from catchment.engine.shapes.states import shape_states, stream_state
-from catchment.engine.slicer import ALONE
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.streams import Owned
 from catchment.engine.waiting import SettledEvents, WaitingSet
+from catchment.model.query import ALONE
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
@@ -52,6 +53,8 @@ class GroupState:
         """Windows that were put together elsewhere."""
         self.waiting: WaitingSet | None = None
         """Where its events wait, if they do."""
+        self.between: list[SlicesBetween] = []
+        """Slices that were cut elsewhere, between marks that wait."""
         self.repeats = (
             Deduplicator(group.distinct_on, group.distinct_within) if group.distinct_on else None
         )
@@ -114,6 +117,13 @@ class GroupState:
         self.own.take_in(owned, self.frontier)
         self.absorb(owned.rows.where(~owned.ends))
 
+    def take_between(self, slices: SlicesBetween) -> None:
+        """Takes in slices that were cut elsewhere, between marks whose events wait."""
+        if len(slices.arrival):
+            self.partials += len(slices.arrival)
+            self.saw(slices.rows.first, slices.rows.last)
+            self.between.append(slices)
+
     # -- assemble --------------------------------------------------------------------------------
 
     def advance(
@@ -136,11 +146,11 @@ class GroupState:
         done, self.ready = self.ready, []
         loose = no_rows(self.operators)
         if self.own is not None:
-            owned = self._cut_streams(events)
-            if owned is not None:
+            owned = self._cut_streams(events, frontier)
+            if len(owned.rows):
                 self.take_in(owned)
         else:
-            done += self._cut(events, keep=True)[0]
+            done += self._cut(events, keep=True, until=frontier)[0]
             if self.emitted is not None:
                 ended, loose = self._cut(passing, keep=False)
                 done += ended
@@ -156,26 +166,44 @@ class GroupState:
             done = self.emitted.changes(done, horizon, self.operators, complete_until, silent)
         return [windows for windows in done if len(windows)]
 
-    def _cut_streams(self, settled_events: SettledEvents | None) -> Owned | None:
-        """Cuts settled events at the marks of their stream."""
+    def _cut_streams(self, settled_events: SettledEvents | None, frontier: int) -> Owned:
+        """Cuts events before the frontier at the edges of their stream's windows."""
+        assert self.own is not None
         events = None if settled_events is None else settled_events.of(self.group)
-        if not events or self.own is None:
+        self.calls += 0 if events is None else len(events) * len(self.operators)
+        return self.own.cut(events, frontier)
+
+    def _settled_between(self, until: int) -> SlicesBetween | None:
+        """Takes the slices between marks that begin before a time."""
+        if not self.between:
             return None
-        self.calls += len(events) * len(self.operators)
-        return self.own.cut(events)
+        slices = joined(self.between, self.operators)
+        early = slices.rows.first < until
+        self.between = [] if early.all() else [slices.where(~early)]
+        return slices.where(early) if early.any() else None
 
     def _cut(
-        self, settled_events: SettledEvents | None, *, keep: bool
+        self, settled_events: SettledEvents | None, *, keep: bool, until: int = EARLIEST
     ) -> tuple[list[Complete], Rows]:
-        """Cuts settled events, for good with `keep`: windows that ended, and the rows."""
+        """Cuts settled events, for good with `keep`: windows that ended, and the rows.
+
+        Slices between marks, up to a time, are among these as they are.
+        """
         events = None if settled_events is None else settled_events.of(self.group)
+        slices = self._settled_between(until)
+        if slices is not None:
+            events = Interleaved(events, slices)
         if not events:
             return [], no_rows(self.operators)
         followed = [found for shape in self.shapes for found in shape.follow(events)]
         cuts = np.zeros(len(events), np.bool_)
         for found in followed:
             cuts |= found.cuts
-        rows, heads = settled.cut_rows(events, cuts, self.group, self.operators)
+        rows, heads = (
+            events.rows(self.group, self.operators)
+            if isinstance(events, Interleaved)
+            else settled.cut_rows(events, cuts, self.group, self.operators)
+        )
         out = [windows for found in followed for windows in found.settle(rows, heads, keep)]
         if keep:
             self.calls += len(events) * len(self.operators)
@@ -216,6 +244,12 @@ class GroupState:
         shape = next(shape for shape in self.shapes if place in shape.places)
         return shape.ended(place, until, self.frontier, waits)
 
+    def next_end(self) -> int | None:
+        """When the first window that is open now ends if no more events join it, where that is not
+        known ahead."""
+        ends = [shape.next_end(self.frontier) for shape in self.shapes]
+        return min((end for end in ends if end is not None), default=None)
+
     # -- housekeeping ----------------------------------------------------------------------------
 
     def begin(self, frontier: int, newest: int) -> None:
@@ -241,6 +275,7 @@ class GroupState:
     def _tables(self) -> list[Rows]:
         """The rows of all shapes, each once: some are held by several."""
         tables = [rows for shape in self.shapes for rows in shape.tables()]
+        tables += [slices.rows for slices in self.between]
         return list({id(rows): rows for rows in tables}.values())
 
     def recode(self, place: Ints) -> None:

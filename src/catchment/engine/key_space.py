@@ -25,7 +25,7 @@ class KeySpace:
     def __init__(self) -> None:
         self.keys = KeyIndex()
         self.crowd = _CROWD
-        """Keys from which it is looked for those that nobody refers to."""
+        """From so many keys on, unused keys are looked for and forgotten."""
 
 
 class KeyUser(Protocol):

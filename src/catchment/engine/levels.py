@@ -70,7 +70,7 @@ class GrowingColumn:
         return Ragged(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), values)
 
     def ints(self) -> Ints:
-        """As `view`, of a column of integers."""
+        """What `view` gives, for a column of integers."""
         values = self.view()
         assert isinstance(values, np.ndarray)
         return values

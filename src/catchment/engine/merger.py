@@ -11,7 +11,7 @@ the same slice can join it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,16 +22,19 @@ from catchment.engine import codec, partials, settled
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.bound_waiting import WaitingEvents
+from catchment.engine.coarser import coarser_rows
 from catchment.engine.key_space import KeySpace, UsedKeys
 from catchment.engine.keys import KeyIndex
 from catchment.engine.memory import MemoryWatch
 from catchment.engine.partials import (
+    KeyedSlices,
     Partials,
     are_events,
-    load_courses,
+    lanes_in,
     owned_of,
     rows_of,
 )
+from catchment.engine.released_sessions import ReleasedSessions
 from catchment.engine.rows import Rows, compact, concat_rows, fit
 from catchment.engine.shapes.states import stream_state
 from catchment.engine.slicer import Sliced
@@ -40,6 +43,7 @@ from catchment.engine.streams import Owned, concat_owned
 from catchment.engine.waiting import WaitingSet, continue_sets, waiting_sets
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
+from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -51,10 +55,11 @@ _UNTIDY = 1 << 18
 _KEYS = 1 << 20
 """Keys that are remembered beyond what is held, while somebody watches how often they come."""
 
-_SLICES, _WAITING, _COURSES, _EVENTS = "slices", "waiting", "courses", "events"
+_SLICES, _WAITING, _EVENTS = "slices", "waiting", "events"
+_COURSES, _LANES, _WHOLE = "courses", "lanes", "whole"
 """What the tables are that a merger saves: slices of a group; events that wait, of groups that keep
-them together; of a group that is read by stream, how far its windows were followed; events of
-groups that drop duplicates."""
+them together; events of groups that drop duplicates. Of a group that is read by stream: how far
+windows between marks were followed; the lanes of the other windows, and what is held of these."""
 
 Touch = tuple[Ints, Ints, Ints]
 """Slices and keys that rows have come for: starts, ends, codes of keys."""
@@ -72,13 +77,23 @@ class GroupMerger:
         """Where its events wait, if they do."""
         self.owned: list[Owned] = []
         """Slices that know the windows of their stream."""
+        self._lanes: pa.Table | None = None
+        """Lanes that are being loaded, before what is held of them."""
         self.newest = EARLIEST
         self.touched: list[Touch] = []
         self._piled = 0
+        gap = bound.smallest_gap
+        self.released = None if gap is None else ReleasedSessions(gap)
+        """Where sessions may end anywhere in a slice: those that are open above."""
 
     @property
     def keys(self) -> KeyIndex:
         return self.space.keys
+
+    @property
+    def holds_slices(self) -> bool:
+        """Whether it holds slices alone: neither events, nor windows of streams."""
+        return self.own is None and self.waiting is None and not self.bound.group.distinct_on
 
     def add(self, part: SlicedGroup, watched: bool) -> None:
         """Takes in what a slicer made of events."""
@@ -112,22 +127,48 @@ class GroupMerger:
         rows = self.rows[0]
         stays = np.ones(len(rows), np.bool_)
         stays[chosen] = False
-        self.rows = [rows.where(stays)]
-        return partials.take(self, rows.take(np.flatnonzero(~stays)), node, seq)
+        self.rows, leaving = [rows.where(stays)], rows.where(~stays)
+        if self.released is not None:
+            self.released.add(leaving)
+        return partials.take(self, leaving, node, seq)
+
+    def discard(self, table: pa.Table) -> None:
+        """Forgets rows that are held, of the slices and keys of these partials."""
+        sent, held = rows_of(self, table), self.shelf()
+        known = {*zip(sent.start.tolist(), sent.end.tolist(), sent.key.tolist(), strict=True)}
+        bounds = zip(held.start.tolist(), held.end.tolist(), held.key.tolist(), strict=True)
+        stays = np.array([slice_and_key not in known for slice_and_key in bounds], np.bool_)
+        self.rows = [held.where(stays)]
+        if self.released is not None:
+            self.released.add(sent)
 
     def release(self, frontier: int, node: int, seq: int, remember: bool) -> pa.Table:
-        """The partials of slices that end by the frontier.
-
-        But a session may end anywhere in a slice: no event before the frontier may be held back
-        from it.
-        """
+        """The partials of slices that end by the frontier."""
         rows = concat_rows(self.rows, self.bound.operators)
-        early = self.bound.has_sessions
-        ripe = rows.start < frontier if early else rows.end <= frontier
-        made = partials.take(self, rows.where(ripe), node, seq)
+        return self._release(rows, rows.end <= frontier, frontier, node, seq, remember)
+
+    def release_sessions(self, frontier: int, node: int, seq: int) -> pa.Table | None:
+        """The partials of slices that must not be held back once a frontier within them is told: a
+        session may end anywhere in a slice."""
+        if self.released is None:
+            return None
+        self.released.open(frontier)
+        rows = concat_rows(self.rows, self.bound.operators)
+        passed = (rows.first < frontier) & ~self.released.keep_open(rows)
+        return self._release(rows, passed, frontier, node, seq, True) if passed.any() else None
+
+    def _release(
+        self, rows: Rows, ripe: Mask, frontier: int, node: int, seq: int, remember: bool
+    ) -> pa.Table:
+        """Some rows as partials; the others are held."""
+        leaving = rows.where(ripe)
+        made = partials.take(self, leaving, node, seq)
+        if self.released is not None and frontier < LATEST:
+            self.released.add(leaving)
         self._piled = 0
         self.rows = [] if ripe.all() else [rows.where(~ripe)]
-        if ripe.all() and not (remember and len(self.keys) < _KEYS):
+        needed = self.released is not None and len(self.released)
+        if ripe.all() and not needed and not (remember and len(self.keys) < _KEYS):
             self.space.keys = KeyIndex()
         return made
 
@@ -138,14 +179,15 @@ class GroupMerger:
         assert self.own is not None and self.waiting is not None
         operators = self.bound.operators
         if settles is not None:
-            settled_events = self.waiting.settle(settles, keep=True)
-            if settled_events is not None:
-                self.owned.append(self.own.cut(settled_events.of(self.bound.group)))
+            ready = self.waiting.settle(settles, keep=True)
+            events = None if ready is None else ready.of(self.bound.group)
+            owned = self.own.cut(events, settles)
+            self.owned += [owned] if len(owned.rows) else []
         parts, self.owned = self.owned, []
         if settles is None and not parts:
             return self.waiting.release(frontier, node, seq)
         owned = concat_owned(parts, len(self.own.places), operators)
-        early = (owned.tags[:, 0] > 0) | self.bound.has_sessions
+        early = (owned.tags[:, 0] > 0) | (self.bound.smallest_gap is not None)
         ripe = np.where(early, owned.rows.start < frontier, owned.rows.end <= frontier)
         self.owned = [] if ripe.all() else [owned.where(~ripe)]
         return partials.take_owned(self, owned.where(ripe), node, seq)
@@ -156,7 +198,10 @@ class GroupMerger:
         if self.own is None:
             rows = concat_rows(self.rows, operators)
             return {_SLICES: partials.take(self, rows, node, 0)} if len(rows) else {}
-        made = {_COURSES: partials.take_courses(self, node, 0)}
+        made = {_COURSES: partials.take_courses(self, self.own.courses_table(), node, 0)}
+        if self.own.lanes.states:
+            made[_LANES] = partials.take_courses(self, self.own.lanes.table(), node, 0)
+            made[_WHOLE] = pa.table({"states": [self.own.lanes.save()]})
         if self.owned:
             owned = concat_owned(self.owned, len(self.own.places), operators)
             made[_SLICES] = partials.take_owned(self, owned, node, 0)
@@ -164,10 +209,22 @@ class GroupMerger:
 
     def load(self, kind: str, table: pa.Table) -> None:
         """Takes back a table that `save` gave."""
-        if kind == _COURSES:
-            load_courses(self, table)
+        if kind in (_COURSES, _LANES, _WHOLE):
+            self._load_own(kind, table)
         else:
             self.absorb(table, watched=False)
+
+    def _load_own(self, kind: str, table: pa.Table) -> None:
+        assert self.own is not None
+        if kind == _COURSES:
+            self.own.load_courses(table, lanes_in(self, table))
+        elif kind == _LANES:
+            self._lanes = table
+        else:
+            states = table.column("states")[0].as_py()
+            held = self._lanes
+            lanes = np.empty(0, np.int64) if held is None else lanes_in(self, held)
+            self.own.lanes.load(self.own.lanes.table() if held is None else held, lanes, states)
 
     def continue_from(self, old: GroupMerger, newest: int) -> None:
         """Goes on from what a group of an older plan holds, as this plan would have cut it."""
@@ -184,6 +241,11 @@ class GroupMerger:
                 self.own.retagged(part, old.own, fit(part.rows, operators)) for part in old.owned
             ]
 
+    def begin_from(self, fine: GroupMerger) -> None:
+        """Goes on by itself, from what is held of the group that it was made of."""
+        mine = KeyedSlices(self.bound, self.keys)
+        self.rows += [coarser_rows(rows, fine.bound, fine.keys, mine) for rows in fine.rows]
+
     def begin(self, newest: int) -> None:
         """Starts in the middle of streams whose events so far nobody has seen."""
         self.newest = newest
@@ -196,12 +258,15 @@ class GroupMerger:
 
     def used_keys(self) -> list[Ints]:
         """The keys that are referred to here; those of events that wait are not among them."""
-        return [rows.key for rows in self.rows]
+        open_above = [] if self.released is None else [self.released.key]
+        return [*(rows.key for rows in self.rows), *open_above]
 
     def recode(self, place: Ints) -> None:
         """Renumbers the keys."""
         for rows in self.rows:
             rows.key = place[rows.key]
+        if self.released is not None:
+            self.released.recode(place)
         self.touched = []
 
     @property
@@ -209,6 +274,7 @@ class GroupMerger:
         """Without keys and events that wait, which others may share."""
         held = sum(rows.nbytes for rows in self.rows)
         held += sum(part.rows.nbytes + part.tags.nbytes for part in self.owned)
+        held += 0 if self.released is None else self.released.nbytes
         return held + (0 if self.own is None else self.own.nbytes)
 
 
@@ -283,11 +349,18 @@ class Merger:
         """The partials of all that came since the last call."""
         return self.release(LATEST, seq)
 
-    def release(self, frontier: int, seq: int = 0, settles: int | None = None) -> Partials:
+    def release(
+        self,
+        frontier: int,
+        seq: int = 0,
+        settles: int | None = None,
+        without: Collection[int] = (),
+    ) -> Partials:
         """The partials of slices that end by the frontier: nobody expects more of them.
 
         Where the frontier runs ahead of the events, as on a node that is idle, `settles` says
-        before which time no event will come: what may still get a mark before it is not cut.
+        before which time no event will come: what may still get a mark before it is not cut. Sets
+        of groups whose events wait may be left out for now: `without` has the ids of the first.
         """
         made: dict[int, pa.Table] = {}
         self._memory.forget_texts(self._keys_used())  # while it is known how many keys came
@@ -300,11 +373,29 @@ class Merger:
                 made[id] = group.release_owned(frontier, whole, self.node, seq)
             elif group.waiting is None:
                 made[id] = group.release(frontier, self.node, seq, self.watched)
-            elif group.waiting.bound.id == id:
+            elif group.waiting.bound.id == id and id not in without:
                 made[id] = group.waiting.release(frontier, self.node, seq)
         ripe, self._events = settled.split(self._events, frontier)
         events = pa.concat_tables(ripe, promote_options="permissive") if ripe else None
         return Partials(made, events)
+
+    def release_events(self, sets: Collection[int], frontier: int, seq: int = 0) -> Partials:
+        """The events before the frontier of some sets of groups whose events wait."""
+        return Partials({id: self.waiting[id].release(frontier, self.node, seq) for id in sets})
+
+    def release_sessions(self, frontier: int, seq: int = 0) -> Partials:
+        """The partials of slices that have not ended and still must not be held back once the
+        frontier is told: sessions that they could join may be closed by it.
+
+        It follows `release`, which gives the slices that have ended.
+        """
+        made = {
+            id: table
+            for id, group in self.groups.items()
+            if group.holds_slices
+            and (table := group.release_sessions(frontier, self.node, seq)) is not None
+        }
+        return Partials(made)
 
     def touched(self) -> dict[int, list[Touch]]:
         """What rows have come for since the last call, by group."""
@@ -320,6 +411,13 @@ class Merger:
     def part(self, id: int, chosen: Ints, seq: int = 0) -> pa.Table:
         """Some rows of the shelf as partials; they are held no longer."""
         return self.groups[id].part(chosen, self.node, seq)
+
+    def discard(self, partials: Partials) -> None:
+        """Forgets rows of slices that are held, as far as partials of their slices and keys say
+        that others have them."""
+        for id, table in partials.groups.items():
+            if table.num_rows and id in self.groups and self.groups[id].holds_slices:
+                self.groups[id].discard(table)
 
     def take_waiting(self, id: int) -> pa.Table | None:
         """Takes the events that wait for a group alone, settled or not."""
@@ -373,12 +471,16 @@ class Merger:
 
     def follow(self, bound: BoundPlan, lineage: Mapping[int, int]) -> None:
         """Goes on by another plan; what is held becomes what that plan would have cut."""
-        old, waiting, self.bound = self.groups, self.waiting, bound
+        old, waiting, made_of = self.groups, self.waiting, self.bound.made_of
+        self.bound = bound
         self.groups, self.waiting = _groups(bound)
         continue_sets(self.waiting, waiting, lineage)
         for id, group in self.groups.items():
             if id in lineage:
                 group.continue_from(old[lineage[id]], self.newest)
+                fine = made_of.get(lineage[id])
+                if fine is not None and id not in bound.made_of:
+                    group.begin_from(old[fine])
             elif self.newest > EARLIEST:
                 group.begin(self.newest)
 
@@ -409,7 +511,7 @@ class Merger:
 
 
 def _groups(bound: BoundPlan) -> tuple[dict[int, GroupMerger], dict[int, WaitingSet]]:
-    """Of a bound plan, what is held of each group, and the sets of events that wait."""
+    """What a merger holds of each group of a bound plan, and its sets of waiting events."""
     groups = {id: GroupMerger(group) for id, group in bound.groups.items()}
     return groups, waiting_sets(bound.waiting, groups)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from catchment.engine.bound_waiting import BoundWaiting, choice_of
 from catchment.engine.keys import KeyIndex
 from catchment.engine.rows import Rows, compact
 from catchment.engine.shapes.streams import StreamsState
+from catchment.model.window import STREAM
 from catchment.operators.ragged import Ints
 
 
@@ -86,6 +88,16 @@ class SliceHolder(KeyHolder, Protocol):
     bound: BoundGroup
 
 
+class KeyedSlices:
+    """Slices of a group under codes of keys, and nothing else."""
+
+    own: StreamsState | None = None
+
+    def __init__(self, bound: BoundGroup, keys: KeyIndex | None = None) -> None:
+        self.bound = bound
+        self.keys = keys or KeyIndex()
+
+
 class EventHolder(KeyHolder, Protocol):
     """What holds events that wait, of groups that share them."""
 
@@ -108,7 +120,7 @@ def take_events(holder: EventHolder, waiting: list[pa.Table], node: int, seq: in
     table = table.drop_columns([settled.KEY])
     if holder.own is not None:
         stream, code = streams.parts_of(code)
-        table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
+        table = table.append_column(STREAM, holder.own.streams.column(stream))
     keys = holder.keys.take(code)
     if not table.num_rows:
         keys = _no_keys(bound.by, bound.key_types)
@@ -116,7 +128,7 @@ def take_events(holder: EventHolder, waiting: list[pa.Table], node: int, seq: in
 
 
 def events_of_group(table: pa.Table, bound: BoundGroup) -> pa.Table:
-    """Of events that wait, those that one group wants, with the selection that each meets."""
+    """The waiting events that one group wants, with the selection that each meets."""
     choice = choice_of(bound.group.selections)
     selection = np.zeros(table.num_rows, np.int64)
     if choice is not None and len(bound.group.selections) > 1:
@@ -142,14 +154,13 @@ def take_owned(holder: SliceHolder, owned: streams.Owned, node: int, seq: int) -
     return _keyed(holder, table, merged.rows.key, node, seq)
 
 
-def take_courses(holder: SliceHolder, node: int, seq: int) -> pa.Table:
-    """How far a node has followed its stream's windows, as a table."""
+def take_courses(holder: SliceHolder, table: pa.Table, node: int, seq: int) -> pa.Table:
+    """How far a node has followed its stream's windows, as a table in which lanes have names."""
     assert holder.own is not None
     bound = holder.bound
-    table = holder.own.courses_table()
     stream, code = streams.parts_of(codec.ints(table, "lane"))
     table = table.drop_columns(["lane"])
-    table = table.append_column(streams.STREAM, holder.own.streams.column(stream))
+    table = table.append_column(STREAM, holder.own.streams.column(stream))
     if not len(holder.keys) and table.num_rows:  # only when types began, of no key at all
         columns = [pa.nulls(table.num_rows).cast(bound.key_types[name]) for name in bound.group.by]
         return stamped(table, bound.group.by, bound.types, np.zeros_like(code), columns, node, seq)
@@ -186,8 +197,14 @@ def stamped(
     stamp |= {} if selection is None else {SELECTION: pa.array(selection)}
     columns = {f"key {name}": column for name, column in zip(by, keys, strict=True)}
     whole = pa.table(stamp | columns | dict(zip(table.schema.names, table.columns, strict=True)))
-    known = pa.schema([pa.field(text, kind) for text, kind in types.items() if text and kind])
-    return whole.replace_schema_metadata({_TYPES: known.serialize().to_pybytes()})
+    return whole.replace_schema_metadata({_TYPES: _serialized(tuple(types.items()))})
+
+
+@lru_cache(maxsize=1024)
+def _serialized(types: tuple[tuple[str | None, pa.DataType | None], ...]) -> bytes:
+    """The types of a group's values as bytes, which are the same at every step."""
+    known = pa.schema([pa.field(text, kind) for text, kind in types if text and kind])
+    return known.serialize().to_pybytes()
 
 
 def without_stamps(
@@ -232,7 +249,7 @@ def full_windows(
 
 
 def full_in(table: pa.Table) -> tuple[Ints, Ints] | None:
-    """Of count windows that are full already: which of the group's each is, and its number."""
+    """For full count windows: the place of each one's type in the group, and its number."""
     if _NUMBER not in table.schema.names:
         return None
     return codec.ints(table, _KIND), codec.ints(table, _NUMBER)
@@ -271,17 +288,17 @@ def owned_of(holder: SliceHolder, table: pa.Table) -> streams.Owned:
     return streams.Owned(rows_of(holder, table), tags)
 
 
-def load_courses(holder: SliceHolder, table: pa.Table) -> None:
-    """Goes on following a stream's windows from where `take_courses` wrote it down."""
+def lanes_in(holder: SliceHolder, table: pa.Table) -> Ints:
+    """The lanes that `take_courses` wrote down, by the numbers that they have here."""
     assert holder.own is not None
     codes = _codes(holder, table, holder.bound.group.by)
-    holder.own.load_courses(table, _lanes(holder.own, table, codes, None))
+    return _lanes(holder.own, table, codes, None)
 
 
 def _lanes(own: StreamsState, table: pa.Table, codes: Ints, stream: str | None) -> Ints:
     if stream is not None:
         return streams.lane(own.streams.code(stream), codes)
-    return streams.lane(own.streams.codes(codec.whole(table, streams.STREAM)), codes)
+    return streams.lane(own.streams.codes(codec.whole(table, STREAM)), codes)
 
 
 def _codes(holder: KeyHolder, table: pa.Table, by: Sequence[str]) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment import html, plotting
+from catchment import html
 from catchment.engine.keys import KeyIndex
 from catchment.engine.outputs import OutputStage
 from catchment.engine.rows import Operators, computed
@@ -27,6 +27,7 @@ from catchment.operators.base import QUIET
 from catchment.operators.ragged import Array, Field, Ints, take
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.plotting import PlottedResults
 
 TIME = pa.timestamp("us", "UTC")
 _SHOWN = 3
@@ -225,7 +226,7 @@ class ResultMarks(NamedTuple):
 
     @classmethod
     def of(cls, window: Window) -> ResultMarks:
-        return cls(window.bounds_repeat, window.stream_reading == "local")
+        return cls(window.bounds_repeat, window.stream_reading == "local" and not window.by_node)
 
 
 class ResultColumns:
@@ -293,6 +294,10 @@ class ResultColumns:
             self._outputs[answer] = stage.schema(self.schema(form, marks), lead), lead
         return stage.apply(table, *self._outputs[answer])
 
+    def result_schema(self, answer: int) -> pa.Schema:
+        """The columns of an answer's results."""
+        return self.result(answer, self.empty(answer)).schema
+
     def misfits(self, answer: int, query: str) -> Iterable[CatchmentError]:
         """What an answer makes of its aggregates although their types do not allow it."""
         stage = self.stage(answer)
@@ -341,7 +346,7 @@ AnswerId = tuple[int, int, int]
 """Group, window, selection."""
 
 
-class Results(Mapping[str, pa.Table]):
+class Results(PlottedResults):
     """Query name to the windows now complete, as an Arrow table made when it is asked for.
 
     Iterates over the queries that have rows; a query without any gives an empty table.
@@ -385,12 +390,13 @@ class Results(Mapping[str, pa.Table]):
 
     def _of(self, name: str) -> pa.Table:
         group, number = self._plan.names[name]
-        return self._limited(name, self._table(group, number))
+        return self._limited(name, self.answer(group, number))
 
-    def _table(self, group: int, number: int) -> pa.Table:
+    def answer(self, group: int, number: int) -> pa.Table:
+        """The rows of an answer, once all blocks of its group were added."""
         table = self._made.get((group, number))
         if table is None:
-            answer = self._plan.groups[group].answers[number]
+            answer = self._plan.every_group[group].answers[number]
             parts = self.parts.get((group, answer.window, answer.selection))
             table = self._made[group, number] = self._make(group, number, parts or [])
         return table
@@ -407,12 +413,12 @@ class Results(Mapping[str, pa.Table]):
     def ordered(self, name: str) -> bool:
         """Whether the rows of a query come in an order that it asked for."""
         group, number = self._plan.names[name]
-        output = self._plan.groups[group].answers[number].output
+        output = self._plan.every_group[group].answers[number].output
         return output is not None and bool(output.order)
 
     def _judged(self, group: int, number: int, table: pa.Table, complete: bool) -> pa.Table:
         """The table, and whether its windows have ended where that is to be said."""
-        made = self._plan.groups[group]
+        made = self._plan.every_group[group]
         may_be_open = made.windows[made.answers[number].window].bounded_by_events
         if not self._early and not (self._with_complete and may_be_open):
             return table
@@ -467,24 +473,6 @@ class Results(Mapping[str, pa.Table]):
         known = name in self._plan.names and name not in self._plan.former
         return known and self[str(name)].num_rows > 0
 
-    def plot(
-        self,
-        name: str | None = None,
-        value: str | Sequence[str] | None = None,
-        *,
-        keys: int = plotting.MOST,
-        ax: Any = None,
-    ) -> Any:
-        """Draws a query's results as lines over time, and gives matplotlib's axes.
-
-        `name` may be left out where one query has results; `value` names columns to draw (by
-        default all numbers), `keys` is how many keys are drawn, and `ax` are axes to draw into.
-
-        Raises MissingPackageError without matplotlib, and QueryError where there is no such number.
-        """
-        name = plotting.only_name([*self]) if name is None else name
-        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
-
     def _repr_html_(self) -> str:
         """For notebooks: the first rows of the first queries."""
         names = list(islice(self, _SHOWN))
@@ -509,7 +497,9 @@ class Results(Mapping[str, pa.Table]):
         whole: dict[int, Results] = {}
         for (group, window, selection), parts in self.parts.items():
             for block, low, high in parts:
-                if self._plan.groups[group].whole:
+                if not self.names.count((group, window, selection)):
+                    continue  # other queries have read them
+                if self._plan.every_group[group].whole:
                     piece = whole.setdefault(group, self._none())
                     piece.add(group, block, [(window, selection, low, high)])
                     continue
@@ -554,7 +544,7 @@ class NamesOf:
         self._former: dict[str, list[str]] = {}
         self.some_select = any(
             answer.output is not None and answer.output.selects
-            for group in plan.groups
+            for group in plan.every_group
             for answer in group.answers
         )
         """Whether a query may give other rows than one for each key and window."""
@@ -562,7 +552,7 @@ class NamesOf:
     def of(self, place: AnswerId) -> Iterable[tuple[int, list[str]]]:
         if not self._answers:
             for name, (group, number) in self._plan.names.items():
-                answer = self._plan.groups[group].answers[number]
+                answer = self._plan.every_group[group].answers[number]
                 key = (group, answer.window, answer.selection)
                 self._answers.setdefault(key, {}).setdefault(number, []).append(name)
         return self._answers.get(place, {}).items()

@@ -94,7 +94,7 @@ def empty_fields(operators: Operators) -> dict[str, Field]:
     return dict(_empty_fields(tuple(operators.values())))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _empty_fields(operators: tuple[Operator, ...]) -> dict[str, Field]:
     return identity_fields({operator.ref.id: operator for operator in operators}, 0)
 
@@ -108,10 +108,10 @@ def identity_fields(operators: Operators, n: int) -> dict[str, Field]:
         if operator.reads == "parts":
             assert isinstance(operator.type, pa.StructType)
             parts = tuple(_no_values(_empty_type(field.type)) for field in operator.type)
-            events = Input(none, nothing, lambda: none, lambda: none, None, parts)
+            events = Input(none, nothing, lambda: none, _no_arrivals, None, parts)
         else:
             empty = _no_values(empty_type(operator))
-            events = Input(empty.values, nothing, lambda: none, lambda: none, empty.levels)
+            events = Input(empty.values, nothing, lambda: none, _no_arrivals, empty.levels)
         out[operator.ref.id] = operator.lift(events, Computed(operators, out))
     return flat({id: out[id] for id in operators})  # without those derived on the way
 
@@ -121,6 +121,10 @@ def empty_type(operator: Operator) -> type:
     if operator.reads != "values" and is_exact(operator.type):
         return np.float64 if operator.reads == "doubles" else np.int64
     return np.float64 if operator.type is None else _empty_type(operator.type)
+
+
+def _no_arrivals(rows: Ints | None = None) -> Ints:
+    return np.empty(0, np.int64) if rows is None else rows
 
 
 def _no_values(dtype: type) -> Argument:
@@ -145,8 +149,8 @@ def flat(fields: Mapping[str, Fields]) -> dict[str, Field]:
 def computed(operators: Operators, fields: Mapping[str, Field]) -> Computed:
     """Fields by operator, ready to merge or to lower."""
     nested = {
-        id: {name: fields[f"{id}.{name}"] for name in operator.fields}
-        for id, operator in operators.items()
+        id: {name: fields[whole] for name, whole in names}
+        for id, names in _layout(tuple(operators.values()))
     }
     return Computed(operators, nested)
 
@@ -163,7 +167,18 @@ def concat_rows(parts: Sequence[Rows], operators: Operators) -> Rows:
 
 
 def empty_names(operators: Operators) -> list[str]:
-    return [f"{id}.{name}" for id, operator in operators.items() for name in operator.fields]
+    """The names of all fields."""
+    return [whole for _, names in _layout(tuple(operators.values())) for _, whole in names]
+
+
+@lru_cache(maxsize=1024)
+def _layout(operators: tuple[Operator, ...]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The fields of each operator: their names, and those that they have among all fields."""
+    ids = [operator.ref.id for operator in operators]
+    return [
+        (id, [(name, f"{id}.{name}") for name in operator.fields])
+        for id, operator in zip(ids, operators, strict=True)
+    ]
 
 
 @QUIET

@@ -16,13 +16,15 @@ from catchment.engine.slicing import lift
 from catchment.model.plan import Group
 from catchment.operators import Grouping, Operator
 from catchment.operators.base import InputForm
-from catchment.operators.grouping import segment_codes, sort_rows
-from catchment.operators.ragged import Array, Ints
+from catchment.operators.grouping import sort_rows
+from catchment.operators.ragged import Array, Ints, lengths_of
 from catchment.operators.values import ColumnValues, Mask, one_piece
 from catchment.planner.cost import edges_of, smallest_gap
 from catchment.planner.edges import Edges
 
 KEY, TIME, ARRIVAL = "#key", "#time", "#arrival"
+_SMALL = 16384
+"""Rows of a table that is not joined with others any more while its events wait."""
 
 
 def conditions_of(group: Group) -> list[str]:
@@ -98,14 +100,9 @@ class Ordered:
         return np.flatnonzero(new)
 
     @cached_property
-    def segment(self) -> Ints:
-        """The number of each event's key among those here."""
-        return segment_codes(self.heads, len(self))
-
-    @cached_property
     def lengths(self) -> Ints:
         """How many events each key has."""
-        return np.diff(self.heads, append=len(self))
+        return lengths_of(self.heads, len(self))
 
     @cached_property
     def table(self) -> pa.Table:
@@ -118,15 +115,20 @@ class Ordered:
             self._arrays[text] = self._events.taken(text, self._rows)
         return self._arrays[text]
 
-    def ints(self, text: str) -> Ints:
-        """A column of integers, in order."""
-        values: Ints = self._events.numbers(text).take(self._rows)
+    def ints(self, text: str, rows: Ints | None = None) -> Ints:
+        """A column of integers, in order, or some rows of it."""
+        held = self._rows if rows is None else self._rows.take(rows)
+        values: Ints = self._events.numbers(text).take(held)
         return values
 
     def condition(self, text: str) -> Mask:
         if text not in self._masks:
             self._masks[text] = self._events.numbers("?" + text).take(self._rows)
         return self._masks[text]
+
+    def sizes(self, heads: Ints) -> Ints:
+        """How many events there are from each of some events to the next of them."""
+        return lengths_of(heads, len(self))
 
     @property
     def first(self) -> Mask:
@@ -159,6 +161,19 @@ def settle(tables: list[pa.Table], time: int) -> tuple[Ordered | None, list[pa.T
     if not rest:
         return _ordered(some, None), later
     return _ordered(some, np.concatenate(before)), [_joined(rest), *later]
+
+
+def gathered(tables: list[pa.Table]) -> list[pa.Table]:
+    """The same events in few tables, where the last one is new.
+
+    Events may wait for long and come few at a time. A table costs kilobytes besides its rows, and
+    time whenever somebody looks at what waits. So small tables are joined as soon as the next is
+    about as large: a row is copied a few times at most, and those of large batches never.
+    """
+    few = list(tables)
+    while len(few) > 1 and few[-2].num_rows < min(_SMALL, 2 * few[-1].num_rows):
+        few[-2:] = [_joined(few[-2:])]
+    return few
 
 
 def split(tables: list[pa.Table], time: int) -> tuple[list[pa.Table], list[pa.Table]]:
@@ -252,12 +267,7 @@ def cut_rows(
 
 
 def slice_edges(group: Group) -> Edges:
-    """Edges known ahead; sessions are cut at the data's own gaps here, and need no grid.
-
-    But slices that climb are merged with others: then none may be longer than a gap.
-    """
-    if group.slicing == "stream":
-        return edges_of(group.windows)
+    """Edges known ahead; sessions are cut at the data's own gaps here, and need no grid."""
     return edges_of([window for window in group.windows if window.session_gap is None])
 
 
@@ -269,9 +279,8 @@ class _Read(Batch):
         self._events = events
         self._columns = events.values
 
-    @cached_property
-    def arrivals(self) -> Ints:
-        return self._events.ints(ARRIVAL)
+    def arrivals_at(self, rows: Ints | None) -> Ints:
+        return self._events.ints(ARRIVAL, rows)
 
     def array(self, expression: str) -> pa.Array[Any]:
         return self._events.column(expression)

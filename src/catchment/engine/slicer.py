@@ -20,11 +20,13 @@ from catchment.engine.batch import Batch
 from catchment.engine.binding import conform
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.bound_waiting import WaitingEvents
+from catchment.engine.heap import keep_freed_memory
 from catchment.engine.keys import Encoder
 from catchment.engine.set_aside import SetAside, Spill
 from catchment.engine.slicing import SlicedGroup
 from catchment.engine.times import FARTHEST, out_of_range, refuse_bad, times_of
 from catchment.errors import SchemaError
+from catchment.expression.lookup import refresh as refresh_lookups
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
 
@@ -34,10 +36,11 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 """Rows worked on at once: few enough that what one step computes is still in the processor's cache
 for the next."""
+_LARGE = 1 << 16
+"""Events of a batch whose arrays are worth keeping: a small node, which reads fewer at once, shall
+stay small."""
 _NODE_BITS = 44
 """Events rank by node and then by arrival: half a million nodes of ten million million events."""
-ALONE = "0"
-"""The stream of an engine that is no node of a tree."""
 
 
 def rank(node: int, arrival: int) -> int:
@@ -81,7 +84,8 @@ class Slicer:
         self.encoder = encoder
         """Remembers texts of keys for the merger or assembler that takes the slices."""
         self.aside = SetAside(bound.limits.aside_bytes, spill)
-        self.counts = dict.fromkeys(("events", "accepted", "late", "bad", "updates"), 0)
+        names = ("events", "accepted", "late", "bad", "updates", "no_window")
+        self.counts = dict.fromkeys(names, 0)
         self.newest = EARLIEST
         """The newest event time so far."""
         self.ceiling = FARTHEST
@@ -99,6 +103,9 @@ class Slicer:
         events are ranked as they come here.
         """
         table = as_table(events)
+        refresh_lookups()
+        if table.num_rows >= _LARGE:
+            keep_freed_memory()
         if self.bound.rules.bad == "fail":
             refuse_bad(table, self.bound.rules.time)
         first = self.counts["events"] if arrival is None else arrival
@@ -118,9 +125,9 @@ class Slicer:
     def _piece(self, table: pa.Table, frontier: int, arrival: int) -> Sliced:
         assert self.bound.schema is not None
         rules = self.bound.rules
-        read = conform(table, self.bound.schema, self.bound.columns)
-        times, good = times_of(read.column(rules.time))
-        batch = Batch(read, times, arrival, self.encoder)
+        read = conform(table, self.bound.schema, self.bound.columns, rules.time)
+        times, good = times_of(read.column(rules.time_name))
+        batch = Batch(read, times, arrival, self.encoder, self.stream)
         self.counts["events"] += len(times)
         if len(batch) and not -FARTHEST < batch.span[0] <= batch.span[1] < self.ceiling:
             far = out_of_range(times, self.ceiling)
@@ -136,6 +143,8 @@ class Slicer:
             self.counts["accepted"] += len(batch)
             if rules.late == "update" and batch.span[0] < frontier:
                 self.counts["updates"] += int((batch.times < frontier).sum())
+            for condition in self.bound.requirements:
+                self.counts["no_window"] += int((~batch.mask(condition)).sum())
         by_clock = any(g.measure == "processing" for g in self.bound.plan.groups)
         made = Sliced(self.stream, batch, batch.at(self.clock()) if by_clock else batch, {})
         if len(batch):
@@ -143,7 +152,7 @@ class Slicer:
                 events = made.at_clock if shared.measure == "processing" else batch
                 made.parts.update(shared.slice(events))
         for id, bound in self.bound.groups.items():
-            if bound.group.distinct_on or id in made.parts:
+            if bound.group.distinct_on or id in made.parts or id in self.bound.made_of:
                 continue
             events = made.events_of(bound)
             waiting = self.bound.waiting.get(id)

@@ -42,10 +42,6 @@ class SlicedGroup(NamedTuple):
     calls: int
     """Operator calls: events times operators."""
 
-    def selections(self, codes: Ints) -> tuple[Ints, Ints]:
-        """The selections and the batch's key codes in these local codes."""
-        return codes // self.keys.count, codes % self.keys.count
-
 
 class GroupSlicer:
     """Slices batches for one group of a plan."""
@@ -477,24 +473,22 @@ def _input(
     text: str | None,
     reads: InputForm,
 ) -> Input:
+
+    def arrivals(rows: Ints | None = None) -> Ints:
+        return batch.arrivals_at(kept.rows if rows is None else kept.at(rows).rows)
+
     if text is None:  # whole events, which have no value
-        nothing = np.empty(0, np.int64)
-        return Input(nothing, groups, times, lambda: kept.of(batch.arrivals))
-    column = batch.column(text, reads)
+        return Input(np.empty(0, np.int64), groups, times, arrivals)
+    column = batch.column_at(text, reads, kept.rows)
     if reads == "parts":
-        parts = column.parts
-        if kept.rows is not None:
-            parts = tuple(part.where(kept.rows) for part in parts)
-        nothing = np.empty(0, np.int64)
-        return Input(nothing, groups, times, lambda: kept.of(batch.arrivals), None, parts)
-    values = kept.of(column.values)
+        return Input(column.values, groups, times, arrivals, None, column.parts)
     if column.valid is None:
-        return Input(values, groups, times, lambda: kept.of(batch.arrivals), column.levels)
-    valid = kept.of(column.valid)
+        return Input(column.values, groups, times, arrivals, column.levels)
+    valid = np.flatnonzero(column.valid)
     return Input(
-        values[valid],
+        column.values[valid],
         groups.select(valid),
         lambda: times()[valid],
-        lambda: kept.of(batch.arrivals)[valid],
+        lambda rows=None: arrivals(valid if rows is None else valid[rows]),
         column.levels,
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 from catchment.engine import codec
 from catchment.engine.emitted import Identity
 from catchment.engine.group import GroupState
+from catchment.engine.interleaved import from_table, joined, to_table
 from catchment.engine.keys import KeyIndex
 from catchment.engine.results import Limit
 from catchment.engine.shapes.base import Get, Put
@@ -20,6 +21,9 @@ from catchment.planner.observed import RateWatch
 
 if TYPE_CHECKING:
     from catchment.engine.assembler import Assembler
+
+_BETWEEN = "between"
+"""The table of slices between marks, where a group has some."""
 
 
 class EmittedRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -32,7 +36,7 @@ class EmittedRecord(msgspec.Struct, frozen=True, array_like=True):
     index: int
     revision: int
     digest: int | None
-    """Of its events; None: it was retracted."""
+    """The digest of its events; None: the window was retracted."""
     until: int
     """Where it ends: it is forgotten once the horizon has passed this."""
 
@@ -156,6 +160,9 @@ def _save_group(state: GroupState, prefix: str, tables: dict[str, pa.Table]) -> 
         put = Put(tables, f"{prefix}{shape.name} ", state.operators)
         shape.save(put)
         shapes[shape.name] = put.saved
+    if state.between:
+        between = joined(state.between, state.operators)
+        tables[prefix + _BETWEEN] = to_table(between, state.operators)
     emitted = state.emitted
     return GroupStateRecord(
         state.frontier,
@@ -181,6 +188,8 @@ def _load_group(
     for shape in state.shapes:
         where = f"{prefix}{shape.name} "
         shape.load(Get(tables, where, state.operators, saved.shapes[shape.name]))
+    if prefix + _BETWEEN in tables:
+        state.between = [from_table(tables[prefix + _BETWEEN], state.operators)]
     if state.emitted is not None:
         for one in saved.emitted:
             state.emitted.said[one.identity] = (one.revision, one.digest)

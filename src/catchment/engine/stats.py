@@ -14,6 +14,7 @@ COUNTS = (
     "results",
     "open_windows",
     "open_events",
+    "no_window",
 )
 """What every runtime counts of events and windows."""
 
@@ -56,6 +57,8 @@ class Stats:
     """Late and bad rows that were written to a file, because nobody had taken them."""
     aside_dropped: int = 0
     """Late and bad rows that were not kept: nobody had taken them, and there was no more room."""
+    no_window: int = 0
+    """Accepted events that are in no session of some query, because their own gap is unusable."""
     missed: int = 0
     """Slices of a node that was given up, too late for the windows that they are in."""
 

@@ -10,7 +10,7 @@ from catchment.engine.levels import GrowingColumn, KeyedPartials, Level, concat_
 from catchment.engine.rows import Operators, Rows, empty_names, identity_fields, merge_fields
 from catchment.model.plan import StoreKind
 from catchment.operators.grouping import Grouping, runs, sort_order
-from catchment.operators.ragged import Array, Ints
+from catchment.operators.ragged import Array, Ints, lengths_of
 from catchment.operators.values import Mask
 
 MANY_KEYS = 1024
@@ -55,9 +55,7 @@ class SliceStore:
             return
         self._starts.append(rows.start[heads])
         self._ends.append(np.maximum.reduceat(rows.end, heads))
-        self.levels[0].append(
-            KeyedPartials(rows.key, rows.fields), np.diff(heads, append=len(rows))
-        )
+        self.levels[0].append(KeyedPartials(rows.key, rows.fields), lengths_of(heads, len(rows)))
         if self.kind == "eager":
             self._grow(0)
 

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from catchment.engine.complete import Complete, number_alike
+from catchment.engine.lanes import OPEN
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.engine.shapes.session import latest
-from catchment.engine.streams import OPEN, Owned, lane
-from catchment.model.window import Marked
+from catchment.engine.streams import Owned, lane
+from catchment.model.window import Window
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
@@ -31,7 +32,7 @@ class Gathered(NamedTuple):
     already, where they do by number.
     """
 
-    window: Marked
+    window: Window
     rows: Rows
     since: int | None
     key: Ints
@@ -40,11 +41,13 @@ class Gathered(NamedTuple):
     """Slices that came too late for their window."""
     heard: Ints = np.empty(0, np.int64)
     """Lanes heard of since then: in others a window may be open that nobody saw begin."""
+    whole: bool = False
+    """Whether a window is told of once it has ended, and not before."""
 
 
-def gathered(window: Marked, operators: Operators, since: int | None = None) -> Gathered:
+def gathered(window: Window, operators: Operators, whole: bool) -> Gathered:
     none = np.empty(0, np.int64)
-    return Gathered(window, no_rows(operators), since, none, none)
+    return Gathered(window, no_rows(operators), None, none, none, whole=whole)
 
 
 def gather(
@@ -88,11 +91,14 @@ def _joined(rows: Rows, new: Mask, operators: Operators) -> Rows:
 def _late(state: Gathered, rows: Rows, frontier: int) -> Mask:
     """Slices of windows that others may have gone out without.
 
-    A node that is waited for tells of a window before the frontier passes its start; one that was
-    given up may come with windows that began before.
+    A node that is waited for tells of a window before the frontier passes its start, or of one that
+    climbs whole, its end; one that was given up may come with windows that began before.
     """
     if state.window.reading == "ordered":
         return went_out(state, rows)
+    if state.whole:
+        over: Mask = (rows.end != OPEN) & (rows.end < frontier)
+        return over
     late: Mask = rows.start < frontier
     if state.since is not None:  # windows that began unseen are told of when they are noticed
         late &= rows.start > state.since
@@ -108,7 +114,7 @@ def _identity(rows: Rows) -> Ints:
 
 
 def went_out(state: Gathered, rows: Rows) -> Mask:
-    """Of windows that go by number: whether one of that number has been given."""
+    """Whether a window with this number has been given, where numbers identify windows."""
     gone: Mask = rows.last < _given(state, rows.key)
     return gone
 
@@ -141,14 +147,15 @@ def complete(
 ReadingMerge = Callable[[Gathered, int, Awaited, Operators], tuple[Gathered, Rows]]
 
 
-def _past(rows: Rows, frontier: int) -> Mask:
-    """Windows that have ended before the frontier."""
-    past: Mask = (rows.end != OPEN) & (rows.end < frontier)
+def _past(state: Gathered, frontier: int) -> Mask:
+    """Windows that have ended before the frontier; some of those that climb whole, just at it."""
+    rows, told = state.rows, state.whole and state.window.reading != "aligned"
+    past: Mask = (rows.end != OPEN) & (rows.end <= frontier if told else rows.end < frontier)
     return past
 
 
 def _local(state: Gathered, frontier: int, *_: object) -> tuple[Gathered, Rows]:
-    done = _past(state.rows, frontier)
+    done = _past(state, frontier)
     return state._replace(rows=state.rows.where(~done)), state.rows.where(done)
 
 
@@ -169,7 +176,7 @@ def _ordered(
 ) -> tuple[Gathered, Rows]:
     """The i-th windows of all streams, once each that goes on has had its own."""
     rows = state.rows
-    past = _past(rows, frontier)
+    past = _past(state, frontier)
     keys, place = np.unique(rows.key, return_inverse=True)
     given = _given(state, keys)
     reach = np.full(len(keys), LATEST)
@@ -242,17 +249,18 @@ _READINGS: dict[str, ReadingMerge] = {
 }
 
 
-def as_complete(place: int, window: Marked, rows: Rows, names: list[str]) -> Complete:
+def as_complete(place: int, window: Window, rows: Rows, names: list[str]) -> Complete:
     """Windows put together, on their way to becoming results."""
     made = Complete(
         np.full(len(rows), place, np.int64), rows.key, rows.start, rows.end, rows.fields
     )
     # All that a stream has to tell of one instant comes in one message, as it lies in one slice.
-    if window.reading == "ordered":
+    local = window.reading == "local"
+    if window.numbered == "key":
         made.index = rows.last
-    elif window.reading == "aligned":
-        made.index = number_alike(rows.key, rows.start, rows.end)
-    elif window.reading == "local":
-        made.index = number_alike(rows.key, rows.first, rows.start, rows.end)
+    elif window.numbered == "bounds":
+        stream = [rows.first] if local else []
+        made.index = number_alike(rows.key, *stream, rows.start, rows.end)
+    if local:
         made.node = np.array(names, object)[rows.first]
     return made

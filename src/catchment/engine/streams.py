@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, settled
+from catchment.engine.lanes import OPEN, LaneWindow
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields, merge_rows
 from catchment.engine.shapes import marked
 from catchment.engine.shapes.event_bounded import boundaries
 from catchment.model.plan import Group
-from catchment.model.window import Marked
+from catchment.model.window import STREAM, Marked
 from catchment.operators import Grouping
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
@@ -26,8 +27,6 @@ from catchment.planner.edges import EARLIEST, LATEST
 
 _KEY_BITS = 40
 _KEYS = (1 << _KEY_BITS) - 1
-OPEN = int(np.iinfo(np.int64).min)
-"""The end of a window that has none yet; also the start of a window where none is open."""
 NOBODY = ""
 """The stream of slices that are in no window: those of all streams may be merged."""
 
@@ -54,7 +53,8 @@ class Owned:
 
     `tags` has a column for the stream, and three for each type in `own_windows`: the window's
     number among those of its stream and key (-1: none), its start, its end. A slice with an end
-    holds no events: it says that the window has ended.
+    says that the window has ended. It is in nothing else: it holds no events, or those of a window
+    that climbs whole.
     """
 
     rows: Rows
@@ -121,13 +121,15 @@ class Streams:
 
 
 class Course(NamedTuple):
-    """How far the windows of one type have come in every lane.
+    """How far the windows of one type have come in every lane; `kind` is its place in
+    `own_windows`.
 
     `begun` counts the windows of a lane; `start` is the open one's, or OPEN where none is. Of
     lanes that were there before the query, `unknown` says what is not known (see `marked`).
     """
 
     window: Marked
+    kind: int
     lane: Ints
     begun: Ints
     start: Ints
@@ -135,9 +137,9 @@ class Course(NamedTuple):
     since: int | None = None
 
 
-def course(window: Marked, since: int | None = None) -> Course:
+def course(window: Marked, kind: int) -> Course:
     none = np.empty(0, np.int64)
-    return Course(window, none, none, none, none, since)
+    return Course(window, kind, none, none, none, none)
 
 
 class StreamWindows(NamedTuple):
@@ -209,6 +211,9 @@ def cut(
     courses: Sequence[Course], events: settled.Ordered, group: Group, operators: Operators
 ) -> tuple[list[Course], Owned]:
     """Cuts settled events at edges and at their stream's own marks."""
+    kinds = len(own_windows(group))
+    if not courses:
+        return [], concat_owned([], kinds, operators)
     cuts = np.zeros(len(events), np.bool_)
     after: list[Course] = []
     found: list[StreamWindows] = []
@@ -220,15 +225,16 @@ def cut(
     rows, heads = settled.cut_rows(events, cuts, group, operators)
     rows.start = np.where(rows.start <= EARLIEST, rows.first, rows.start)
     rows.end = np.where(rows.end >= LATEST, rows.last + 1, rows.end)
-    tags = np.full((len(rows), 1 + 3 * len(found)), OPEN, np.int64)
+    tags = untagged(len(rows), kinds)
     parts = []
-    for kind, followed in enumerate(found):
+    for state, followed in zip(courses, found, strict=True):
+        kind = state.kind
         member = followed.assigned.member[heads]  # -1, in none, is the place of the one appended
         number = tags[:, 1 + 3 * kind] = np.append(followed.number, -1)[member]
         start = np.append(followed.start, 0)[member]
         tags[:, 2 + 3 * kind] = np.where(number >= 0, start, 0)
-        parts.append(_ended(followed, kind, len(found), events, group, operators))
-    owned = concat_owned([Owned(rows, tags), *parts], len(found), operators)
+        parts.append(_ended(followed, kind, kinds, events, group, operators))
+    owned = concat_owned([Owned(rows, tags), *parts], kinds, operators)
     stream, owned.rows.key = parts_of(owned.rows.key)
     owned.tags[:, 0] = np.where((owned.tags[:, 1::3] >= 0).any(axis=1), stream, 0)
     return after, owned
@@ -242,7 +248,7 @@ def _ended(
     group: Group,
     operators: Operators,
 ) -> Owned:
-    """Of each window that ended, a row that says so; it lies in the slice of the window's end."""
+    """A row for each window that ended, which says so; it lies in the slice of the window's end."""
     done = np.flatnonzero(followed.assigned.closed & (followed.number >= 0))
     at = followed.assigned.end[done]
     edges = settled.slice_edges(group).around(
@@ -258,16 +264,33 @@ def _ended(
         at,
         identity_fields(operators, len(done)),
     )
-    tags = np.full((len(done), 1 + 3 * kinds), OPEN, np.int64)
-    tags[:, 1::3], tags[:, 2::3] = -1, 0
+    tags = untagged(len(done), kinds)
     tags[:, 1 + 3 * kind], tags[:, 2 + 3 * kind] = followed.number[done], followed.start[done]
     tags[:, 3 + 3 * kind] = at
     return Owned(rows, tags)
 
 
-# -- as tables ---------------------------------------------------------------------------------
+def untagged(rows: int, kinds: int) -> Ints:
+    """Tags of slices that are in no window, of no stream."""
+    tags = np.full((rows, 1 + 3 * kinds), OPEN, np.int64)
+    tags[:, 1::3], tags[:, 2::3] = -1, 0
+    return tags
 
-STREAM = "#stream"
+
+def whole(windows: LaneWindow, kind: int, kinds: int) -> Owned:
+    """Windows as slices that are nothing else: each says where it began, and where it has ended if
+    it has."""
+    stream, key = parts_of(windows.lane)
+    tags = untagged(len(key), kinds)
+    tags[:, 0], tags[:, 1 + 3 * kind] = stream, windows.number
+    tags[:, 2 + 3 * kind], tags[:, 3 + 3 * kind] = windows.start, windows.end
+    first = windows.start
+    # What is open at the end of the input does not come too late, wherever it began.
+    start = np.where(windows.end == OPEN, LATEST - 2, first)
+    return Owned(Rows(start, start + 1, key, first, first, dict(windows.fields)), tags)
+
+
+# -- as tables ---------------------------------------------------------------------------------
 
 
 def tag_names(kinds: int) -> list[str]:

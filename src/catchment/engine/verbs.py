@@ -39,6 +39,7 @@ from catchment.errors import StateError
 from catchment.model.duration import Instant, instant
 from catchment.model.plan import Group, Plan
 from catchment.model.rules import EventRules
+from catchment.model.time_column import TimeSpec
 from catchment.operators.ragged import Ints
 from catchment.planner.together import waiting_together
 
@@ -47,7 +48,13 @@ MERGED = -1
 
 
 def slice(
-    events: pa.Table, plan: Plan, *, time: str = "ts", node: int = 0, seq: int = 0, arrival: int = 0
+    events: pa.Table,
+    plan: Plan,
+    *,
+    time: TimeSpec = "ts",
+    node: int = 0,
+    seq: int = 0,
+    arrival: int = 0,
 ) -> Partials:
     """Events to partials, where they are read; holds no state.
 

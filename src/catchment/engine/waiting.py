@@ -64,7 +64,7 @@ class WaitingSet:
 
     def _add(self, events: pa.Table) -> Ints:
         if events.num_rows:
-            self.tables.append(events)
+            self.tables = settled.gathered([*self.tables, events])
         return events.column(settled.TIME).to_numpy()
 
     # -- events out ------------------------------------------------------------------------------

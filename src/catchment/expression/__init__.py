@@ -16,6 +16,7 @@ from catchment.expression.disjointness import (
 from catchment.expression.evaluation import evaluate, infer
 from catchment.expression.nodes import quote
 from catchment.expression.parsing import canonical, columns, substituted
+from catchment.expression.paths import column_in, columns_read, steps_of, taken_out, type_at
 from catchment.expression.refuse import FUNCTION_NAMES, is_function
 
 __all__ = [
@@ -29,13 +30,18 @@ __all__ = [
     "all_apart",
     "apart",
     "canonical",
+    "column_in",
     "column_ranges",
     "columns",
+    "columns_read",
     "constraints",
     "disjoint",
     "evaluate",
     "infer",
     "is_function",
     "quote",
+    "steps_of",
     "substituted",
+    "taken_out",
+    "type_at",
 ]

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from catchment.errors import QueryError
 from catchment.expression.decimals import MOST
-from catchment.expression.nodes import Call, Column, Literal, Node
+from catchment.expression.lookup import check_call
+from catchment.expression.nodes import Call, Column, Literal, Node, path_text
 from catchment.expression.refuse import PARTS, UNITS, refusal, sql_of
 
 _BINARY: dict[type[exp.Expression], str] = {
@@ -50,6 +51,8 @@ _FUNCTIONS: dict[type[exp.Expression], tuple[str, int, int]] = {
     exp.Lower: ("lower", 1, 1),
     exp.Upper: ("upper", 1, 1),
     exp.Length: ("length", 1, 1),
+    exp.ArraySize: ("size", 1, 1),
+    exp.ArrayContains: ("array_contains", 2, 2),
 }
 _PARTS: dict[type[exp.Expression], str] = {
     exp.Year: "year",
@@ -64,7 +67,13 @@ _PARTS: dict[type[exp.Expression], str] = {
     exp.Minute: "minute",
     exp.Second: "second",
 }
-_NAMED = {"weekday": (1, 1), "tuple": (2, 99), "arguments": (2, 99)}
+_NAMED = {
+    "cardinality": (1, 1),
+    "weekday": (1, 1),
+    "tuple": (2, 99),
+    "arguments": (2, 99),
+    "lookup": (4, 99),
+}
 """Functions that the parser knows by name alone, and how many arguments they take."""
 _TYPES = {
     "BOOLEAN": "BOOLEAN",
@@ -134,12 +143,10 @@ def _column(node: exp.Expression, what: str) -> Node:
     identifier = node.this
     if not isinstance(identifier, exp.Identifier):
         raise refusal(identifier, what)
-    if node.args.get("table"):
-        raise QueryError(
-            f"the {what} uses a name with a dot",
-            given=sql_of(node),
-            hint=f"for a column of that name write `{sql_of(node).replace('`', '')}` in backticks",
-        )
+    parts = [part for key in ("catalog", "db", "table") if (part := node.args.get(key))]
+    if parts:
+        first, *steps = [part.name for part in (*parts, identifier)]
+        return Column(path_text(first, steps))
     if not identifier.quoted and not identifier.name.isidentifier():
         raise QueryError(
             f"the {what} uses a name that is not plain",
@@ -147,6 +154,36 @@ def _column(node: exp.Expression, what: str) -> Node:
             hint=f"for a column of that name write `{identifier.name}` in backticks",
         )
     return Column(identifier.name)
+
+
+def _field(node: exp.Expression, what: str) -> Node:
+    """A field of a field: `a['b'].c`."""
+    inner = convert(node.this, what)
+    if not isinstance(inner, Column) or not isinstance(node.expression, exp.Identifier):
+        raise _no_path(node, what)
+    return Column(path_text(inner.name, [node.expression.name]))
+
+
+def _element(node: exp.Expression, what: str) -> Node:
+    """A field of a struct, a value of a map or an element of a list: `tags['a']`, `items[0]`."""
+    inner = convert(node.this, what)
+    keys = [convert(key, what) for key in node.expressions]
+    key = keys[0].value if len(keys) == 1 and isinstance(keys[0], Literal) else None
+    if node.args.get("offset"):
+        raise _no_path(node, what)  # element_at, which counts from 1
+    named = isinstance(key, str) or (type(key) is int and key >= 0)
+    if not isinstance(inner, Column) or not named:
+        raise _no_path(node, what)
+    assert isinstance(key, str | int)
+    return Column(path_text(inner.name, [key]))
+
+
+def _no_path(node: exp.Expression, what: str) -> QueryError:
+    return QueryError(
+        f"the {what} takes a field or an element of what has no name",
+        given=sql_of(node),
+        hint="name a column, its fields and fixed keys, as in req.bytes, tags['a'] or items[0]",
+    )
 
 
 def _literal(node: exp.Expression, what: str) -> Node:
@@ -376,11 +413,15 @@ def _named(node: exp.Expression, what: str) -> Node:
             given=sql_of(node),
             hint=f"{name} takes {least} argument{'' if least == 1 else 's or more'}",
         )
-    return Call(name, tuple(convert(arg, what) for arg in node.expressions))
+    named = "size" if name == "cardinality" else name
+    made = Call(named, tuple(convert(arg, what) for arg in node.expressions))
+    return check_call(made, sql_of(node), what) if name == "lookup" else made
 
 
 _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
     exp.Column: _column,
+    exp.Dot: _field,
+    exp.Bracket: _element,
     exp.Literal: _literal,
     exp.Neg: _negative,
     exp.And: _junction,

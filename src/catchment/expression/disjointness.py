@@ -88,7 +88,7 @@ def disjoint(a: str, b: str) -> bool:
 
 
 def apart(ones: Alternatives, others: Alternatives) -> bool:
-    """As `disjoint`, of conditions that have been read."""
+    """What `disjoint` tells, for conditions that have been read."""
     if len(ones) == 1 == len(others):
         return _contradict(ones[0], others[0])
     if len(ones) * len(others) > _MOST:
@@ -129,7 +129,7 @@ def alternatives(text: str) -> Alternatives:
 
 
 def alternatives_of(node: Node) -> Alternatives:
-    """As `alternatives`, of a condition that has been parsed."""
+    """What `alternatives` gives, for a condition that has been parsed."""
     found = (_known(facts) for facts in _alternatives(node, True))
     return tuple(alternative for alternative in found if alternative is not None)
 
@@ -165,7 +165,7 @@ def _columns_known(compared: list[Comparison]) -> Alternative | None:
 
 
 def _plainly_known(compared: list[Comparison]) -> Alternative | None:
-    """As `_columns_known`, where each comparison leaves one range; None of other cases."""
+    """What `_columns_known` gives, where each comparison leaves one range; None in other cases."""
     found: dict[str, Ranges] = {}
     for column, op, constants in compared:
         ranges = _ranges_of(op, constants)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from catchment.errors import SchemaError, did_you_mean
 from catchment.expression import arithmetic as a
-from catchment.expression import casting, compare, text_parts, time_parts
+from catchment.expression import casting, compare, lists, lookup, text_parts, time_parts
 from catchment.expression.nodes import Column, Literal, Node
 from catchment.expression.parsing import columns, parse
 from catchment.expression.refuse import PARTS
@@ -68,6 +68,9 @@ KERNELS: dict[str, Kernel] = {
     "trim": text_parts.trim,
     "tuple": text_parts.combined,
     "arguments": compare.together,
+    "size": lists.size,
+    "array_contains": lists.contains,
+    "lookup": lookup.looked_up,
     "date_trunc": time_parts.truncated,
 } | dict.fromkeys(PARTS, time_parts.part)
 

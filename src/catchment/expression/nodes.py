@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -15,7 +15,7 @@ LiteralValue = None | bool | int | float | str | datetime | date
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the events, by its exact name."""
+    """A column of the events, by its exact name; what is taken out of one, by its path."""
 
     name: str
 
@@ -40,6 +40,8 @@ class Call:
 Node = Column | Literal | Call
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_KEY = re.compile(r"\['[^'\\\\]*'\]|\[\d+\]", re.ASCII)
+_PATH = re.compile(rf"{PLAIN.pattern}(?:\.{PLAIN.pattern}|{_KEY.pattern})+", re.ASCII)
 RESERVED = {
     "all",
     "alter",
@@ -122,10 +124,38 @@ def is_plain(name: str) -> bool:
 def quote(name: str) -> str:
     """A column's name as SQL text.
 
-    >>> quote("v"), quote("heart rate")
-    ('v', '`heart rate`')
+    >>> quote("v"), quote("heart rate"), quote("req.bytes")
+    ('v', '`heart rate`', 'req.bytes')
     """
-    return name if is_plain(name) else "`" + name.replace("`", "``") + "`"
+    if is_plain(name) or _is_plain_path(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+PathStep = str | int
+"""A field of a struct or key of a map by its name, an element of a list by its number."""
+
+
+def path_text(column: str, steps: Iterable[PathStep]) -> str:
+    """The one text of a path from a column.
+
+    >>> path_text("req", ["tags", "a b", 0])
+    "req.tags['a b'][0]"
+    """
+    made = column
+    for step in steps:
+        if isinstance(step, int):
+            made += f"[{step}]"
+        else:
+            made += f".{step}" if is_plain(step) else f"[{constant_text(step)}]"
+    return made
+
+
+def _is_plain_path(name: str) -> bool:
+    """Whether a path needs no backticks: what parses as it stands, and as nothing else."""
+    if _PATH.fullmatch(name) is None:
+        return False
+    return all(is_plain(part) for part in _KEY.sub("", name).split("."))
 
 
 def walk(node: Node) -> Iterator[Node]:

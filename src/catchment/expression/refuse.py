@@ -24,6 +24,7 @@ UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 """What times can be cut down to; weeks begin on Mondays."""
 FUNCTION_NAMES = (
     "abs",
+    "array_contains",
     "cast",
     "ceil",
     "coalesce",
@@ -38,10 +39,12 @@ FUNCTION_NAMES = (
     "length",
     "ln",
     "log",
+    "lookup",
     "lower",
     "nullif",
     "power",
     "round",
+    "size",
     "sqrt",
     "substring",
     "to_date",
@@ -51,6 +54,8 @@ FUNCTION_NAMES = (
 )
 _SYNONYMS = (
     "arguments",
+    "array_size",
+    "cardinality",
     "ceiling",
     "char_length",
     "character_length",

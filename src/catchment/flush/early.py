@@ -97,7 +97,7 @@ class FlushStep(NamedTuple):
     now: float
     """By the clock."""
     frontier: float
-    """In event time: slices that end by then have ended."""
+    """The frontier, in event time: slices that end by it have ended."""
     newest: float
     """The event time of the newest arrival, or the frontier if that is later."""
     released: float = 0.0
@@ -115,7 +115,7 @@ class HeldRows(NamedTuple):
     begin: float
     end: float
     keys: Ints
-    """Of each row; in order, and once each."""
+    """The key of each row; each key occurs once, and they are in order."""
     sizes: Floats
     """Bytes of each row on the wire."""
     weight: float = 1.0

@@ -31,7 +31,7 @@ class CachedAggregates:
     """How often in slices before."""
     now: float
     length: float
-    """Of the slice."""
+    """The length of the slice."""
 
 
 Eviction = Callable[[CachedAggregates], Floats]

@@ -29,7 +29,7 @@ class CachePolicy:
     """
 
     eager: Callable[[SizeInputs, SliceHistory], float] | None = None
-    """Of what has come, what is likely to come again."""
+    """The size of an eager cache: how much of what has come is likely to come again."""
     lazy: Callable[[SizeInputs], float] | None = None
     """What can still be sent by the end of the slice."""
 

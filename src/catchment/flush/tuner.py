@@ -26,7 +26,7 @@ class Spent:
     staleness: float
     """Seconds from its end until its last update had arrived."""
     length: float
-    """Of the slice, in seconds."""
+    """The length of the slice, in seconds."""
     rate: float
     """Bytes a second that went."""
 

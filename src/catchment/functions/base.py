@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from catchment.errors import QueryError, SchemaError
 from catchment.expression import canonical
+from catchment.functions.spark_names import REFUSED
 from catchment.model.query import ARGUMENTS, Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.base import is_numeric
-from catchment.operators.ragged import Array
+from catchment.operators.ragged import Array, Ints
 from catchment.registry import Registry
 
 
@@ -82,6 +83,16 @@ class Function(ABC):
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
         """The results, one per row of the operators' fields."""
+
+    def ranks(self, aggregate: Aggregate, counts: Ints) -> list[Ints] | None:
+        """Of so many sorted values, the places of those that the result is made of, from 0 on; None
+        where it takes all of them, or none in order. There is at least one value."""
+        return None
+
+    def most_frequent(self, aggregate: Aggregate) -> int | None:
+        """How many of the most frequent values, and how often each occurs, the result is made of,
+        of equals the least; None where it takes others."""
+        return None
 
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         """The type of the result."""
@@ -167,6 +178,9 @@ def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> 
     'avg(v)'
     """
     function = FUNCTIONS.get(name.lower())
+    if function is None and name.lower() in REFUSED:
+        hint = REFUSED[name.lower()]
+        raise QueryError("this function of Spark is not supported", given=name, hint=hint)
     if function is None:
         raise QueryError("no such function", given=name, hint=FUNCTIONS.hint(name))
     if column is None and function.needs_column:

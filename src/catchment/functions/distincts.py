@@ -59,6 +59,7 @@ class SumDistinct(SumFunction):
     """The sum of the different values, of the type that `sum` has."""
 
     name = "sum_distinct"
+    synonyms = ()
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("distinct", aggregate.column),)

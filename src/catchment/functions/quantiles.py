@@ -1,4 +1,4 @@
-"""quantile, quantiles, quantile_disc, median, mode: exact, from one sort."""
+"""quantile, quantiles, quantile_disc, median, mode: exact, from all values in order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from catchment.functions.base import Function, register_function
 from catchment.functions.extremes import FirstFunction
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef, Ragged
-from catchment.operators.grouping import Grouping
+from catchment.operators.counts import counts_of, most_frequent
 from catchment.operators.limbs import is_narrow
-from catchment.operators.ragged import Array
+from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import to_arrow
 
 
@@ -49,6 +49,9 @@ class Quantile(Function):
     def q(self, aggregate: Aggregate) -> float:
         return float(aggregate.params[0])
 
+    def ranks(self, aggregate: Aggregate, counts: Ints) -> list[Ints] | None:
+        return [*_around(counts, self.q(aggregate))[1:]]
+
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
@@ -62,10 +65,14 @@ class Quantile(Function):
         return to_arrow(values, pa.float64(), filled)
 
 
+def _around(counts: Ints, q: float) -> tuple[Array, Ints, Ints]:
+    """Where a quantile lies among so many values, and the places below and above."""
+    position = (counts - 1) * q
+    return position, np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
+
+
 def _interpolate(run: Ragged, rows: Array, q: float, unit: float) -> Array:
-    position = (run.lengths[rows] - 1) * q
-    below = np.floor(position).astype(np.int64)
-    above = np.ceil(position).astype(np.int64)
+    position, below, above = _around(run.lengths[rows], q)
     start = run.offsets[:-1][rows]
     low = run.values[start + below].astype(np.float64) / unit
     high = run.values[start + above].astype(np.float64) / unit
@@ -108,6 +115,10 @@ class Quantiles(Quantile):
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
         return pa.list_(pa.float64())
 
+    def ranks(self, aggregate: Aggregate, counts: Ints) -> list[Ints] | None:
+        each = [_around(counts, float(q)) for q in aggregate.params]
+        return [rank for _, *around in each for rank in around]
+
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
@@ -138,16 +149,20 @@ class QuantileDisc(Quantile):
         params = aggregate.params
         share(self.name, params[:1] if params[1:] == ("desc",) else params)
 
+    def ranks(self, aggregate: Aggregate, counts: Ints) -> list[Ints] | None:
+        return [self._place(aggregate, counts)]
+
+    def _place(self, aggregate: Aggregate, counts: Ints) -> Ints:
+        place: Ints = np.maximum(np.ceil(counts * self.q(aggregate)).astype(np.int64) - 1, 0)
+        return counts - 1 - place if len(aggregate.params) > 1 else place
+
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
         run = computed[OperatorRef("sort", aggregate.column)]["run"]
         assert isinstance(run, Ragged)
         filled = run.lengths > 0
-        lengths = run.lengths[filled]
-        place = np.maximum(np.ceil(lengths * self.q(aggregate)).astype(np.int64) - 1, 0)
-        if len(aggregate.params) > 1:
-            place = lengths - 1 - place
+        place = self._place(aggregate, run.lengths[filled])
         unit = 10.0 ** digits_of(type)[1] if type is not None and is_narrow(type) else 1.0
         values = np.zeros(len(run), np.float64)
         values[filled] = run.values[run.offsets[:-1][filled] + place].astype(np.float64) / unit
@@ -166,35 +181,17 @@ class Mode(FirstFunction):
         return not pa.types.is_nested(type)
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
-        return (OperatorRef("sort", aggregate.column),)
+        return (OperatorRef("counts", aggregate.column),)
+
+    def most_frequent(self, aggregate: Aggregate) -> int | None:
+        return 1
 
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        run = computed[OperatorRef("sort", aggregate.column)]["run"]
-        assert isinstance(run, Ragged)
-        filled = run.lengths > 0
-        empty = None if run.values.dtype == object else 0
-        values = np.full(len(run), empty, run.values.dtype)
-        values[filled] = _most_frequent(run)
+        found, _ = most_frequent(counts_of(computed[self.operators(aggregate)[0]]), 1)
+        filled = found.lengths > 0
+        empty = None if found.values.dtype == object else 0
+        values = np.full(len(found), empty, found.values.dtype)
+        values[filled] = found.values
         return to_arrow(values, self.result(aggregate, type), filled)
-
-
-def _most_frequent(run: Ragged) -> Array:
-    """The head of the longest stretch of equal values of each row that has any."""
-    values = run.values
-    if not len(values):
-        return values
-    change = np.ones(len(values), np.bool_)
-    same = np.asarray(values[1:] == values[:-1], np.bool_)
-    if values.dtype.kind == "f":
-        same |= np.isnan(values[1:]) & np.isnan(values[:-1])
-    change[1:] = ~same
-    begins = run.offsets[:-1][run.lengths > 0]
-    change[begins] = True
-    heads = np.flatnonzero(change)
-    lengths = np.diff(heads, append=len(values))
-    starts = np.searchsorted(heads, begins)
-    # Stretches come in order of value: the first of the longest is the least.
-    rows = Grouping(None, len(begins), starts=starts, rows=len(heads))
-    return values[heads[rows.first(-lengths)[1]]]

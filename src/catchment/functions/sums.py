@@ -33,6 +33,7 @@ class SumFunction(Function):
     """
 
     name = "sum"
+    synonyms: ClassVar[tuple[str, ...]] = ("try_sum",)
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "sum")
@@ -100,7 +101,7 @@ class Avg(Function):
     """
 
     name = "avg"
-    synonyms: ClassVar[tuple[str, ...]] = ("mean", "average")
+    synonyms: ClassVar[tuple[str, ...]] = ("mean", "average", "try_avg")
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return counted(aggregate.column, "sum")

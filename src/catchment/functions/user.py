@@ -13,10 +13,11 @@ from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef
 from catchment.operators.ragged import plain
 from catchment.operators.user import Monoid, decode_state, define, monoid_of, monoids
+from catchment.operators.user_columns import lowered, state_columns
 
 
 class UserFunction(Function):
-    """A function of three plain Python functions: lift, combine, lower."""
+    """A function of three plain Python functions: lift, combine, lower, of values or of arrays."""
 
     takes = "a value"
     defined_in = "the user's code"
@@ -26,7 +27,8 @@ class UserFunction(Function):
         self.name = name  # type: ignore[misc]
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
-        return (OperatorRef("user", aggregate.column, (self.name,)),)
+        kind = "user_columns" if monoid_of(self.name).state else "user"
+        return (OperatorRef(kind, aggregate.column, (self.name,)),)
 
     def accepts(self, type: pa.DataType) -> bool:
         return True
@@ -37,8 +39,11 @@ class UserFunction(Function):
     def lower(
         self, aggregate: Aggregate, computed: Computed, type: pa.DataType | None
     ) -> pa.Array[Any]:
-        states = plain(computed[self.operators(aggregate)[0]]["state"])
+        (ref,) = self.operators(aggregate)
         monoid = monoid_of(self.name)
+        if monoid.state:
+            return lowered(self.name, computed[ref])
+        states = plain(computed[ref]["state"])
         values = [
             None if state is None else monoid.lower(decode_state(state))
             for state in states.tolist()
@@ -54,6 +59,7 @@ def function(
     lower: Callable[[Any], Any],
     result: pa.DataType | None = None,
     commutative: bool = True,
+    state: pa.DataType | Mapping[str, pa.DataType] | None = None,
 ) -> Callable[..., Aggregate]:
     """Defines a function by three plain ones, and gives its builder.
 
@@ -62,13 +68,22 @@ def function(
     arrival. `result` is the type of what `lower` gives, by default a double. Plans carry only the
     name: define the function in every process that runs them.
 
+    With `state` the three functions work on whole columns: `lift` takes a NumPy array of values and
+    gives an array of as many states, `combine` takes two arrays of states, of which each pair is
+    combined, and `lower` gives an array of results. `state` is the type of a state, a whole number,
+    a double or a text, or a dict of such types by name: then states are dicts of arrays. What is
+    given back may be Arrow arrays too.
+
     >>> import math
     >>> square, add = lambda v: v * v, lambda a, b: a + b
     >>> norm = function("l2_norm", lift=square, combine=add, lower=math.sqrt)
     >>> norm("v").text
     'l2_norm(v)'
+    >>> import numpy as np
+    >>> fast = function("l2_fast", lift=square, combine=add, lower=np.sqrt, state=pa.float64())
 
-    Raises QueryError for a name that is no plain word or that a built-in function has.
+    Raises QueryError for a name that is no plain word or that a built-in function has, and for
+    states of other types.
     """
     if not name.isidentifier():
         raise QueryError("a function's name must be a plain word", given=repr(name))
@@ -77,7 +92,8 @@ def function(
     for part in (lift, combine, lower):
         if not callable(part):
             raise QueryError("lift, combine and lower must be functions", given=repr(part))
-    define(name, Monoid(lift, combine, lower, result or pa.float64(), commutative))
+    columns = () if state is None else state_columns(state)
+    define(name, Monoid(lift, combine, lower, result or pa.float64(), commutative, columns))
     return builder(register_function(UserFunction(name)))
 
 

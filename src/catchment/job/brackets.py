@@ -16,7 +16,7 @@ class Parted(NamedTuple):
     """A text that was taken apart."""
 
     place: BracketPlace
-    """Of its first part."""
+    """The place of its first part."""
     whole: str
 
 

@@ -24,8 +24,9 @@ from catchment.job.model import TRIGGERS, JobModel, located, period
 from catchment.job.reading import FieldError, JobPath, path_text, read, tell_all
 from catchment.model.early import emit_of
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules, refusals
-from catchment.model.settings import LATE, column_name, each_its_name, not_negative, one_of
+from catchment.model.rules import QueryRules, reading_others, refusals
+from catchment.model.settings import LATE, each_its_name, not_negative, one_of
+from catchment.model.time_column import time_spec
 from catchment.transport.security import check_listening
 
 _ROUNDS = 20
@@ -77,6 +78,8 @@ class ExaminedJob:
     """The sections of which something was left out."""
     numbers: Mapping[str, list[int]] = field(default_factory=dict)
     """The numbers in the file of the queries, sinks and nodes that are left."""
+    mistimed: Mapping[int, Query] = field(default_factory=dict)
+    """Those that are well formed, but for the time column that they name."""
 
 
 def load_job(source: str | Path | Mapping[str, Any]) -> JobModel:
@@ -124,11 +127,12 @@ def examine(source: str | Path | Mapping[str, Any]) -> ExaminedJob:
     if job is None:
         return ExaminedJob(None, {}, tuple(mistakes))
     wrong = [Mistake(place, error) for place, error in _settings(job)]
-    queries = _queries(job, draft, {mistake.place for mistake in wrong}, mistakes)
+    mistimed: dict[int, Query] = {}
+    queries = _queries(job, draft, {mistake.place for mistake in wrong}, mistakes, mistimed)
     whole = len(queries) == len(job.queries) and "queries" not in draft.left_out
     mistakes += [*wrong, *(Mistake("flush", error) for error in _flush(job, queries, whole))]
     left_out = frozenset(draft.left_out)
-    return ExaminedJob(job, queries, tuple(mistakes), left_out, draft.numbers)
+    return ExaminedJob(job, queries, tuple(mistakes), left_out, draft.numbers, mistimed)
 
 
 def _parted(found: Parted) -> Mistake:
@@ -254,22 +258,37 @@ def _raises(data: Mapping[str, Any], error: CatchmentError) -> bool:
 
 
 def _queries(
-    job: JobModel, draft: _JobDraft, wrong: set[str], mistakes: list[Mistake]
+    job: JobModel,
+    draft: _JobDraft,
+    wrong: set[str],
+    mistakes: list[Mistake],
+    mistimed: dict[int, Query],
 ) -> dict[int, Query]:
     """The queries that are well formed, by their number in the file."""
     made: dict[int, Query] = {}
     seen: dict[str, Query] = {}
     unsure = bool(draft.left_out & {"name", "source", "nodes"})
+    built: dict[int, Query] = {}
     for index, section in enumerate(job.queries):
         number = draft.numbers["queries"][index]
         path = f"queries[{number}]"
         try:
-            query = section if isinstance(section, Query) else section.build(path)
+            query = section if isinstance(section, Query) else section.build(path, job.lookups)
         except CatchmentError as error:
-            parts = [] if isinstance(section, Query) else section.mistakes(path)
+            parts = [] if isinstance(section, Query) else section.mistakes(path, job.lookups)
             mistakes += [Mistake(path, located(one, path)) for one in [*parts] or [error]]
             continue
-        errors: list[CatchmentError] = [*refusals(query, _rules(job, query, wrong, unsure))]
+        built[number] = query
+    others = {query.name: query for query in built.values()}
+    for number, query in built.items():
+        path = f"queries[{number}]"
+        rules = _rules(job, query, wrong, unsure)
+        errors: list[CatchmentError] = []
+        try:
+            query = reading_others(query, rules, others)
+            errors += refusals(query, rules, others)
+        except CatchmentError as error:
+            errors.append(error)
         try:
             each_its_name([seen[query.name], query] if query.name in seen else [query])
         except CatchmentError as error:
@@ -278,7 +297,18 @@ def _queries(
         seen.setdefault(query.name, query)
         if not errors:
             made[number] = query.without_names()
+        elif _mistimed(query, rules, others, errors):
+            mistimed[number] = query.without_names()
     return made
+
+
+def _mistimed(
+    query: Query, rules: QueryRules, others: Mapping[str, Query], errors: list[CatchmentError]
+) -> bool:
+    """Whether nothing is wrong with a query but the time column that it names."""
+    if query.source is not None or query.time is None or len(errors) > 1:
+        return False
+    return not [*refusals(query, replace(rules, time=query.time), others)]
 
 
 def _rules(job: JobModel, query: Query, wrong: set[str], unsure: bool) -> QueryRules:
@@ -294,7 +324,7 @@ def _rules(job: JobModel, query: Query, wrong: set[str], unsure: bool) -> QueryR
 def _settings(job: JobModel) -> Iterator[tuple[str, CatchmentError]]:
     """What is wrong with the settings of a job, one by one."""
     checks: list[tuple[str, Callable[[], object]]] = [
-        ("time", lambda: column_name(job.time, "time column")),
+        ("time", lambda: time_spec(job.time)),
         ("late", lambda: one_of(job.late, LATE, "late")),
         ("emit", lambda: emit_of(job.emit)),
         ("count", job.check_count),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import structs
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Discriminator,
     Field,
@@ -21,6 +22,7 @@ from pydantic import (
 from pydantic import WithJsonSchema as Shown
 
 from catchment import functions, html
+from catchment.counting.scheme import MEMORY, Predictor
 from catchment.errors import CatchmentError, JobError, QueryError
 from catchment.expression import canonical
 from catchment.flush.settings import flush_schema
@@ -34,6 +36,7 @@ from catchment.model.query import MEASURES, Aggregate, Expression, Ordering, Que
 from catchment.model.rules import QueryRules, bound
 from catchment.model.section import Section
 from catchment.model.settings import LATE, Incomplete, Late
+from catchment.model.time_column import UNITS, TimeColumn, TimeSpec, time_spec
 from catchment.sinks import Sink
 from catchment.sources import Source
 from catchment.sources.aside_files import ASIDE_DISK_BYTES
@@ -63,6 +66,34 @@ DurationValue = Annotated[
     Any, Shown({"type": ["string", "null"], "examples": ["10s", "5 minutes", "1h 30m"]})
 ]
 TextValue = Annotated[Any, Shown({"type": ["string", "null"]})]
+
+
+def _time(given: Any) -> Any:
+    """What is said of a time column and how it is read; a name is checked with other settings."""
+    return time_spec(given) if isinstance(given, Mapping | TimeColumn) else given
+
+
+TimeValue = Annotated[
+    Any,
+    AfterValidator(_time),
+    Shown(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "column": {"type": "string"},
+                        "unit": {"enum": list(UNITS)},
+                        "format": {"type": "string"},
+                    },
+                    "required": ["column"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 NamesValue = Annotated[Any, Shown({"anyOf": [{"type": "string"}, _LIST]})]
 _KEY = {
     "anyOf": [
@@ -114,13 +145,16 @@ class QuerySection(Section):
         (), description="sets of keys, with rows for each"
     )
     window: WindowValue = Field(None, description="as in sliding(10s, 5s)")
+    table: TextValue = Field(
+        None, description="another query, whose results it reads instead of the events"
+    )
     distinct_on: NamesValue = Field(
         (), description="columns that tell an event from its repetitions"
     )
     distinct_within: DurationValue = Field("1h", description="how far apart these may be")
     measure: MeasureWord = Field("event", description="event or processing time")
 
-    def build(self, path: str) -> Query:
+    def build(self, path: str, lookups: Mapping[str, str] | None = None) -> Query:
         options = {
             "distinct_on": self.distinct_on,
             "distinct_within": self.distinct_within,
@@ -133,6 +167,7 @@ class QuerySection(Section):
             window = read_window(self.window, f"{path}.window")
             options |= {"having": self._having(), "order_by": self._orders()}
             options |= {"limit": self.limit, "grouping_sets": self.grouping_sets}
+            options["table"] = self.table
             return Query(self.name, *made, window=window, by=self.by, where=self.where, **options)
         for key in (
             "select",
@@ -143,6 +178,7 @@ class QuerySection(Section):
             "limit",
             "grouping_sets",
             "window",
+            "table",
         ):
             if key in self.model_fields_set:
                 raise JobError(
@@ -150,7 +186,7 @@ class QuerySection(Section):
                     given=f"{path}.{key}",
                     hint=f"the SQL says it all; leave out {key}",
                 )
-        return Query.of(structs.replace(sql(self.sql, self.name).record(), **options))
+        return Query.of(structs.replace(sql(self.sql, self.name, lookups).record(), **options))
 
     def _having(self) -> Expression | None:
         return None if self.having is None else expr(self.having)
@@ -159,9 +195,11 @@ class QuerySection(Section):
         given = [self.order_by] if isinstance(self.order_by, str) else self.order_by
         return [order(text) for text in given]
 
-    def mistakes(self, path: str) -> Iterator[CatchmentError]:
+    def mistakes(
+        self, path: str, lookups: Mapping[str, str] | None = None
+    ) -> Iterator[CatchmentError]:
         """What is wrong with its parts, each looked at on its own."""
-        parts: list[Callable[[], object]] = [partial(self.build, path)]
+        parts: list[Callable[[], object]] = [partial(self.build, path, lookups)]
         if self.sql is None and self.select is not None:
             each = [
                 s.build if isinstance(s, Section) else partial(selected, s) for s in self.select
@@ -197,7 +235,7 @@ Trigger = Annotated[Any, Shown({"type": "string", "examples": ["continuous", "ba
 class EngineOptions(TypedDict):
     """What an engine is told besides the queries."""
 
-    time: str
+    time: TimeSpec
     lateness: duration.Duration
     late: Late
     incomplete: Incomplete
@@ -211,7 +249,7 @@ class EngineOptions(TypedDict):
 class StreamOptions(TypedDict):
     """How a job that goes on treats events, whoever runs it; durations in microseconds."""
 
-    time: str
+    time: TimeSpec
     late: Late
     keep: int | None
     lateness: int
@@ -224,6 +262,23 @@ class StreamOptions(TypedDict):
     aside_disk_bytes: int
     state_bytes: int | None
     key_bytes: int | None
+
+
+class CountSection(Section):
+    """How edges of count windows over nodes are predicted: {predictor: last, memory: 1}."""
+
+    predictor: Predictor = Field(
+        default="pace",
+        description="by the rate of all events together, or by each node's share of the last "
+        "window, as Deco has it",
+    )
+    memory: int = Field(
+        default=MEMORY, ge=1, le=64, description="windows that the expected error is averaged over"
+    )
+    wait: bool = Field(
+        default=False,
+        description="nodes read no further, by monitor and sync, until they know of the next edge",
+    )
 
 
 class JobModel(Section):
@@ -250,7 +305,11 @@ class JobModel(Section):
         )
 
     name: str = Field("catchment", description="the job's, also a name of its events in SQL")
-    time: TextValue = Field("ts", description="the column of event time")
+    time: TimeValue = Field(
+        "ts",
+        description="the column of event time; for epochs and texts a mapping, as in "
+        "{column: ts, unit: ms} or {column: ts, format: '%d/%b/%Y:%H:%M:%S %z'}",
+    )
     lateness: DurationValue = Field(
         "0s", description="how much later than the newest an event may come"
     )
@@ -261,6 +320,11 @@ class JobModel(Section):
         None, description="how long late events may correct a window; none: the longest window"
     )
     queries: list[QueryForm] = Field(description="what is computed")
+    lookups: dict[str, str] = Field(
+        {},
+        description="small tables that SQL may join, by name: a file of Parquet, CSV or Arrow, or "
+        "postgresql://host/database#table",
+    )
     source: Source | None = Field(None, description="where events come from")
     sinks: tuple[Sink, ...] = Field((), description="where results go; none: memory")
     checkpoint: str | None = Field(None, description="the job's folder: state, progress, queries")
@@ -283,10 +347,28 @@ class JobModel(Section):
     flush: FlushForm = Field(
         "auto", description="when nodes send what: auto, batching, hybrid(0.25), or a mapping"
     )
-    count: Literal["auto", "async", "sync", "monitor", "central"] = Field(
+    count: Literal["auto", "async", "sync", "monitor", "central", "approx"] = Field(
         "auto",
         description="count windows over nodes: all events in one place (central), or edges found "
-        "by asking or predicting; auto chooses, and takes central for small windows",
+        "by asking or predicting; auto chooses, and takes central for small windows; approx takes "
+        "predictions for true, and its windows say complete = false",
+    )
+    count_options: CountSection = Field(
+        CountSection(),
+        description="how edges of count windows are predicted: Deco as its paper has it is "
+        "{predictor: last, memory: 1, wait: true} with count: sync",
+    )
+    quantiles: Literal["auto", "ask", "send"] = Field(
+        "auto",
+        description="quantiles, top_k and mode over nodes, under a root that is embedded: values "
+        "stay where they were read and are asked for (ask), climb with their slices (send), or "
+        "what costs less (auto)",
+    )
+    marks: Literal["ask", "send"] = Field(
+        "ask",
+        description="user-defined windows over all nodes, under a root that is embedded: events "
+        "stay where they were read until the root tells where marks cut them (ask), or climb "
+        "(send)",
     )
     incomplete: Literal["count", "emit"] = Field(
         "count",
@@ -320,15 +402,31 @@ class JobModel(Section):
         """The queries, checked; an error's note says where in the file it is."""
         self.check_count()
         rules = self.rules
-        return [_built(part, number, rules) for number, part in enumerate(self.queries)]
+        made = [
+            _located(number, partial(_built, part, self.lookups))
+            for number, part in enumerate(self.queries)
+        ]
+        others = {query.name: query for query in made}
+        return [
+            _located(number, partial(_bound, query, rules, others))
+            for number, query in enumerate(made)
+        ]
 
     def check_count(self) -> None:
         """Refuses a way to find count windows over nodes where there are none."""
-        if not self.nodes and self.count not in ("auto", "central"):
+        if self.nodes:
+            return
+        if self.count not in ("auto", "central"):
             raise JobError(
                 "this way to find count windows needs nodes",
                 given=f"count: {self.count}",
                 hint="leave count out: a job without nodes has its events in one place",
+            )
+        if self.count_options != CountSection():
+            raise JobError(
+                "edges of count windows are predicted over nodes only",
+                given=f"count_options: {self.count_options.model_dump(exclude_defaults=True)}",
+                hint="leave count_options out: a job without nodes has its events in one place",
             )
 
     @property
@@ -401,10 +499,19 @@ def _micros(given: duration.Duration | None) -> int | None:
     return None if given is None else duration.micros(given)
 
 
-def _built(section: Query | QuerySection, number: int, rules: QueryRules) -> Query:
+def _built(section: Query | QuerySection, lookups: Mapping[str, str], path: str) -> Query:
+    return section if isinstance(section, Query) else section.build(path, lookups)
+
+
+def _bound(query: Query, rules: QueryRules, others: Mapping[str, Query], _: str) -> Query:
+    return bound(query, rules, others)
+
+
+def _located(number: int, make: Callable[[str], Query]) -> Query:
+    """What is made at a place of the file, which an error's note tells."""
     path = f"queries[{number}]"
     try:
-        return bound(section if isinstance(section, Query) else section.build(path), rules)
+        return make(path)
     except QueryError as error:
         located(error, path)
         raise

@@ -124,7 +124,7 @@ class FieldError:
 
     place: JobPath
     kind: str
-    """As pydantic calls it."""
+    """The kind of mistake, by pydantic's name."""
     detail: Mapping[str, Any]
     known: tuple[str, ...] = ()
     """The keys that may stand there, where one stands that may not."""

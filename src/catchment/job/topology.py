@@ -11,6 +11,7 @@ from pydantic import WithJsonSchema as Shown
 from catchment.errors import JobError, did_you_mean
 from catchment.model.node_id import LONGEST, PATTERN, alike, node_id
 from catchment.model.section import Section
+from catchment.sinks import Sink, SparkFormat
 from catchment.sources import Source
 
 
@@ -23,6 +24,11 @@ class NodeSection(Section):
     source: Source | None = None
     engine: Literal["spark", "embedded"] | None = Field(
         None, description="spark (default), or embedded: a plain process, for a small device"
+    )
+    spare_of: str | None = Field(
+        None,
+        description="the node that it takes over from when that one has been silent for longer "
+        "than `timeout`; both have one parent, and read the same events",
     )
     home: Annotated[Any, Shown({"type": ["string", "null"]})] = Field(
         None, description="its folder; by default one of its name in the job's checkpoint"
@@ -84,8 +90,29 @@ def node_mistakes(nodes: Sequence[NodeSection]) -> Iterator[JobError]:
                 hint=did_you_mean(node.parent, known),
             )
     yield from _circles(nodes, known)
+    yield from _useless_spares(nodes, known)
     for node in nodes:
         yield from _without_work(node, any(other.parent == node.id for other in nodes))
+
+
+def sink_mistakes(nodes: Sequence[NodeSection], sinks: Sequence[Sink]) -> Iterator[JobError | None]:
+    """For each sink, why the root of a tree cannot write to it; None where it can.
+
+    A root that is elsewhere has sinks of its own.
+    """
+    roots = [node for node in nodes if node.parent is None]
+    for sink in sinks:
+        other = [node for node in roots if node.engine != "spark"]
+        if not isinstance(sink, SparkFormat) or not other:
+            yield None
+            continue
+        root = other[0]
+        said = "engine: embedded" if root.engine else "no engine, so catchment up makes it embedded"
+        yield JobError(
+            "only a root on Spark writes results through Spark",
+            given=f"format: {sink.format}, and the root {root.id} has {said}",
+            hint="say engine: spark at the root, or take another sink",
+        )
 
 
 def _circles(nodes: Sequence[NodeSection], known: dict[str, NodeSection]) -> Iterator[JobError]:
@@ -105,6 +132,39 @@ def _circles(nodes: Sequence[NodeSection], known: dict[str, NodeSection]) -> Ite
                 )
                 break
             path.append(parent)
+
+
+def _useless_spares(
+    nodes: Sequence[NodeSection], known: dict[str, NodeSection]
+) -> Iterator[JobError]:
+    """Spares that could not take over."""
+    for node in nodes:
+        if node.spare_of is None:
+            continue
+        pair = f"{node.id}, the spare of {node.spare_of}"
+        if node.spare_of not in known:
+            hint = did_you_mean(node.spare_of, known)
+            yield JobError("a spare is of no node of the tree", given=pair, hint=hint)
+            continue
+        old = known[node.spare_of]
+        if old.spare_of is not None:
+            yield JobError("a spare has no spare", given=pair, hint=f"say spare_of: {old.spare_of}")
+        if any(_merges(one, nodes) or one.source is None for one in (node, old)):
+            yield JobError(
+                "only nodes that read events and have no children can be spares and have some",
+                given=pair,
+                hint="give both a source, and neither an address (listen)",
+            )
+        elif node.parent != old.parent:
+            yield JobError(
+                "a spare must have the parent of its node",
+                given=f"{pair}: {node.parent} and {old.parent}",
+                hint=f"say parent: {old.parent}",
+            )
+
+
+def _merges(node: NodeSection, nodes: Sequence[NodeSection]) -> bool:
+    return node.listen is not None or any(other.parent == node.id for other in nodes)
 
 
 def _without_work(node: NodeSection, children: bool) -> Iterator[JobError]:

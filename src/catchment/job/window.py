@@ -35,11 +35,18 @@ def _from_text(text: str, path: str) -> Window:
     for index, part in enumerate(_split(call[2])):
         pair = _NAMED.fullmatch(part)
         if pair and pair[1] in known:
-            named[pair[1]] = _plain(pair[2])
+            name, given = pair[1], pair[2]
         elif index < len(known):
-            named[known[index]] = _plain(part)
+            name, given = known[index], part
         else:
             raise _arguments(call[1], f"{path}: {text}")
+        if name in named:
+            raise JobError(
+                f"the window {call[1]} has an argument twice",
+                given=f"{path}: {text}",
+                hint=f"give {name} once",
+            )
+        named[name] = _plain(given)
     return _built(call[1], named, path)
 
 

@@ -42,7 +42,7 @@ class Layout:
     sources: Mapping[str, JobForm]
     queries: Sequence[JobForm]
     options: JobForm = field(default_factory=dict)
-    """Of the job file, besides."""
+    """Other options of the job file."""
 
     @property
     def root(self) -> str:

@@ -48,7 +48,7 @@ _AROUND = np.arange(-3, 4, dtype=np.int64)
 """A clock is less than two days from UTC, and a day may begin almost a day after midnight."""
 _SECOND = 1_000_000
 _CYCLE = 146_097 * DAY
-"""Of 400 years."""
+"""The length of 400 years, after which the calendar repeats."""
 _EPOCH = datetime(1970, 1, 1)
 _LOWEST = (datetime(3, 1, 1) - _EPOCH) // timedelta(microseconds=1)
 _HIGHEST = (datetime(9997, 1, 1) - _EPOCH) // timedelta(microseconds=1)
@@ -107,9 +107,11 @@ class Calendar(Scale):
         return found
 
     def numbers(self, times: Ints) -> Ints:
-        times = np.clip(np.asarray(times, np.int64), -_FARTHEST, _FARTHEST)
+        times = np.asarray(times, np.int64)
         if times.size == 1:  # a frontier
-            return np.full(times.shape, _number_at(self, int(times.flat[0])), np.int64)
+            time = min(max(times.item(), -_FARTHEST), _FARTHEST)
+            return np.full(times.shape, _number_at(self, time), np.int64)
+        times = np.clip(times, -_FARTHEST, _FARTHEST)
         guess = _number(self.unit, times)[..., None] + _AROUND
         begun = self.times(guess) <= times[..., None]
         found: Ints = guess[..., 0] + np.count_nonzero(begun, axis=-1) - 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from catchment.model.settings import positive
 
@@ -35,9 +35,6 @@ class Capacity:
         """How much of the limit is used: 1.0 is full."""
         return self.used / max(self.limit, 1)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 KEY_BYTES = 4 << 30
 """What keys may take unless it is said otherwise: enough for some ten million."""
@@ -50,11 +47,11 @@ class MemoryLimits:
     """How much memory a part of the pipeline may take; `of` checks what a user gave."""
 
     state_bytes: int
-    """Of open windows and their keys; past it, StateError."""
+    """Limit for open windows and their keys; past it there is a StateError."""
     key_bytes: int = KEY_BYTES
-    """Of keys alone, all of them needed; past it, LimitError."""
+    """Limit for keys that are all needed; past it there is a LimitError."""
     aside_bytes: int = ASIDE_BYTES
-    """Of late and bad rows that nobody has taken; past it, they are spilled or dropped."""
+    """Limit for late and bad rows that were not taken; past it they are spilled or dropped."""
 
     @classmethod
     def of(

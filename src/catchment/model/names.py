@@ -26,7 +26,6 @@ _DIGEST = 40
 """Hexadecimal digits (160 bits) by which long names are told apart."""
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-.")
 _DEVICES = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9])(\.|$)")
-_ESCAPED = re.compile(f"{MARK}([0-9a-f]{{2}})")
 
 
 def file_name(name: str) -> str:
@@ -50,23 +49,6 @@ def file_name(name: str) -> str:
     digest = hashlib.sha256(_encoded(name)).hexdigest()[:_DIGEST]
     tail = f"{MARK}{MARK}{digest}"
     return f"{_beginning(pieces, LONGEST - len(tail))}{tail}"
-
-
-def name_of(file: str) -> str | None:
-    """The name that a file name stands for; None for one that `file_name` never makes, and for a
-    long name, of which only a digest is left.
-
-    >>> name_of("@53peed"), name_of("Speed"), name_of(file_name("long " * 100))
-    ('Speed', None, None)
-    """
-    if file == MARK:
-        return ""
-    data = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), file)
-    try:
-        name = data.encode("latin-1").decode("utf-8", "surrogatepass")
-    except UnicodeError:
-        return None
-    return name if file_name(name) == file else None
 
 
 def _encoded(name: str) -> bytes:

@@ -34,6 +34,8 @@ class Answer(Struct, frozen=True, cache_hash=True, gc=False):
     """What results call the keys, where that differs from the group's `by`."""
     output: Output | None = None
     """What is made of the aggregates; None: they are the results."""
+    feeds: bool = False
+    """Whether other queries read its results, which must then be in one place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,19 @@ class Group:
     way: Way
     why: str
     computed: tuple[str, ...] = ()
+    source: str | None = None
+    """The results that are its events, as `Plan.sources` calls them; None: the events."""
 
     @property
     def whole(self) -> bool:
-        """Whether some answer takes all keys of a window together: they must be in one place."""
-        return any(answer.output is not None and answer.output.whole for answer in self.answers)
+        """Whether all keys must be in one place: some answer takes all keys of a window together,
+        or other queries read its results."""
+        return self.feeds or any(a.output is not None and a.output.whole for a in self.answers)
+
+    @property
+    def feeds(self) -> bool:
+        """Whether other queries read results of it."""
+        return any(answer.feeds for answer in self.answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +101,23 @@ class Plan:
     costs: CostModel = RECORDED
     """The costs that it was decided by."""
     former: dict[str, str] = field(default_factory=dict)
-    """Queries that went over to another group while they ran. A name of its own stands for what
-    the group before still owes each of them: the windows that had begun."""
+    """Queries that were moved to another group while they ran. The group before still gives the
+    windows that had begun; a name of its own stands for these, and leads to the query's name."""
+
+    nested: tuple[Group, ...] = ()
+    """Groups whose events are results of others; they are computed where windows are assembled."""
+    sources: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Results that other queries read: a name that is made from what they are, to (group id, place
+    in its answers). Each comes after those that it is made of."""
 
     explainer: ClassVar[Callable[[Plan], str] | None] = None
     """Set by the planner, which knows what plans mean."""
+
+    @property
+    def every_group(self) -> tuple[Group, ...]:
+        """The groups over events, and those over results of other queries; the id of a group is
+        its place among them."""
+        return self.groups + self.nested
 
     def explain(self) -> str:
         """What will happen, and why, as a tree."""
@@ -109,7 +131,15 @@ class Plan:
         """The plan as bytes; equal plans give equal bytes."""
         groups = tuple(GroupRecord.of(group) for group in self.groups)
         record = PlanRecord(
-            self.version, self.names, groups, self.rate, self.costs, self.time, self.former
+            self.version,
+            self.names,
+            groups,
+            self.rate,
+            self.costs,
+            self.time,
+            self.former,
+            tuple(GroupRecord.of(group) for group in self.nested),
+            self.sources,
         )
         return packed.pack(record, FORMAT)
 
@@ -118,13 +148,24 @@ class Plan:
         read = packed.unpack(data, "plan", FORMAT, PlanRecord)
         try:
             groups = tuple(record.group() for record in read.groups)
+            nested = tuple(record.group() for record in read.nested)
         except (KeyError, TypeError) as error:  # of a window
             raise StateError(
                 "these bytes are not a plan",
                 given=f"{len(data)} bytes",
                 hint="a plan is written by Plan.to_bytes()",
             ) from error
-        return cls(read.version, groups, read.names, read.time, read.rate, read.costs, read.former)
+        return cls(
+            read.version,
+            groups,
+            read.names,
+            read.time,
+            read.rate,
+            read.costs,
+            read.former,
+            nested,
+            read.sources,
+        )
 
 
 class GroupRecord(Struct, frozen=True):
@@ -144,6 +185,7 @@ class GroupRecord(Struct, frozen=True):
     way: Way
     why: str
     computed: tuple[str, ...] = ()
+    source: str | None = None
 
     @classmethod
     def of(cls, group: Group) -> GroupRecord:
@@ -167,9 +209,41 @@ class PlanRecord(Struct, frozen=True, omit_defaults=True):
     costs: CostModel
     time: str | None = None
     former: dict[str, str] = {}
+    nested: tuple[GroupRecord, ...] = ()
+    sources: dict[str, tuple[int, int]] = {}
 
 
 def longest(plan: Plan) -> int:
     """How far back a window reaches at most, of those whose length is known; 0: of none."""
     windows = [window for group in plan.groups for window in group.windows]
     return max((window.reach for window in windows), default=0)
+
+
+def chain_of(plan: Plan, group: Group, window: Window) -> tuple[tuple[int, Window], ...]:
+    """The windows through which events reach a window of a group, the first one first, each with
+    its group: more than one where results of other queries are read."""
+    found = [(group.id, window)]
+    while group.source is not None:
+        id, number = plan.sources[group.source]
+        group = plan.every_group[id]
+        found.append((id, group.windows[group.answers[number].window]))
+    return tuple(reversed(found))
+
+
+def longest_chain(plan: Plan) -> int:
+    """How far back a window reaches at most, through the windows whose results it reads.
+
+    Results are read one microsecond before the end of their window, or of what is complete.
+    """
+    chains = (
+        chain_of(plan, group, window) for group in plan.every_group for window in group.windows
+    )
+    reaches = (sum(window.reach for _, window in chain) + len(chain) - 1 for chain in chains)
+    return max(reaches, default=0)
+
+
+def unbounded(plan: Plan) -> frozenset[int]:
+    """The groups of which a window may be open for any length of time."""
+    return frozenset(
+        group.id for group in plan.groups if not all(window.periods for window in group.windows)
+    )

@@ -22,7 +22,14 @@ from catchment.model.output import (
     RowOrder,
     grouping_name,
 )
-from catchment.model.window import Window, WindowForm, unreadable_query, window_from_dict
+from catchment.model.window import (
+    STREAM,
+    Window,
+    WindowForm,
+    no_such_reading,
+    unreadable_query,
+    window_from_dict,
+)
 
 Measure = Literal["event", "processing"]
 MEASURES: tuple[Measure, ...] = ("event", "processing")
@@ -36,6 +43,11 @@ COMPLETENESS = ("complete", "missing")
 NODE = "node"
 """The result column that says whose a window is that is read as `local`."""
 
+ALONE = "0"
+"""The stream of whoever is no node of a tree."""
+
+WINDOW_TIME = "window_time"
+"""What results are called by as events of another query: the last moment of their window."""
 
 ARGUMENTS = "arguments("
 """What begins the column of a function of several columns: an expression that holds all of them."""
@@ -141,6 +153,7 @@ class QueryRecord(Struct, frozen=True, omit_defaults=True):
     table: str | None = None
     computed: tuple[tuple[str, str], ...] = ()
     output: Output | None = None
+    source: QueryRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -162,6 +175,10 @@ class Query:
     `rules.bound` compares them, and returns the query without. They are no part of what is
     computed, so queries that differ in nothing else are equal.
 
+    `source` is another query, whose results are the events of this one: `window_time`, the last
+    moment of each of its windows, is their time. SQL names such a query in FROM, or writes it
+    there; `table` may name it too.
+
     `name` is what its results are called, `selected` are its aggregates and expressions, `by` its
     keys, `window` one of `ct.tumbling`, `ct.sliding`, `ct.session` and so on.
 
@@ -182,9 +199,11 @@ class Query:
     time: str | None = field(default=None, compare=False)
     table: str | None = field(default=None, compare=False)
     computed: tuple[tuple[str, str], ...] = ()
-    """Of keys that are no columns of the events, the name and the expression."""
+    """Name and expression of keys that are no columns of the events."""
     output: Output | None = None
     """What is made of the aggregates; None: they are the results, as they are."""
+    source: Query | None = None
+    """The query whose results are the events; None: it reads events."""
 
     def __init__(
         self,
@@ -202,8 +221,10 @@ class Query:
         measure: Measure = "event",
         time: str | None = None,
         table: str | None = None,
+        source: Query | None = None,
     ) -> None:
         put = object.__setattr__
+        put(self, "source", source)
         put(self, "name", _name(name))
         names, computed = _keys(by)
         put(self, "by", names)
@@ -251,6 +272,8 @@ class Query:
             words.append(f"by {', '.join(keys)}")
         if output is not None and output.sets:
             words.append("in sets " + ", ".join(f"({', '.join(keys)})" for keys in output.sets))
+        if self.source is not None:
+            words.append(f"of ({self.source.describe()})")
         if self.where:
             words.append(f"where {self.where}")
         words.append(f"over {self.window.describe()}")
@@ -276,6 +299,7 @@ class Query:
             self.measure,
             self.computed,
             self.output,
+            None if self.source is None else self.source.identity,
         )
 
     @property
@@ -293,11 +317,21 @@ class Query:
 
     def without_names(self) -> Query:
         """The query without the names of time column and table that SQL text gave."""
-        if self.time is None and self.table is None:
+        source = None if self.source is None else self.source.without_names()
+        if self.time is None and self.table is None and source is self.source:
             return self
         made = copy(self)
         object.__setattr__(made, "time", None)
         object.__setattr__(made, "table", None)
+        object.__setattr__(made, "source", source)
+        return made
+
+    def reading(self, source: Query) -> Query:
+        """The query over the results of another one, which its text named."""
+        made = copy(self)
+        object.__setattr__(made, "table", None)
+        object.__setattr__(made, "source", source)
+        _check_source(made)
         return made
 
     def record(self) -> QueryRecord:
@@ -314,6 +348,7 @@ class Query:
             self.table,
             self.computed,
             self.output,
+            None if self.source is None else self.source.record(),
         )
 
     @classmethod
@@ -322,6 +357,7 @@ class Query:
         rest = structs.asdict(record)
         name, aggregates, output = rest.pop("name"), rest.pop("aggregates"), rest.pop("output")
         computed = dict(rest.pop("computed"))
+        rest["source"] = None if record.source is None else cls.of(record.source)
         rest["by"] = [{key: computed[key]} if key in computed else key for key in record.by]
         selected: Iterable[Aggregate | Expression] = aggregates
         if output is not None:
@@ -578,12 +614,7 @@ def _columns(value: str | Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def _check(query: Query) -> None:
-    if not isinstance(query.window, Window):
-        raise QueryError(
-            f"query {query.name!r} needs a window",
-            given=repr(query.window),
-            hint='try window=ct.tumbling("10s")',
-        )
+    _check_window(query)
     if query.measure not in MEASURES:
         raise QueryError(
             "no such measure of time",
@@ -597,9 +628,11 @@ def _check(query: Query) -> None:
                 given=repr(named),
                 hint="give a text, or leave it out",
             )
+    if query.source is not None:
+        _check_source(query)
     if query.distinct_on and query.distinct_within <= 0:
         raise QueryError("distinct_within must be positive", given=f"{query.distinct_within}us")
-    if query.window.stream_reading is not None:
+    if query.window.reading != "global":
         _check_streams(query)
     kept = _reserved_names(query)
     for reserved in kept.intersection(query.by):
@@ -620,7 +653,66 @@ def _check(query: Query) -> None:
         _check_whole(query, query.output)
 
 
-_RESERVED_ALWAYS = frozenset((*RESERVED, *COMPLETENESS))
+def _check_window(query: Query) -> None:
+    if not isinstance(query.window, Window):
+        raise QueryError(
+            f"query {query.name!r} needs a window",
+            given=repr(query.window),
+            hint='try window=ct.tumbling("10s")',
+        )
+    if query.window.reading not in query.window.readings:
+        raise no_such_reading(query.window, query.window.reading)
+
+
+_DEEPEST = 8
+"""Queries that may read from one another's results, one above the other."""
+
+
+def _check_source(query: Query) -> None:
+    """Refuses what has no results that could be events."""
+    source, deep = query.source, 0
+    if not isinstance(source, Query):
+        raise QueryError(
+            f"query {query.name!r}: its source is no query",
+            given=repr(source),
+            hint="give the query whose results it reads, or leave it out",
+        )
+    if query.measure != "event" or source.measure != "event":
+        raise QueryError(
+            f"query {query.name!r}: results are read by event time",
+            given="measure='processing'",
+            hint="leave out measure, of this query and of the one it reads from",
+        )
+    if query.window.reading != "global":
+        raise QueryError(
+            f"query {query.name!r}: the results that it reads are of no node",
+            given=f"reading={query.window.reading!r}",
+            hint="leave out reading",
+        )
+    if source.window.stream_reading is not None:
+        raise QueryError(
+            f"query {query.name!r}: windows that each stream has for itself cannot be read from",
+            given=f"reading={source.window.stream_reading!r} of {source.name!r}",
+            hint="leave out reading",
+        )
+    if WINDOW_TIME in {*source.by, *source.columns}:
+        raise QueryError(
+            f"query {query.name!r} reads results that have a column {WINDOW_TIME!r} of their own",
+            given=source.name,
+            hint="give that column another name: it is that of the time of results",
+        )
+    above: Query | None = query
+    while above is not None:
+        deep, above = deep + 1, above.source
+    if deep > _DEEPEST:
+        raise QueryError(
+            f"query {query.name!r} reads from too many queries, one above the other",
+            given=str(deep),
+            hint=f"at most {_DEEPEST}",
+        )
+
+
+_RESERVED_ALWAYS = frozenset((*RESERVED, *COMPLETENESS, STREAM))
 
 
 def _reserved_names(query: Query) -> frozenset[str]:
@@ -632,6 +724,13 @@ def _reserved_names(query: Query) -> frozenset[str]:
 def _check_whole(query: Query, output: Output) -> None:
     """What takes all keys of a window together needs windows that all keys have in common."""
     what = "subtotals over keys need" if output.sets else "ORDER BY needs"
+    if _named(query):
+        raise QueryError(
+            f"query {query.name!r}: {what} all rows of a window together, but these windows are "
+            "each node's own",
+            given=query.window.describe(),
+            hint="leave out reading",
+        )
     if not query.window.periods:
         raise QueryError(
             f"query {query.name!r}: {what} windows that are the same for all keys",
@@ -647,17 +746,17 @@ def _named(query: Query) -> bool:
 
 
 def _check_streams(query: Query) -> None:
-    """What needs all events in one place cannot be asked of windows cut on each node."""
+    """What needs all events in one place cannot be asked of windows that tell nodes apart."""
     if query.distinct_on:
         raise QueryError(
             f"query {query.name!r}: repeats are found where all events meet, but these windows "
-            "are cut on each node",
+            "tell nodes apart",
             given="distinct_on",
             hint="leave out reading, or distinct_on",
         )
     if query.measure != "event":
         raise QueryError(
-            f"query {query.name!r}: windows cut on each node are in event time",
+            f"query {query.name!r}: windows that tell nodes apart are in event time",
             given=f"measure={query.measure!r}",
             hint="leave out reading, or measure",
         )

@@ -16,6 +16,7 @@ the edges where somebody else makes the text: Spark's offsets, the command line'
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,24 @@ _T = TypeVar("_T")
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Wrong = Callable[[str, str], CatchmentError]
 """Makes the error to raise, of what cannot be read and why."""
+
+
+_DecHook = Callable[[type, Any], Any]
+_decoders: dict[tuple[Any, Any, _DecHook | None], Any] = {}
+_learning = Lock()
+
+
+def _decoder(maker: Any, kind: Any, hook: _DecHook | None = None) -> Any:
+    """The decoder of a kind of record, which is made once.
+
+    msgspec learns what the fields of a class are when it first needs them. A second thread that
+    asks meanwhile would use what is half learnt, and the process would crash: one at a time learns.
+    """
+    found = _decoders.get((maker, kind, hook))
+    if found is None:
+        with _learning:
+            found = _decoders[maker, kind, hook] = maker(kind, dec_hook=hook)
+    return found
 
 
 def unreadable(what: str, why: str) -> CatchmentError:
@@ -57,9 +76,10 @@ def decode(kind: type[_T], data: bytes | msgspec.Raw, what: str, wrong: Wrong = 
 `$[...]`); it was changed by hand, or by another version
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        found: _T = _decoder(msgspec.json.Decoder, kind).decode(data)
     except _UNREADABLE as error:
         raise wrong(what, str(error)) from error
+    return found
 
 
 def pack(record: object, hook: Callable[[Any], Any] | None = None) -> bytes:
@@ -72,7 +92,7 @@ def unpack(
     data: bytes | msgspec.Raw,
     what: str,
     wrong: Wrong = unreadable,
-    hook: Callable[[type, Any], Any] | None = None,
+    hook: _DecHook | None = None,
 ) -> _T:
     """The record that MessagePack holds; `hook` undoes what the hook of `pack` did.
 
@@ -80,9 +100,10 @@ def unpack(
     (1, b'a')
     """
     try:
-        return msgspec.msgpack.decode(data, type=kind, dec_hook=hook)
+        found: _T = _decoder(msgspec.msgpack.Decoder, kind, hook).decode(data)
     except _UNREADABLE as error:
         raise wrong(what, str(error)) from error
+    return found
 
 
 def plain(record: object) -> Any:
@@ -92,6 +113,7 @@ def plain(record: object) -> Any:
 
 def convert(kind: type[_T], given: object, what: str, wrong: Wrong = unreadable) -> _T:
     """The record that objects of JSON hold; `what` names it in the error."""
+    _decoder(msgspec.msgpack.Decoder, kind)  # so that its fields are known
     try:
         return msgspec.convert(given, kind, str_keys=True)
     except msgspec.ValidationError as error:

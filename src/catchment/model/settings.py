@@ -12,10 +12,16 @@ from catchment.model.query import Query
 Late = Literal["drop", "update", "collect"]
 Bad = Literal["collect", "fail"]
 Incomplete = Literal["count", "emit"]
+QuantileMode = Literal["auto", "ask", "send"]
+"""What nodes of a tree do with sorted values and counts of values: keep those back that cost more
+than questions about them, all that they can, or none."""
+MarkMode = Literal["ask", "send"]
+"""What nodes of a tree do with events between marks of user-defined windows: keep them until the
+root tells where to cut, or send them."""
 LATE: tuple[Late, ...] = ("drop", "update", "collect")
 BAD: tuple[Bad, ...] = ("collect", "fail")
 INCOMPLETE: tuple[Incomplete, ...] = ("count", "emit")
-"""Of windows that have not ended when the input does: counted only, or also given as results."""
+"""What happens to windows that are open when the input ends: counted only, or given as results."""
 T = TypeVar("T", bound=str)
 
 

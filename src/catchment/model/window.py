@@ -19,7 +19,7 @@ Only the planner and `engine/shapes/states.py` tell shapes apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from catchment.errors import CatchmentError, QueryError
@@ -27,8 +27,16 @@ from catchment.model import records
 from catchment.model.scale import Scale
 from catchment.registry import Registry
 
-Reading = Literal["global", "local", "aligned", "ordered", "gaps"]
+Reading = Literal["global", "local", "aligned", "ordered", "gaps", "any"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
+"""What a window means over the streams of many nodes, each of which is all that one node reads.
+
+By `global` and `any`, a window is one of all streams together; by `any`, the events of a stream are
+in it from where the stream has begun it itself. By the others each stream has windows of its own,
+which stay apart (`local`) or are one window where their bounds are equal (`aligned`), by their
+number (`ordered`), or where they overlap (`gaps`)."""
+STREAM = "#stream"
+"""Stands for the stream that an event is of, among the keys of groups and what windows read."""
 
 WindowForm = dict[str, Any]
 """A window as it is written down: its `kind`, and the fields that windows of that kind have."""
@@ -66,12 +74,22 @@ class Window:
     """Base of all window types; `kind` is its name in plans and job files.
 
     The properties answer for a type that has nothing special; a shape overrides what it has.
+    `reading` says what the window means over the streams of many nodes.
     """
 
     kind: ClassVar[str] = ""
+    readings: ClassVar[tuple[Reading, ...]] = ("global",)
+    """The readings that windows of the type may have."""
+    as_global: ClassVar[tuple[Reading, ...]] = ()
+    """Readings by which they are the same windows as by `global`."""
+
+    reading: Reading = field(default="global", kw_only=True, repr=False)
 
     def to_dict(self) -> WindowForm:
-        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
+        form = {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.reading == "global":  # as windows were written down that had no reading
+            del form["reading"]
+        return form
 
     def describe(self) -> str:
         """The window in a few words, for people: it is no text that any reader takes."""
@@ -134,7 +152,13 @@ class Window:
     def stream_reading(self) -> Reading | None:
         """How the windows of many streams become results, where each stream has windows of its
         own; None where windows are of all events together."""
-        return None
+        return None if self.reading in ("global", "any") else self.reading
+
+    @property
+    def by_node(self) -> bool:
+        """Whether the node is one more key, and nothing else tells its windows from others: so it
+        is of local windows whose edges do not depend on the order of events."""
+        return self.reading == "local" and not self.bounded_by_events
 
     @property
     def numbered(self) -> Numbered | None:
@@ -163,7 +187,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Periodic(Window):
-    """Windows whose edges are known ahead of the data: `periods` says all there is to know."""
+    """Windows whose edges are known ahead of the data: `periods` says all there is to know.
+
+    All streams have the same ones. So `aligned` is nothing else than `global`, the i-th windows of
+    two streams have nothing in common, and there are no gaps.
+    """
+
+    readings: ClassVar[tuple[Reading, ...]] = ("global", "local")
+    as_global: ClassVar[tuple[Reading, ...]] = ("aligned",)
 
     @property
     def reach(self) -> int:
@@ -188,9 +219,20 @@ class OnePeriod(Periodic):
 
 @dataclass(frozen=True, slots=True)
 class Gap(Window):
-    """Events of a key at most `gap` apart share a window `[first, last + gap)`."""
+    """Events of a key at most `gap` apart share a window `[first, last + gap)`.
+
+    Sessions of single streams that overlap or touch are the sessions of all of them together: so
+    `gaps` is nothing else than `global`.
+    """
+
+    readings: ClassVar[tuple[Reading, ...]] = ("global", "local", "aligned", "ordered")
+    as_global: ClassVar[tuple[Reading, ...]] = ("gaps",)
 
     gap: int
+
+    @property
+    def numbered(self) -> Numbered | None:
+        return "key" if self.reading == "ordered" else None
 
     @property
     def session_gap(self) -> int | None:
@@ -208,15 +250,23 @@ class Gap(Window):
 class Marked(Window):
     """Windows opened and closed by events; `opens` and `closes` are SQL conditions.
 
-    Without `closes`, each opening event closes the window before it. `reading` says what that
-    means over the streams of many nodes: `global` takes all events in one order; by the others
-    each stream has windows of its own, which stay apart (`local`) or are one window where their
-    bounds are equal (`aligned`), by their number (`ordered`), or where they overlap (`gaps`).
+    Without `closes`, each opening event closes the window before it. Read as `any`, a window begins
+    with the first event of any stream that opens it, each stream takes part from the first of its
+    own that does, and the next event of any stream that closes it ends it for all of them; that
+    event is in it too.
     """
+
+    readings: ClassVar[tuple[Reading, ...]] = READINGS
 
     opens: str
     closes: str | None
-    reading: Reading = "global"
+
+    def to_dict(self) -> WindowForm:
+        return Window.to_dict(self) | {"reading": self.reading}
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (STREAM,) if self.reading == "any" else ()
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -225,10 +275,6 @@ class Marked(Window):
     @property
     def bounded_by_events(self) -> bool:
         return True
-
-    @property
-    def stream_reading(self) -> Reading | None:
-        return None if self.reading == "global" else self.reading
 
     @property
     def numbered(self) -> Numbered | None:
@@ -242,6 +288,8 @@ class Marked(Window):
 @dataclass(frozen=True, slots=True)
 class Counted(Window):
     """Windows of `size` events by rank, one every `step` events."""
+
+    readings: ClassVar[tuple[Reading, ...]] = ("global", "local", "aligned", "ordered")
 
     size: int
     step: int
@@ -257,7 +305,7 @@ class Counted(Window):
     @property
     def numbered(self) -> Numbered | None:
         """More events may share an instant than a window holds."""
-        return "key"
+        return "bounds" if self.reading == "aligned" else "key"
 
 
 LONGEST_GAP = 1_000_000_000_000
@@ -274,6 +322,8 @@ class Chained(Window):
     that has `max_events` ends with the last of them; any other ends when its last gap has passed,
     or its length. Windows of fewer events than `min_events` are no results.
     """
+
+    readings: ClassVar[tuple[Reading, ...]] = ("global", "local", "aligned", "ordered")
 
     gap: int | None = None
     gap_from: str | None = None
@@ -308,6 +358,8 @@ class Chained(Window):
     @property
     def numbered(self) -> Numbered | None:
         """More events may share an instant than a window holds."""
+        if self.reading == "ordered":
+            return "key"
         return None if self.max_events is None else "bounds"
 
     @property
@@ -332,6 +384,8 @@ class Stepped(Window):
     The program must be a function of its arguments alone. States are plain values, which can be
     written down: None, numbers, texts, and lists and maps of these.
     """
+
+    readings: ClassVar[tuple[Reading, ...]] = ("global", "local", "aligned", "ordered")
 
     def step(self, state: Any, time: int, values: tuple[Any, ...]) -> tuple[Any, Move]:
         """What is known after an event, and what it does.
@@ -360,7 +414,7 @@ class Stepped(Window):
     @property
     def numbered(self) -> Numbered | None:
         """Events of one instant may begin and end several windows."""
-        return "bounds"
+        return "key" if self.reading == "ordered" else "bounds"
 
 
 _KINDS: dict[str, type[Window]] = {}
@@ -406,3 +460,12 @@ def window_from_dict(form: WindowForm) -> Window:
 def unreadable_query(what: str, why: str) -> CatchmentError:
     """The error for a part of a query that no query has."""
     return QueryError(f"{what} cannot be read", given=why)
+
+
+def no_such_reading(window: Window, reading: str) -> QueryError:
+    """The error of a reading that has no meaning for a window."""
+    return QueryError(
+        f"{window.describe()} cannot be read like this",
+        given=f"reading={reading!r}",
+        hint=f"it can be read as {', '.join((*window.readings, *window.as_global))}",
+    )

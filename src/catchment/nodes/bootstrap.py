@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from catchment.counting.scheme import CountOptions
 from catchment.engine.binding import bind_types
 from catchment.errors import JobError, did_you_mean
 from catchment.flush import read as read_flush
@@ -49,16 +50,31 @@ class NodeConfig:
     aside_disk_bytes: int = ASIDE_DISK_BYTES
 
 
-def founded(job: JobModel) -> Charter:
-    """The charter of a new tree."""
+def founded(job: JobModel, engine: str = "spark") -> Charter:
+    """The charter of a new tree; `engine` is that of nodes for which the file says none."""
     queries = job.build()
     check_nodes(job.nodes)
+    spares = {node.id: node.spare_of for node in job.nodes if node.spare_of is not None}
+    if spares and job.timeout is None:
+        raise JobError(
+            "a spare takes over when its node has been silent for too long: how long is that?",
+            given=", ".join(spares),
+            hint="say timeout: 30s",
+        )
+    # Windows are assembled elsewhere where the root is on Spark: it asks for no values, and does
+    # not tell of marks.
+    root = next((node for node in job.nodes if node.parent is None), None)
+    embedded = root is not None and (root.engine or engine) == "embedded"
     settings = TreeSettings(
         **job.stream_options(),
         timeout=None if job.timeout is None else micros(job.timeout),
         flush=read_flush(job.flush),
         count=job.counted,
+        count_options=CountOptions(**job.count_options.model_dump()),
+        quantiles=job.quantiles if embedded else "send",
+        marks=job.marks if embedded else "send",
         tables=tuple(job.tables),
+        spares=spares,
     )
     placed = enumerate(_places(job.nodes))
     places = {place.id: replace(place, number=number) for number, place in placed}
@@ -110,6 +126,8 @@ def _follow(
 def _places(nodes: Sequence[NodeSection]) -> Iterator[NodePlace]:
     """The places of a tree: a node that merges and reads gets a child that reads for it."""
     for node in nodes:
+        if node.spare_of is not None:
+            continue  # it gets a place when it takes over
         if node.reads_and_merges:
             yield NodePlace(node.id, 0, node.parent, False, node.listen)
             yield NodePlace(node.reader, 0, node.id, True, host=node.id)
@@ -136,7 +154,7 @@ def given(job: JobModel, id: str, parent: str | None = None, engine: str = "spar
         node.listen,
         None if node.reads_and_merges else node.source,
         job.sinks if root else (),
-        founded(job) if root else None,
+        founded(job, engine) if root else None,
         job.security,
         node.engine or engine,
         reader=_reader(job, node, home, engine) if node.reads_and_merges else None,

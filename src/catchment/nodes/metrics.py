@@ -15,6 +15,7 @@ from catchment.metrics import HOST, MetricsServer, Sample, family, one
 from catchment.model.plan import Plan
 from catchment.nodes.status import ChildStatus, NodeStatus, When
 from catchment.sinks.result_counts import ResultCounts
+from catchment.tree.window_traffic import WindowTraffic
 
 _COUNTS = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
 _LINK = {
@@ -24,6 +25,14 @@ _LINK = {
     "early rows": "link_early_rows",
 }
 """What a child says of its link, and the metrics that it becomes."""
+
+_WINDOW: dict[str, Callable[[WindowTraffic], float]] = {
+    "link_window_rows": lambda found: found.rows,
+    "link_window_bytes": lambda found: found.nbytes,
+    "link_windows": lambda found: found.windows,
+    "link_window_staleness_seconds": lambda found: found.staleness_seconds_total,
+}
+"""What comes from a child for windows of a type, and the metrics that it becomes."""
 
 
 class NodeMetrics:
@@ -76,6 +85,9 @@ class _FromNode(Collector):
         yield from one("frontier_seconds", _seconds(found.frontier), job)
         yield from one("behind_seconds", _behind(found.frontier, at), job)
         yield from one("missing_nodes", len(found.missing), job, found.node)
+        if found.role == "root":
+            yield from one("lost_nodes", len(found.lost or {}), job, found.node)
+            yield from one("not_asked_nodes", len(found.not_asked or {}), job, found.node)
         yield from one("outbox_bytes", _set(found.waiting_bytes), job, found.node)
         yield from one("messages_sent", _set(found.sent), job, found.node)
         rows = sum(each.rows or 0 for each in found.never_read)
@@ -99,6 +111,15 @@ def _links(job: str, node: str, children: dict[str, ChildStatus], at: int) -> It
     yield each("link_messages", lambda child: child.received)
     yield each("link_bytes", lambda child: child.nbytes)
     yield each("link_staleness_seconds", lambda child: _stale(child, at))
+    for name, value in _WINDOW.items():
+        yield family(
+            name,
+            [
+                Sample([job, node, id, window], value(found))
+                for id, child in children.items()
+                for window, found in (child.windows or {}).items()
+            ],
+        )
     for said, name in _LINK.items():
         yield each(name, lambda child, said=said: (child.link or {}).get(said))  # type: ignore[misc]
 

@@ -29,6 +29,7 @@ from catchment.nodes.questions import (
     Question,
     RemoveNode,
     RemoveQueries,
+    ReplaceNode,
     TreeChange,
 )
 from catchment.nodes.status import NodeStatus, status
@@ -36,6 +37,7 @@ from catchment.sources.watch import SourceNote
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.lives import OutdatedError, for_good
 from catchment.tree.member import Member
+from catchment.tree.take_over import own_windows
 from catchment.tree.words import Beat, Hello, read
 
 log = logging.getLogger("catchment.node")
@@ -86,8 +88,8 @@ class NodeService:
         return self._polite(lambda: self.member.on_beat(node, read(Beat, note), now()))
 
     def _polite(self, answer: Callable[[], Struct]) -> bytes:
-        """Gives an answer under the lock, as a note. An error becomes a refusal, whose sentence
-        whoever asked gets."""
+        """Computes an answer under the lock and encodes it. An error becomes a refusal, which the
+        caller gets."""
         with self.lock:
             before = self.member.charter
             try:
@@ -138,6 +140,8 @@ class NodeService:
                 return self._move_node(asked)
             case RemoveNode():
                 return self._remove_node(asked)
+            case ReplaceNode():
+                return self._replace_node(asked)
             case _:
                 assert_never(asked)
 
@@ -192,16 +196,8 @@ class NodeService:
 
     def _add_node(self, asked: AddNode) -> TreeChange:
         charter = self._charter()
-        id, parent, listen = node_id(asked.id), asked.parent, asked.listen
-        if id in charter.places:
-            raise JobError("two nodes have one id", given=id, hint="remove one first")
-        same = alike(id, charter.places)
-        if same is not None:
-            raise JobError(
-                "two ids differ by nothing but capitals",
-                given=f"{same} and {id}",
-                hint="some disks cannot tell their folders apart: choose another",
-            )
+        parent, listen = asked.parent, asked.listen
+        id = _new_id(charter, asked.id)
         if parent not in charter.places:
             raise JobError(
                 "a node's parent is unknown",
@@ -247,6 +243,18 @@ class NodeService:
         self.member.adopt(charter.moved(id, parent), now())
         return TreeChange(moved=(id,))
 
+    def _replace_node(self, asked: ReplaceNode) -> TreeChange:
+        charter = self._charter()
+        check_replace(charter, asked.old, asked.new)
+        if asked.old in self.links():
+            raise JobError(
+                "this node is there: only one that is gone can be replaced",
+                given=asked.old,
+                hint="stop it first; what it has not sent by then is read again",
+            )
+        self.member.adopt(charter.replaced(asked.old, asked.new), now())
+        return TreeChange(replaced=(asked.old,), added=(asked.new,))
+
     def _remove_node(self, asked: RemoveNode) -> TreeChange:
         charter, id = self._charter(), asked.id
         if id not in charter.places:
@@ -267,6 +275,56 @@ class NodeService:
             )
         self.member.adopt(charter.without(id), now())
         return TreeChange(removed=(id,))
+
+
+def _new_id(charter: Charter, id: str) -> str:
+    """The id of a node that is to join; raises where another has it, or had it."""
+    id = node_id(id)
+    if id in charter.places:
+        raise JobError("two nodes have one id", given=id, hint="remove one first")
+    if (successor := charter.successor(id)) is not None:
+        raise JobError(
+            "another node has taken over from this one for good",
+            given=f"{id}: {successor.id} is in its place",
+            hint="choose another id",
+        )
+    same = alike(id, charter.places)
+    if same is not None:
+        raise JobError(
+            "two ids differ by nothing but capitals",
+            given=f"{same} and {id}",
+            hint="some disks cannot tell their folders apart: choose another",
+        )
+    return id
+
+
+def check_replace(charter: Charter, old: str, new: str) -> None:
+    """Raises unless a node can go on in the place of another."""
+    if old not in charter.places:
+        raise JobError("no such node", given=old, hint=did_you_mean(old, charter.places))
+    _new_id(charter, new)
+    _not_a_reader(charter, old)
+    place = charter.places[old]
+    if not place.source:
+        raise JobError(
+            "only a node that reads events and has no children can be replaced",
+            given=old,
+            hint="the root needs the newest copy of its folder; of a node in between, move the "
+            "children (catchment nodes mv), then remove it",
+        )
+    if place.was is not None:
+        raise JobError(
+            "this node is on its way to another parent",
+            given=f"{old}, from {place.was} to {place.parent}",
+            hint="remove it, and add another",
+        )
+    later = own_windows(charter)
+    if later:
+        raise JobError(
+            "windows of the node's own stream, of queries that came later, cannot be read again",
+            given=", ".join(later),
+            hint=f"remove {old} and add {new}: its windows then begin anew",
+        )
 
 
 def _not_a_reader(charter: Charter, id: str) -> None:
@@ -296,6 +354,12 @@ def check_move(charter: Charter, id: str, parent: str) -> None:
         )
     if place.parent == parent:
         raise JobError("this node is there already", given=asked)
+    if id in charter.settings.spares.values():
+        raise JobError(
+            "a node that has a spare cannot move",
+            given=asked,
+            hint="its spare waits at the parent that the job file says",
+        )
     above: str | None = parent
     while above is not None:
         if above == id:

@@ -45,6 +45,8 @@ _SILENCE = 10.0
 _SLOWEST = 256
 """Bytes a second that a line carries at least; so what is on its way says how long it may take."""
 _PATIENT = 3
+_REPORTED = 1000
+"""Sentences that are remembered, so that each is said once."""
 _TRIES = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between attempts to reach the parent, and how many may fail before it is said."""
 
@@ -62,6 +64,9 @@ class NodeProcess:
         """The folder is this process' alone."""
         self.disk = FileDisk(given.home)
         self.aside = AsideFiles(Folder(str(given.home / "aside")), given.aside_disk_bytes)
+        self.tallies: ResultCounts | None = None
+        """What a root has given of each query since it was started, where metrics are served. A
+        root that is made delivers its last step again."""
         try:
             self.member = Member(
                 given.id,
@@ -94,13 +99,13 @@ class NodeProcess:
         self._next_look = 0.0
         self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
-        self.tallies: ResultCounts | None = None
-        """What a root has given of each query since it was started, where metrics are served."""
         self.service = NodeService(self.member, self.lock, self.news, self._changed)
         self.service.links, self.service.source = self.links, self.source_note
         self.service.capacities = self.capacities
         self.host: NodeService | None = None
         """What answers it, where its parent is in this process."""
+        self._told_due: int | None = None
+        """The time about which children were asked last."""
         self.reader: Reader | None = None
         """The reader of its own source, where it merges too."""
         if given.reader is not None:
@@ -153,7 +158,7 @@ class NodeProcess:
     # -- running ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Opens the door to children and commands."""
+        """Starts the server that children and commands connect to."""
         if self.given.listen is not None:
             self.server = Server(self.given.listen, self.service, self.given.security)
             self.server.start()
@@ -176,6 +181,9 @@ class NodeProcess:
                 if not busy:
                     self.news.wait(_REST)
                     self.news.clear()
+            if self.done:
+                for sink in self.given.sinks:
+                    sink.finish()
             self._linger()
         finally:
             self.close()
@@ -229,6 +237,7 @@ class NodeProcess:
                 self._report()
                 if self.member.charter is not before:
                     self._changed()
+                self._ask()
                 if busy and self.member.machine is not None:
                     self.member.machine.commit()
             self.last_error = None
@@ -249,6 +258,9 @@ class NodeProcess:
                 found += [f"message {seq} of {id} was set aside: {w}" for seq, w in aside.items()]
         for text in found:
             if text not in self._reported:
+                # What a child claims may differ each time: what holds no longer is forgotten.
+                if len(self._reported) >= _REPORTED:
+                    self._reported &= {*found}
                 self._reported.add(text)
                 log.error("%s: %s", self.given.id, text)
 
@@ -289,7 +301,7 @@ class NodeProcess:
             elif time.monotonic() - self._spoke >= self._pace:
                 self._spoke = time.monotonic()
                 with self.lock:
-                    beat = self.member.beat()
+                    beat = self.member.beat(now())
                 link.beat(said(beat))
                 self._waits_since = self._waits_since or self._spoke
         except (PeerUnreachableError, RefusedError) as error:
@@ -301,18 +313,20 @@ class NodeProcess:
     @property
     def _allowed(self) -> float:
         """Seconds that an answer may take, with so much on its way."""
-        flow = self.member.flow
-        flying = 0 if flow is None else flow.link.flying
+        with self.lock:  # acknowledgements are taken on the link's own thread
+            flow = self.member.flow
+            flying = 0 if flow is None else flow.link.flying
         return min(self._silence_limit, _SILENCE + flying / _SLOWEST)
 
     @property
     def _pace(self) -> float:
         """Seconds between heartbeats. They are fewer until the tree knows the columns of its
-        events, and where the root asks about count windows, because its questions come with the
-        answers."""
-        if self.member.machine is None:
-            return min(self.beat, 0.1)
-        return min(self.beat, _ASKED) if self.member.distributes_counts else self.beat
+        events, and where the root asks about count windows or values, because its questions come
+        with the answers."""
+        with self.lock:
+            if self.member.machine is None:
+                return min(self.beat, 0.1)
+            return min(self.beat, _ASKED) if self.member.asked_soon else self.beat
 
     def _parent(self) -> str:
         """Where the parent is: as it was given, until the node moves."""
@@ -387,6 +401,19 @@ class NodeProcess:
         if reply.full:
             self._quiet_until = time.monotonic() + 0.5  # the parent has no room just now
         self.news.set()
+
+    def _ask(self) -> None:
+        """Asks children at once how far they are, where a session is about to end."""
+        machine = self.member.machine
+        due = None if machine is None else machine.due
+        if due is None or due == self._told_due:
+            return
+        self._told_due = due
+        if self.reader is not None:
+            self.reader.hurry()  # the answer brings the question
+        if self.server is not None:
+            for child, question in self.member.due_questions(self.server.links()).items():
+                self.server.push(child, said(question))
 
     def _changed(self) -> None:
         """A newer charter goes down to all children at once."""

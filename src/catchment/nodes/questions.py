@@ -80,6 +80,13 @@ class RemoveNode(Struct, frozen=True, tag_field="what", tag="remove node"):
     id: NodeId
 
 
+class ReplaceNode(Struct, frozen=True, tag_field="what", tag="replace node"):
+    """Lets a node go on in the place of one that is gone for good."""
+
+    old: NodeId
+    new: Name
+
+
 Question = (
     AskStatus
     | AskQueries
@@ -90,6 +97,7 @@ Question = (
     | AddNode
     | MoveNode
     | RemoveNode
+    | ReplaceNode
 )
 QUESTION: Any = Question
 """The same for the codec: a union is no type to mypy."""
@@ -100,7 +108,7 @@ class QueryList(Struct, frozen=True):
 
     queries: tuple[QueryRecord, ...]
     versions: dict[str, int]
-    """Of their definitions, by name."""
+    """The versions of their definitions, by name."""
     leaving: tuple[str, ...]
 
 
@@ -125,8 +133,9 @@ class TreeChange(Struct, frozen=True, omit_defaults=True):
     removed: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     versions: dict[str, int] = {}
-    """Of the definitions of queries that were added."""
+    """The versions of the definitions of queries that were added."""
 
 
 def root_of(job: JobModel) -> str:

@@ -82,7 +82,9 @@ class Reader:
             self._error = error
 
     def start(self) -> None:
-        self._thread.start()
+        """Starts the thread, unless it was started before."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def check(self) -> None:
         """Raises what the reader has died of, if it has."""
@@ -94,7 +96,7 @@ class Reader:
         return self._process.source_note()
 
     def hurry(self) -> None:
-        """Has the reader ask for news at once: there is a newer charter."""
+        """Has the reader ask for news at once: there is a newer charter, or a question."""
         self._process.hurry()
 
     def close(self) -> None:

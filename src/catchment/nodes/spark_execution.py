@@ -2,13 +2,16 @@
 
 A local node's query reads and slices, and each batch is taken in as it comes. A relay and a root
 decide a step, write it down for their query, and take in what the query has made of it; one step is
-at hand at a time.
+at hand at a time. A relay merges few messages in its own process: a micro-batch takes half a second
+or more before any work is done, and a relay keeps no state in Spark.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from catchment.durable.folder import Folder
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 _FULL = 0.2
 """Seconds between looks at whether there is room for more."""
 
+FEW_BYTES = 4 << 20
+"""Messages of so many bytes are merged in less time than a micro-batch takes to begin."""
+
 
 class Execution(Protocol):
     """The query that does a node's work, as its process sees it."""
@@ -45,7 +51,7 @@ class Execution(Protocol):
 
 
 class ReadingExecution:
-    """Of a node that reads events."""
+    """Carries out the steps of a node that reads events."""
 
     def __init__(self, node: SparkProcess) -> None:
         self._node = node
@@ -85,7 +91,7 @@ class ReadingExecution:
 
 
 class Stepwise(ABC):
-    """Of a node that works step by step; what a step is, and what it gives, is the role's."""
+    """Carries out the steps of a relay or a root on Spark; the role decides what a step is."""
 
     def __init__(self, node: SparkProcess) -> None:
         self._node = node
@@ -98,28 +104,40 @@ class Stepwise(ABC):
     def go_on(self) -> bool:
         if self._at_hand or self._node.member.full:
             return False
-        self._at_hand = self._decided()
-        return self._at_hand
+        return self._decided(now())
 
     @abstractmethod
-    def _decided(self) -> bool:
-        """Whether the next step is written down for the query."""
+    def _decided(self, at: int) -> bool:
+        """Decides the next step, and carries it out or hands it to the query; False where there is
+        nothing to do."""
 
-    def _hand(self, inbox: Inbox, step: RelayStep | RootStep, full: Partials) -> None:
+    def _hand(self, step: RelayStep | RootStep, bodies: list[bytes], full: Partials) -> None:
         """Writes a step down for the query, with the messages that it takes."""
-        bodies = [inbox.body(id, seq) for id, seq in inbox.chosen(step.take)]
-        try:
+        with self._or_back():
             write_step(self._steps, step, bodies, full)
+        self._at_hand = True
+
+    @contextmanager
+    def _or_back(self) -> Iterator[None]:
+        """Goes back to what is on disk where that fails: a disk may be full; what was decided stays
+        decided."""
+        try:
+            yield
         except CatchmentError:
-            self._node.member.reload(now())  # a disk may be full; what was decided stays decided
+            self._node.member.reload(now())
             raise
 
     def forget(self) -> None:
         self._at_hand = False
 
 
+def taken_bodies(inbox: Inbox, step: RelayStep | RootStep) -> list[bytes]:
+    """The messages that a step takes, as they came."""
+    return [inbox.body(id, seq) for id, seq in inbox.chosen(step.take)]
+
+
 class MergingExecution(Stepwise):
-    """Of a node in between."""
+    """Carries out the steps of a node in between."""
 
     @property
     def _relay(self) -> Relay:
@@ -130,14 +148,20 @@ class MergingExecution(Stepwise):
     def start(self, charter: Charter) -> None:
         self._node.work.merge(charter, self._took)
 
-    def _decided(self) -> bool:
+    def _decided(self, at: int) -> bool:
         relay = self._relay
         if f"{1 + relay.number:012d}" in self._steps.names():
-            return True  # before a crash
-        step = relay.decide(now())
-        if step is not None:
-            self._hand(relay.inbox, step, Partials())
-        return step is not None
+            self._at_hand = True  # before a crash
+            return True
+        step = relay.decide(at)
+        if step is None:
+            return False
+        bodies = taken_bodies(relay.inbox, step)
+        if sum(map(len, bodies)) > FEW_BYTES:
+            self._hand(step, bodies, Partials())
+            return True
+        with self._or_back():
+            return self._node.member.step(at)
 
     def _took(self, step: int, partials: Partials, ends: dict[tuple[str, int], int]) -> None:
         """A step was carried out; called on the query's thread."""
@@ -151,7 +175,7 @@ class MergingExecution(Stepwise):
 
 
 class AssemblingExecution(Stepwise):
-    """Of the root."""
+    """Carries out the steps of the root."""
 
     @property
     def _root(self) -> Root:
@@ -162,13 +186,13 @@ class AssemblingExecution(Stepwise):
     def start(self, charter: Charter) -> None:
         self._node.work.assemble(charter, self._node.given.sinks, self._took)
 
-    def _decided(self) -> bool:
+    def _decided(self, at: int) -> bool:
         root = self._root
-        step = root.undone[0] if root.undone else root.decide(now())
+        step = root.undone[0] if root.undone else root.decide(at)
         if step is None:
             return False
         step, full = root.count(step)
-        self._hand(root.inbox, step, full)
+        self._hand(step, taken_bodies(root.inbox, step), full)
         del root.undone[:1]
         return True
 

@@ -87,6 +87,7 @@ class SparkProcess(NodeProcess):
         self.member.tend(now())
         if self.member.charter is not before:
             self._changed()
+        self._ask()
         self._hand_down()
         return self.execution.go_on() or self.member.send_early(now())
 

@@ -18,6 +18,7 @@ from catchment.sources.watch import SourceNote
 from catchment.tree.charter import PLANS, Charter
 from catchment.tree.inbox import Inbox
 from catchment.tree.member import WINDOW, Member
+from catchment.tree.window_traffic import WindowTraffic
 from catchment.tree.words import LinkFigures, Unread
 
 _TEXT = 16
@@ -53,6 +54,8 @@ class ChildStatus(Struct, frozen=True, rename=_spaced):
     link: LinkFigures | None
     nbytes: int = 0
     """Bytes of its messages since the parent's process began."""
+    windows: dict[str, WindowTraffic] | UnsetType = UNSET
+    """What these brought for windows of each type, and how stale windows were when they came."""
     set_aside: dict[str, str] | UnsetType = UNSET
     """Messages that could not be read or taken in, and why; the last of them."""
 
@@ -84,6 +87,11 @@ class NodeStatus(Struct, frozen=True, rename=_spaced, kw_only=True):
     """What an event takes by its columns; texts and lists are taken to have 16 bytes."""
     step: int | UnsetType = UNSET
     count_windows: dict[str, CountStatus] | UnsetType = UNSET
+    lost: dict[str, When] | UnsetType = UNSET
+    """Of a root: nodes of which messages or events are lost, and the time up to which results may
+    lack them."""
+    not_asked: dict[str, str] | UnsetType = UNSET
+    """At a root: nodes that are not asked for values any more, and why."""
     sent: int | UnsetType = UNSET
     acknowledged: int | UnsetType = UNSET
     waiting_bytes: int | UnsetType = UNSET
@@ -143,6 +151,8 @@ def _with_progress(found: NodeStatus, member: Member) -> NodeStatus:
         planned_rate=progress.planned_rate,
         step=progress.step,
         count_windows=progress.count_windows,
+        lost=_times(progress.lost),
+        not_asked=progress.not_asked or UNSET,
     )
     if flow is None:
         return found
@@ -223,15 +233,26 @@ def _children(inbox: Inbox, links: set[str], member: Member) -> dict[str, ChildS
             missing=child.missing,
             link=member.links.get(id),
             nbytes=member.carried.get(id, 0),
+            windows=_traffic(member, id),
             set_aside=_aside(inbox, id) if inbox.aside.get(id) else UNSET,
         )
         for id, child in inbox.children.items()
     }
 
 
+def _traffic(member: Member, id: str) -> dict[str, WindowTraffic] | UnsetType:
+    found = member.traffic.get(id)
+    return UNSET if found is None or not found.windows else dict(found.windows)
+
+
 def _aside(inbox: Inbox, id: str) -> dict[str, str]:
     """Messages that could not be read or taken in, and why; the last of them."""
     return {str(seq): why for seq, why in sorted(inbox.aside[id].items())[-20:]}
+
+
+def _times(found: dict[str, int] | UnsetType) -> dict[str, When] | UnsetType:
+    """Times by node, as status shows them; not set where there is none."""
+    return {id: _time(value) for id, value in found.items()} if found else UNSET
 
 
 def _time(value: int | None) -> When:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from catchment.errors import CatchmentError
@@ -50,7 +50,8 @@ class Supervisor:
     """Starts nodes, starts those again that die, and ends all in order.
 
     `commands` are the nodes' command lines by id and `parents` the id of each node's parent (None:
-    the root); `say` takes a sentence for the person who watches.
+    the root); `say` takes a sentence for the person who watches. `spares` may wait for ever, and
+    are not waited for at the end.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Supervisor:
         commands: Mapping[str, Sequence[str]],
         parents: Mapping[str, str | None],
         say: Callable[[str], None],
+        spares: Collection[str] = (),
     ) -> None:
         self.commands = commands
+        self._spares = spares
         self.parents = parents
         self._say = say
         self._nodes = {id: _Watched() for id in commands}
@@ -136,7 +139,8 @@ class Supervisor:
     def _let_end(self, until: float) -> None:
         """Waits for nodes that end by themselves, since all is done."""
         while time.monotonic() < until and not self._stopping.is_set():
-            if all(n.process is None or n.process.poll() is not None for n in self._nodes.values()):
+            nodes = [node for id, node in self._nodes.items() if id not in self._spares]
+            if all(n.process is None or n.process.poll() is not None for n in nodes):
                 return
             time.sleep(0.05)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,11 @@ QUIET = np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ign
 """NaN and infinity are values like any others: arithmetic on them is no cause for a warning."""
 
 
-InputForm = Literal["values", "doubles", "units", "parts"]
+InputForm = Literal["values", "doubles", "units", "parts", "hashes"]
 """How an operator reads numbers that int64 cannot hold: as ranks of their values, as the nearest
 doubles, or exactly, in units of their last digit (`limbs.units_of`). Other columns read alike.
-The arguments of a function of several columns, which are one struct, read as its parts."""
+The arguments of a function of several columns, which are one struct, read as its parts. Sketches of
+distinct values read hashes, whatever the type (`operators/coupons.py`)."""
 
 
 class OperatorRef(NamedTuple):
@@ -34,6 +35,8 @@ class OperatorRef(NamedTuple):
 
     @property
     def id(self) -> str:
+        if not self.params:
+            return f"{self.kind}({self.column or '*'})"
         parts = [self.column or "*", *(repr(p) for p in self.params)]
         return f"{self.kind}({', '.join(parts)})"
 
@@ -66,6 +69,12 @@ class Argument(NamedTuple):
         return out
 
 
+class ArrivalsOfRows(Protocol):
+    """The arrivals of rows, or of some of them only, which costs less."""
+
+    def __call__(self, rows: Ints | None = None, /) -> Ints: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """The non-null values of one column, with the group, time and arrival of each.
@@ -77,7 +86,7 @@ class Input:
     values: Array
     groups: Grouping
     times: Callable[[], Ints]
-    arrivals: Callable[[], Ints]
+    arrivals: ArrivalsOfRows
     levels: Array | None = None
     parts: tuple[Argument, ...] = ()
     """For operators that read parts: these of every event, nulls included. There are no values."""

@@ -137,7 +137,7 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(fields: Fields) -> Pairs:
-    """Of a `comoments` operator."""
+    """The moments of pairs, from the fields of a `comoments` operator."""
     names = ("count", "center_y", "center_x", "y", "x", "yy", "xx", "xy")
     n, center_y, center_x, y, x, yy, xx, xy = (plain(fields[name]) for name in names)
     some = np.maximum(n, 1)

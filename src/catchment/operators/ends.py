@@ -23,7 +23,7 @@ class _End(Operator):
         pick = events.groups.last if self.latest else events.groups.first
         times = events.times()
         groups, rows = pick(times)
-        times, arrivals = times[rows], events.arrivals()[rows]
+        times, arrivals = times[rows], events.arrivals(rows)
         values = events.decode(events.values[rows])
         return self._placed(groups, times, arrivals, values, events.groups.n)
 

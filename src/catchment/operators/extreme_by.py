@@ -45,7 +45,7 @@ class _ExtremeBy(Operator):
         rows = known[chosen]
         picked, extreme = value.where(rows), by.where(rows)
         holds = np.where(picked.known, VALUE, NULL)
-        places = times[chosen], events.arrivals()[rows]
+        places = times[chosen], events.arrivals(rows)
         return self._placed(group, extreme.decode(), *places, holds, picked.decode(), groups.n)
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:

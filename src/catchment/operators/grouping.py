@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from catchment.operators.ragged import Array, Ints, spans
+from catchment.operators.ragged import Array, Ints, lengths_of, spans
 
 _LOWEST = np.iinfo(np.int64).min
 _HIGHEST = np.iinfo(np.int64).max
 _BITS = 63
 _NEARLY = 64
-"""Of so many values one may be less than the one before: a merge sort is then faster."""
+"""If at most one in so many values is less than the one before, a merge sort is faster."""
+_NARROW = 1 << 16
+"""NumPy sorts whole numbers below this by counting: the fastest stable sort that it has."""
 
 
 class Grouping:
@@ -46,17 +48,17 @@ class Grouping:
     @property
     def _run_lengths(self) -> Ints:
         assert self.starts is not None
-        return np.diff(self.starts, append=self.rows)
+        return lengths_of(self.starts, self.rows)
 
     @cached_property
     def count(self) -> Ints:
         """Rows per group."""
         if self.starts is not None:
-            return self._run_lengths.astype(np.int64)
+            return self._run_lengths
         return np.bincount(self.codes, minlength=self.n).astype(np.int64, copy=False)
 
-    def select(self, keep: npt_bool) -> Grouping:
-        """The same groups over the rows kept."""
+    def select(self, keep: npt_bool | Ints) -> Grouping:
+        """The same groups over the rows kept, a mask or the places of rows."""
         return Grouping(self.codes[keep], self.n)
 
     def add(self, values: Array) -> Array:
@@ -146,14 +148,20 @@ def sort_order(*columns: Ints) -> Ints:
 
     >>> sort_order(np.array([1, 0, 2, 3]), np.array([5, 5, 4, 5])).tolist()
     [2, 1, 0, 3]
+    >>> sort_order(np.array([2**63 - 1, -(2**63)])).tolist()
+    [1, 0]
     """
     rows = len(columns[-1])
     while columns and not _falls(columns[0]):
         columns = columns[1:]  # of equals, the earlier row comes first anyway
     if not columns:
         return np.arange(rows, dtype=np.int64)
-    if len(columns) == 1 and _falls(columns[0]) < rows // _NEARLY:
-        return np.argsort(columns[0], kind="stable")  # a merge sort that finds long runs
+    if len(columns) == 1:
+        if _falls(columns[0]) < rows // _NEARLY:
+            return np.argsort(columns[0], kind="stable")  # a merge sort that finds long runs
+        low = int(columns[0].min())
+        if int(columns[0].max()) - low < _NARROW:
+            return np.argsort((columns[0] - low).astype(np.uint16), kind="stable")
     packed = _words(columns)
     if packed is not None:
         packed.words.sort()
@@ -266,7 +274,7 @@ def grouped(codes: Ints, n: int) -> tuple[Grouping, Ints]:
 
 def segment_codes(starts: Ints, total: int) -> Ints:
     """Which segment each of `total` rows is in, by where the segments start."""
-    return np.repeat(np.arange(len(starts), dtype=np.int64), np.diff(starts, append=total))
+    return np.repeat(np.arange(len(starts), dtype=np.int64), lengths_of(starts, total))
 
 
 def runs(lows: Ints, highs: Ints) -> tuple[Ints, Ints]:

@@ -1,7 +1,7 @@
 """HLL sketches, for approximate distinct counts: the operator, and the bytes of DataSketches.
 
-A hash becomes a *coupon* of 32 bits: the number of leading zeros of one half, plus one, above 26
-bits of the other. A sketch is one of
+Every value becomes a *coupon* (`operators/coupons.py`): a number of zeros above 26 bits. A sketch
+is one of
 
     a list or a set    of coupons, in order, as long as these are few
     registers          one byte for each value of the last 12 bits: the greatest number among the
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import datasketches as ds
 import numpy as np
@@ -24,20 +23,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
+from catchment.operators.coupons import ADDRESS_BITS, Coupons
 from catchment.operators.grouping import Grouping
-from catchment.operators.murmur import hash_numbers, hash_texts
 from catchment.operators.ragged import Array, Fields, Ints, Ragged, offsets_of, plain, spans
 from catchment.operators.sketches import WORD, bytes_of, check, known, merge_sketches, words_of
 from catchment.operators.sort import few_within, sort_within, unique_within
 
-Coupons = npt.NDArray[np.uint32]
 Registers = npt.NDArray[np.uint8]
 
 HLL_LOG2 = 12
 """The size parameter: an error of about 1.6 %; the first few hundred values are kept as is."""
 _SLOTS = 1 << HLL_LOG2
-_ADDRESS_BITS = 26
-_ADDRESS = np.uint32((1 << _ADDRESS_BITS) - 1)
 LIST_MOST = 7
 SET_MOST = 384
 """Coupons that a list and a set may hold: a set is at most three quarters full, and of 512."""
@@ -47,16 +43,18 @@ _SET_LEAST_LOG2 = 5
 _LIST_HEAD = (0x0C070102, 0x08000803)
 _SET_HEAD = (0x0C070103, 0x09000800)
 _REGISTERS_HEAD = (0x0C07010A, 0x0A001800)
+EMPTY = bytes((2, 1, 7, HLL_LOG2, 3, 0x0C, 0, 8))
+"""The sketch of no values."""
 _OUT_OF_ORDER = 0x00001000
 _LIST_PREAMBLE, _SET_PREAMBLE, _REGISTERS_PREAMBLE = 2, 3, 10
 _REGISTER_WORDS = _REGISTERS_PREAMBLE + _SLOTS // 4
-_HALVES = 0.5 ** np.arange(256)
 _SMALL = 32
 """Numbers below this are added up apart from the others: then no sum is rounded."""
-_HALVES_OF_SMALL = np.where(np.arange(256) < _SMALL, _HALVES, 0.0)
-_NUMBERS_AT_ONCE, _TABLES_AT_ONCE = 1 << 15, 64
-"""What is hashed and summed together: few enough to stay in the cache of a core."""
-_ALL_BITS = (1 << 64) - 1
+_TABLES_AT_ONCE = 64
+"""What is summed together: few enough to stay in the cache of a core."""
+_MANY = SET_MOST + 64
+"""Coupons of a row, on average, from which it is tried whether they fill more registers than a set
+has coupons: then they need not be sorted."""
 
 
 @register_operator
@@ -65,6 +63,7 @@ class Hll(Operator):
 
     kind = "hll"
     small = False
+    reads = "hashes"
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
@@ -72,15 +71,13 @@ class Hll(Operator):
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
         values, groups = events.values, events.groups
-        few = few_within(values, groups)
-        if few is not None:
-            values = few.values
-            groups = Grouping(np.repeat(np.arange(groups.n), few.lengths), groups.n)
-        if events.levels is None:
-            coupons = _coupons_of_numbers(values)
-        else:
-            coupons = coupons_of(*_hash_levels(events.levels))[values]
-        return {"sketch": _written(unique_within(sort_within(coupons, groups)))}
+        if events.levels is not None:
+            few = few_within(values, groups)
+            if few is not None:
+                values = few.values
+                groups = Grouping(np.repeat(np.arange(groups.n), few.lengths), groups.n)
+            values = events.levels[values]
+        return {"sketch": _sketches(values.astype(np.uint32, copy=False), groups)}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return {"sketch": merge_sketches(plain(rows[self.ref]["sketch"]), groups, _union)}
@@ -98,36 +95,24 @@ def estimates(sketches: Array) -> Ints:
     return out
 
 
-def _coupons_of_numbers(values: Array) -> Coupons:
-    out = np.empty(len(values), np.uint32)
-    for begin in range(0, len(values), _NUMBERS_AT_ONCE):
-        part = slice(begin, begin + _NUMBERS_AT_ONCE)
-        out[part] = coupons_of(*hash_numbers(values[part]))
+def _sketches(coupons: Coupons, groups: Grouping) -> Array:
+    """The sketch of each group of coupons."""
+    if len(coupons) <= _MANY * groups.n:
+        return _written(unique_within(sort_within(coupons, groups)))
+    slots = (coupons & np.uint32(_SLOTS - 1)).astype(np.int64)
+    slots += groups.codes * _SLOTS
+    registers = np.zeros((groups.n, _SLOTS), np.uint8)
+    numbers = (coupons >> np.uint32(ADDRESS_BITS)).astype(np.uint8)
+    np.maximum.at(registers.reshape(-1), slots, numbers)
+    full = _filled(registers) > SET_MOST
+    if full.all():
+        return _write_registers(registers)
+    out = np.full(groups.n, None, object)
+    out[full] = _write_registers(registers[full])
+    rest = np.flatnonzero(~full[groups.codes])
+    some = Grouping(groups.codes[rest], groups.n)
+    out[~full] = _written(unique_within(sort_within(coupons[rest], some)))[~full]
     return out
-
-
-def _hash_levels(levels: Array) -> tuple[Any, Any]:
-    """Numbers of any type as numbers, what is neither number nor text as text."""
-    values = levels.tolist()
-    kinds = set(map(type, values))
-    if kinds <= {str, bytes}:
-        return hash_texts(values)
-    if kinds <= {int, bool}:
-        return hash_numbers(np.array([value & _ALL_BITS for value in values], np.uint64))
-    if kinds == {float}:
-        return hash_numbers(np.array(values, np.float64))
-    return hash_texts([str(value) for value in values])
-
-
-def coupons_of(low: npt.NDArray[np.uint64], high: npt.NDArray[np.uint64]) -> Coupons:
-    """The coupons of hashes, given as their two halves."""
-    # Without the bit below its first, no number is rounded up to the next power of two, and the
-    # exponent of the double tells the place of that bit.
-    exponent = (high & ~(high >> np.uint64(1))).astype(np.float64).view(np.int64) >> 52
-    number = np.minimum(1087 - exponent, 63).astype(np.uint32)
-    coupons: Coupons = number << np.uint32(_ADDRESS_BITS)
-    coupons |= low.astype(np.uint32) & _ADDRESS
-    return coupons
 
 
 def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
@@ -192,7 +177,7 @@ def _registers(coupons: Ragged) -> Registers:
         slots += np.repeat(np.arange(len(coupons)) * _SLOTS, coupons.lengths)
     registers = np.zeros(len(coupons) * _SLOTS, np.uint8)
     # Of those with one slot the last, which is the greatest, stays.
-    registers[slots] = coupons.values >> np.uint32(_ADDRESS_BITS)
+    registers[slots] = coupons.values >> np.uint32(ADDRESS_BITS)
     return registers.reshape(len(coupons), _SLOTS)
 
 
@@ -211,6 +196,21 @@ def _write_coupons(coupons: Ragged) -> Array:
     return bytes_of(Ragged(offsets, words))
 
 
+def _powers(registers: Registers) -> Array:
+    """2**-register, of which a double has only the exponent."""
+    exponents = registers.astype(np.int64)
+    np.subtract(1023, exponents, out=exponents)
+    exponents <<= 52
+    return exponents.view(np.float64)
+
+
+def _filled(registers: Registers) -> Ints:
+    """How many registers of each row are not zero."""
+    bits = np.packbits(registers != 0, axis=1).view(np.uint64)
+    filled: Ints = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+    return filled
+
+
 def _write_registers(registers: Registers) -> Array:
     """The preamble repeats the sums of 2**-register, in two parts, and how many are zero."""
     words = np.zeros((len(registers), _REGISTER_WORDS), WORD)
@@ -219,11 +219,14 @@ def _write_registers(registers: Registers) -> Array:
         part = slice(begin, begin + _TABLES_AT_ONCE)
         table = registers[part]
         sums = np.zeros((len(table), 2), "<f8")
-        sums[:, 0] = _HALVES_OF_SMALL[table].sum(axis=1)
-        if (table >= _SMALL).any():
-            sums[:, 1] = (_HALVES - _HALVES_OF_SMALL)[table].sum(axis=1)
+        powers = _powers(table)
+        if table.max() >= _SMALL:
+            large = np.where(table < _SMALL, 0.0, powers)
+            sums[:, 1] = large.sum(axis=1)
+            powers -= large
+        sums[:, 0] = powers.sum(axis=1)
         words[part, 4:8] = sums.view(WORD)
-        words[part, 8] = _SLOTS - np.count_nonzero(table, axis=1)
+        words[part, 8] = _SLOTS - _filled(table)
     words[:, _REGISTERS_PREAMBLE:] = registers.view(WORD)
     offsets = np.arange(len(registers) + 1) * _REGISTER_WORDS
     return bytes_of(Ragged(offsets, words.reshape(-1)))

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from catchment.operators.base import Computed, Input, Operator, register_operator
+from catchment.operators.base import Computed, Input, InputForm, Operator, register_operator
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import (
     Array,
@@ -50,14 +52,16 @@ def _capacity(depth: int) -> int:
 _CAPACITIES = np.array([_capacity(depth) for depth in range(_MOST_LEVELS)])
 _ROOM = offsets_of(_CAPACITIES)
 """What a sketch of so many levels may hold."""
-_DOUBLE = np.dtype("<f8")
+KllItems = np.dtype[np.float64] | np.dtype[np.int64] | np.dtype[np.float32]
+"""What a sketch holds, as it is written."""
+DOUBLES, WHOLE, FLOATS = np.dtype("<f8"), np.dtype("<i8"), np.dtype("<f4")
 # The first two words: size of the preamble, version, family, flags, k, the least room of a level.
 _HEAD, _SINGLE_HEAD = 0x020F0105, 0x040F0202
 _SORTED = 0x02000000
 _SIZES = _LEAST_ROOM << 16 | KLL_K
-_PREAMBLE, _SINGLE_PREAMBLE, _SINGLE_WORDS = 5, 2, 4
-_ENDS = 4
-"""Words of the least and the greatest value."""
+_PREAMBLE, _SINGLE_PREAMBLE = 5, 2
+EMPTY = bytes((2, 1, 15, 1, KLL_K, 0, _LEAST_ROOM, 0))
+"""The sketch of no values, whatever they would be."""
 
 
 @register_operator
@@ -66,14 +70,15 @@ class Kll(Operator):
 
     kind = "kll"
     small = False
-    reads = "doubles"
+    reads: ClassVar[InputForm] = "doubles"
+    items: ClassVar[KllItems] = DOUBLES
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
         return {"sketch": pa.binary()}
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
-        values, groups = events.values.astype(np.float64, copy=False), events.groups
+        values, groups = events.values.astype(self.items, copy=False), events.groups
         numbers = ~np.isnan(values)
         if not numbers.all():
             values, groups = values[numbers], groups.select(numbers)
@@ -82,11 +87,21 @@ class Kll(Operator):
         rows = np.flatnonzero(run.lengths)
         run = run.take(rows) if len(rows) < len(run) else run
         ends = run.values[run.offsets[:-1]], run.values[run.offsets[1:] - 1]
-        out[rows] = _written(_compressed(_KllLevels(run.lengths, *ends, [run])))
+        out[rows] = _written(_compressed(_KllLevels(run.lengths, *ends, [run])), self.items)
         return {"sketch": out}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
-        return {"sketch": merge_sketches(plain(rows[self.ref]["sketch"]), groups, _union)}
+        union = partial(_union, items=self.items)
+        return {"sketch": merge_sketches(plain(rows[self.ref]["sketch"]), groups, union)}
+
+
+@register_operator
+class KllWhole(Kll):
+    """A KLL sketch of whole numbers of 64 bits; None for a group without values."""
+
+    kind = "kll_whole"
+    reads = "values"
+    items = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,7 @@ def quantiles(sketches: Array, q: float) -> Array:
     rows = known(sketches)
     if not len(rows):
         return out
-    read = _read(sketches[rows].tolist())
+    read = _read(sketches[rows].tolist(), DOUBLES)
     order = _order(read, len(rows))
     weights = np.cumsum(np.left_shift(1, read.level[order]))
     last = np.cumsum(np.bincount(read.part, minlength=len(rows))) - 1
@@ -135,15 +150,29 @@ def _order(read: _KllParts, sketches: int) -> Ints:
     return order
 
 
-def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
-    read = _read(parts)
+def as_floats(sketches: Array) -> Array:
+    """Sketches of doubles as those of the floats of 32 bits next to them."""
+    out = np.full(len(sketches), None, object)
+    rows = known(sketches)
+    if len(rows):
+        alone = Grouping(np.arange(len(rows), dtype=np.int64), len(rows))
+        out[rows] = _written(_levels(_read(sketches[rows].tolist(), DOUBLES), alone), FLOATS)
+    return out
+
+
+def _union(parts: Sequence[bytes], groups: Grouping, items: KllItems) -> Array:
+    return _written(_compressed(_levels(_read(parts, items), groups)), items)
+
+
+def _levels(read: _KllParts, groups: Grouping) -> _KllLevels:
+    """All values of the sketches of each group, level by level."""
     codes = groups.codes[read.part]
     levels = []
     for level in range(int(read.level.max()) + 1):
         here = read.level == level
         levels.append(sort_within(read.values[here], Grouping(codes[here], groups.n)))
     ends = groups.min(read.least), groups.max(read.greatest)
-    return _written(_compressed(_KllLevels(groups.add(read.count), *ends, levels)))
+    return _KllLevels(groups.add(read.count), *ends, levels)
 
 
 def _compressed(sketches: _KllLevels) -> _KllLevels:
@@ -212,32 +241,38 @@ class _KllParts:
     values: Array
 
 
-def _read(parts: Sequence[bytes]) -> _KllParts:
-    words = words_of(parts, _SINGLE_WORDS)
+def _words_in(items: KllItems) -> int:
+    """How many words a value takes."""
+    return items.itemsize // WORD.itemsize
+
+
+def _read(parts: Sequence[bytes], items: KllItems) -> _KllParts:
+    size = _words_in(items)
+    single_words, two_ends = _SINGLE_PREAMBLE + size, 2 * size
+    words = words_of(parts, single_words)
     begin, length = words.offsets[:-1], words.lengths
     first, second = (words.values[begin + place].astype(np.int64) for place in range(2))
-    single = (first == _SINGLE_HEAD) & (length == _SINGLE_WORDS)
+    single = (first == _SINGLE_HEAD) & (length == single_words)
     check((single | (first | _SORTED == _HEAD)) & (second == _SIZES), parts)
-    check(single | (length > _PREAMBLE + _ENDS), parts)
+    check(single | (length > _PREAMBLE + two_ends), parts)
     heights = np.ones(len(parts), np.int64)
     heights[~single] = words.values[begin[~single] + _PREAMBLE - 1] >> 16
     ends = np.where(single, _SINGLE_PREAMBLE, _PREAMBLE + heights)
-    preamble = np.where(single, _SINGLE_PREAMBLE, ends + _ENDS)
-    kept = (length - preamble) // 2
-    good = (heights > 0) & (heights <= _MOST_LEVELS) & (length == preamble + 2 * kept)
+    preamble = np.where(single, _SINGLE_PREAMBLE, ends + two_ends)
+    kept = (length - preamble) // size
+    good = (heights > 0) & (heights <= _MOST_LEVELS) & (length == preamble + size * kept)
     check(good & (kept > 0), parts)
     sizes = _level_sizes(words, heights, ~single)
     levels = Grouping(None, len(parts), starts=np.cumsum(heights) - heights, rows=len(sizes))
     check((levels.min(sizes) >= 0) & (levels.add(sizes) == kept), parts)
-    one = np.ones(len(parts), np.int64)
-    count = _doubles(words, begin + 2, one).view(np.int64)
+    count = _item(words, begin + 2, WHOLE)
     return _KllParts(
         np.where(single, 1, count),
-        _doubles(words, begin + ends, one),
-        _doubles(words, begin + np.where(single, ends, ends + 2), one),
+        _item(words, begin + ends, items),
+        _item(words, begin + np.where(single, ends, ends + size), items),
         np.repeat(np.arange(len(parts)), kept),
         np.repeat(spans(0 * heights, heights), sizes),
-        _doubles(words, begin + preamble, kept),
+        words.values[spans(begin + preamble, size * kept)].view(items),
     )
 
 
@@ -252,30 +287,39 @@ def _level_sizes(words: Ragged, heights: Ints, many: npt.NDArray[np.bool_]) -> I
     return sizes
 
 
-def _doubles(words: Ragged, at: Ints, count: Ints) -> Array:
-    return words.values[spans(at, 2 * count)].view(_DOUBLE)
+def _item(words: Ragged, at: Ints, items: KllItems) -> Array:
+    """One value of each sketch."""
+    return words.values[_places(at, items)].reshape(-1).view(items)
 
 
-def _written(sketches: _KllLevels) -> Array:
+def _places(at: Ints, items: KllItems) -> Array:
+    """The places of the words of each value."""
+    return at[:, np.newaxis] + np.arange(_words_in(items))
+
+
+def _written(sketches: _KllLevels, items: KllItems) -> Array:
+    size = _words_in(items)
     heights = sketches.heights
     held = np.sum([run.lengths for run in sketches.levels], axis=0)
     single = sketches.count == 1
     ends = np.where(single, _SINGLE_PREAMBLE, _PREAMBLE + heights)
-    preamble = np.where(single, _SINGLE_PREAMBLE, ends + _ENDS)
-    offsets = offsets_of(preamble + 2 * held)
+    preamble = np.where(single, _SINGLE_PREAMBLE, ends + 2 * size)
+    offsets = offsets_of(preamble + size * held)
     begin, many = offsets[:-1], ~single
     words = np.empty(offsets[-1], WORD)
     words[begin] = np.where(single, _SINGLE_HEAD, _HEAD)
     words[begin + 1] = _SIZES
     at = begin[many]
-    words[spans(at + 2, np.full(len(at), 2))] = sketches.count[many].view(WORD)
+    words[_places(at + 2, WHOLE)] = sketches.count[many].view(WORD).reshape(-1, 2)
     words[at + _PREAMBLE - 1] = heights[many] << 16 | KLL_K
-    for place, end in ((0, sketches.least), (2, sketches.greatest)):
-        words[spans((begin + ends)[many] + place, np.full(len(at), 2))] = end[many].view(WORD)
+    for place, end in ((0, sketches.least), (size, sketches.greatest)):
+        written = end[many].astype(items, copy=False).view(WORD)
+        words[_places((begin + ends)[many] + place, items)] = written.reshape(-1, size)
     level_begin, value_begin = _ROOM[heights] - held, begin + preamble
     for level, run in enumerate(sketches.levels):
         there = many & (level < heights)
         words[begin[there] + _PREAMBLE + level] = level_begin[there]
-        words[spans(value_begin, 2 * run.lengths)] = run.values.view(WORD)
-        level_begin, value_begin = level_begin + run.lengths, value_begin + 2 * run.lengths
+        values = run.values.astype(items, copy=False).view(WORD)
+        words[spans(value_begin, size * run.lengths)] = values
+        level_begin, value_begin = level_begin + run.lengths, value_begin + size * run.lengths
     return bytes_of(Ragged(offsets, words))

@@ -28,7 +28,7 @@ class Listing(Operator):
         offsets = offsets_of(events.groups.count)
         return {
             "time": Ragged(offsets, times[order]),
-            "arrival": Ragged(offsets, events.arrivals()[order]),
+            "arrival": Ragged(offsets, events.arrivals(order)),
             "value": Ragged(offsets, events.decode(events.values[order])),
         }
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from catchment.operators.base import Computed, Input, Operator, register_operator
 from catchment.operators.grouping import Grouping
-from catchment.operators.ragged import Array, Fields, Ints, plain
+from catchment.operators.ragged import Array, Fields, Ints, lengths_of, plain
 
 _BLOCK = 512
 """Mantissas lie in [0.5, 1): this many of them cannot multiply down to zero."""
@@ -15,7 +15,7 @@ _BLOCK = 512
 
 @register_operator
 class Product(Operator):
-    """The product is `mantissa * 2 ** exponent`."""
+    """The product is `mantissa * 2 ** exponent`; of 0, infinity and NaN the exponent is 0."""
 
     kind = "product"
     reads = "doubles"
@@ -34,6 +34,14 @@ class Product(Operator):
 
 
 def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
+    """Products in the one form that each of them has, however its factors were put together."""
+    made = _multiplied(mantissa, exponent, groups)
+    factors, exponents = plain(made["mantissa"]), plain(made["exponent"])
+    regular = np.isfinite(factors) & (factors != 0)
+    return {"mantissa": factors, "exponent": np.where(regular, exponents, 0)}
+
+
+def _multiplied(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
     """Multiplies block by block, bringing the mantissas back into range between the rounds."""
     exponents = groups.add(exponent)
     if not len(mantissa) or groups.count.max() <= _BLOCK:
@@ -43,7 +51,7 @@ def multiply(mantissa: Array, exponent: Ints, groups: Grouping) -> Fields:
         made = _by_stretch(mantissa, groups)
         return {"mantissa": made["mantissa"], "exponent": exponents + plain(made["exponent"])}
     order, starts, present = groups.segments
-    lengths = np.diff(starts, append=len(order)).astype(np.int64)
+    lengths = lengths_of(starts, len(order))
     factors = mantissa[order]
     while len(factors) > len(present):
         blocks = -(-lengths // _BLOCK)

@@ -67,6 +67,19 @@ class Ragged:
         return Ragged(offsets - offsets[0], self.values[offsets[0] : offsets[-1]])
 
 
+def lengths_of(starts: Ints, total: int) -> Ints:
+    """How long each stretch is, by where it starts; the last one ends at `total`.
+
+    >>> lengths_of(np.array([0, 2, 3]), 7).tolist()
+    [2, 1, 4]
+    """
+    lengths = np.empty(len(starts), np.int64)
+    if len(starts):
+        np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+        lengths[-1] = total - starts[-1]
+    return lengths
+
+
 def offsets_of(lengths: Ints) -> Ints:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

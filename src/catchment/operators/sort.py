@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from catchment.operators.base import Computed, Input, Operator, register_operator, value_type
 from catchment.operators.grouping import Grouping, stable_order
 from catchment.operators.ragged import Array, Fields, Ints, Ragged, offsets_of
+from catchment.operators.values import Mask
 
 _FEW = 32
 """Values of a row, on average, below which it is not worth a sort of its own."""
@@ -17,11 +18,11 @@ _FEW = 32
 
 @register_operator
 class Sort(Operator):
-    """Every value, sorted: one sort serves min, max, count, distinct, mode and all quantiles."""
+    """Every value, sorted: one sort serves min, max, all counts, mode and all quantiles."""
 
     kind = "sort"
     small = False
-    derives = ("min", "max", "count", "distinct")
+    derives = ("min", "max", "count", "distinct", "counts")
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
@@ -42,6 +43,9 @@ class Sort(Operator):
             return {"count": run.lengths}
         if kind == "distinct":
             return {"set": unique_within(run)}
+        if kind == "counts":
+            values, times = counted_within(run)
+            return {"value": values, "times": Ragged(values.offsets, times)}
         return {"value": _end(run, 0 if kind == "min" else -1)}
 
 
@@ -69,11 +73,19 @@ class Distinct(Operator):
 
 def sort_within(values: Array, groups: Grouping) -> Ragged:
     """The values of each group, sorted."""
+    table = _table(values, groups, 1)
+    if table is not None:  # whole numbers of a small range are counted
+        held = np.bincount(table.places(values, groups), minlength=groups.n * table.span)
+        every = np.arange(table.span) + table.low
+        numbers = np.repeat(np.broadcast_to(every, (groups.n, table.span)), held)
+        return Ragged(offsets_of(groups.count), numbers)
     if groups.n == 1:
         return Ragged(np.array([0, len(values)]), np.sort(values))
     offsets = offsets_of(groups.count)
     if np.count_nonzero(groups.count) > len(values) // _FEW:
         return Ragged(offsets, _sorted_by_group(values, groups.codes))
+    if groups.starts is not None:  # the rows of each group stand together
+        return _sorted(Ragged(offsets, values), own=False)
     return _sorted(Ragged(offsets, values.take(groups.segments[0])), own=True)
 
 
@@ -104,18 +116,20 @@ def merge_runs(rows: Ragged, groups: Grouping) -> Ragged:
     lengths = np.zeros(groups.n, np.int64)
     if len(present):
         lengths[present] = np.add.reduceat(gathered.lengths, starts)
-    return _sorted(Ragged(offsets_of(lengths), gathered.values), own=not together)
+    several = groups.count > 1  # a row of one run is in order
+    return _sorted(Ragged(offsets_of(lengths), gathered.values), not together, several)
 
 
-def _sorted(rows: Ragged, own: bool) -> Ragged:
-    """The same with the values of each row sorted; in place, where the values are our `own`.
+def _sorted(rows: Ragged, own: bool, some: Mask | None = None) -> Ragged:
+    """The same with the values of each row sorted, or of `some` rows, where the others are in
+    order; in place, where the values are our `own`.
 
     A merge sort would find the runs that rows are made of. But NumPy sorts numbers by vectors of
     the processor, and that takes less time than to merge; to compare objects takes longer.
     """
     values, offsets = rows.values, rows.offsets
     kind: Literal["quicksort", "stable"] = "stable" if values.dtype == object else "quicksort"
-    filled = np.flatnonzero(rows.lengths > 1)
+    filled = np.flatnonzero(rows.lengths > 1 if some is None else (rows.lengths > 1) & some)
     if len(filled) > len(values) // _FEW:
         codes = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
         return Ragged(offsets, _sorted_by_group(values, codes))
@@ -125,22 +139,36 @@ def _sorted(rows: Ragged, own: bool) -> Ragged:
     return Ragged(offsets, values)
 
 
-def unique_within(run: Ragged) -> Ragged:
-    """Drops repeated neighbours of each sorted row; NaN equals NaN."""
+def heads_within(run: Ragged) -> Mask:
+    """Where a value of a sorted row is not that before it; NaN equals NaN."""
     values = run.values
+    first = np.ones(len(values), np.bool_)
     if not len(values):
-        return run
+        return first
     same = values[1:] == values[:-1]
     if values.dtype.kind == "f":
         same = same | (np.isnan(values[1:]) & np.isnan(values[:-1]))
-    first = np.ones(len(values), np.bool_)
     first[1:] = ~np.asarray(same, np.bool_)
+    first[run.offsets[:-1][run.lengths > 0]] = True
+    return first
+
+
+def unique_within(run: Ragged) -> Ragged:
+    """Drops repeated neighbours of each sorted row; NaN equals NaN."""
+    if not len(run.values):
+        return run
+    first = heads_within(run)
     lengths = run.lengths
     filled = lengths > 0
-    begins = run.offsets[:-1][filled]
-    first[begins] = True
-    lengths[filled] = np.add.reduceat(first, begins, dtype=np.int64)
-    return Ragged(offsets_of(lengths), values[first])
+    lengths[filled] = np.add.reduceat(first, run.offsets[:-1][filled], dtype=np.int64)
+    return Ragged(offsets_of(lengths), run.values[first])
+
+
+def counted_within(run: Ragged) -> tuple[Ragged, Ints]:
+    """The different values of each sorted row, and how often each occurs."""
+    heads = np.flatnonzero(heads_within(run))
+    times = np.diff(heads, append=len(run.values)).astype(np.int64, copy=False)
+    return Ragged(np.searchsorted(heads, run.offsets), run.values[heads]), times
 
 
 def few_within(values: Array, groups: Grouping) -> Ragged | None:
@@ -152,16 +180,37 @@ def few_within(values: Array, groups: Grouping) -> Ragged | None:
     >>> found.values.tolist(), found.lengths.tolist()
     ([5, 7, 5], [2, 1])
     """
+    table = _table(values, groups, 4)
+    if table is None:
+        return None
+    seen = np.zeros(groups.n * table.span, np.bool_)
+    seen[table.places(values, groups)] = True
+    owner, found = np.divmod(np.flatnonzero(seen), table.span)
+    return Ragged(offsets_of(np.bincount(owner, minlength=groups.n)), found + table.low)
+
+
+class _Table(NamedTuple):
+    """A place for each group and each whole number from `low` on, `span` of them."""
+
+    low: int
+    span: int
+
+    def places(self, values: Array, groups: Grouping) -> Ints:
+        """The place of each value."""
+        at: Ints = values - self.low
+        if groups.n > 1:
+            at += groups.codes * self.span
+        return at
+
+
+def _table(values: Array, groups: Grouping, room: int) -> _Table | None:
+    """The table of whole numbers; None where values are others, or where it would have more than
+    `room` places for each of them."""
     if values.dtype != np.int64 or not len(values):
         return None
-    low, high = int(values.min()), int(values.max())
-    span = high - low + 1
-    if groups.n * span > 4 * len(values):
-        return None
-    seen = np.zeros(groups.n * span, np.bool_)
-    seen[groups.codes * span + (values - low)] = True
-    owner, found = np.divmod(np.flatnonzero(seen), span)
-    return Ragged(offsets_of(np.bincount(owner, minlength=groups.n)), found + low)
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    return _Table(low, span) if groups.n * span <= room * len(values) else None
 
 
 def decoded(events: Input, run: Ragged) -> Ragged:

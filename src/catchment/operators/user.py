@@ -29,13 +29,16 @@ from catchment.registry import import_entry_point
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """`lift` a value to a state, `combine` two states, `lower` a state to a result."""
+    """`lift` a value to a state, `combine` two states, `lower` a state to a result; or columns of
+    them."""
 
     lift: Callable[[Any], Any]
     combine: Callable[[Any, Any], Any]
     lower: Callable[[Any], Any]
     result: pa.DataType
     commutative: bool = True
+    state: tuple[tuple[str, pa.DataType], ...] = ()
+    """For functions over arrays, the columns of a state; otherwise a state is one value."""
 
 
 _MONOIDS: dict[str, Monoid] = {}

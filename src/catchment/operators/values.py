@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from catchment.expression.decimals import digits_of
 from catchment.operators.base import Argument, InputForm, is_exact
+from catchment.operators.coupons import coupons
 from catchment.operators.limbs import doubles_of, is_narrow, narrow_decimals, split, units_of
 from catchment.operators.ragged import Array, Field, Ints, Ragged, plain
 
@@ -24,7 +25,21 @@ class ColumnValues(NamedTuple):
     valid: Mask | None
     levels: Array | None
     parts: tuple[Argument, ...] = ()
-    """Of arguments that are read as parts; there are no values then."""
+    """The columns of arguments that are read as parts; there are no values then."""
+
+    def take(self, rows: Ints) -> ColumnValues:
+        """Some of the rows."""
+        return ColumnValues(
+            self.values.take(rows) if not self.parts else self.values,
+            None if self.valid is None else self.valid.take(rows),
+            self.levels,
+            tuple(part.where(rows) for part in self.parts),
+        )
+
+    def hashed(self) -> ColumnValues:
+        """The same as hashes: coupons, or ranks into those of all values that there may be."""
+        values, levels = coupons(self.values, self.levels)
+        return ColumnValues(values, self.valid, levels)
 
 
 _NOTHING = np.empty(0, np.int64)
@@ -44,6 +59,8 @@ def one_piece(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
 
 def column_of(array: pa.Array[Any], reads: InputForm = "doubles") -> ColumnValues:
     """Reads a column as an operator wants it, without a copy where its type and nulls allow."""
+    if reads == "hashes":
+        return column_of(array, "values").hashed()
     if reads == "parts":
         assert isinstance(array, pa.StructArray)
         inner = [column_of(part, "values") for part in array.flatten()]

@@ -51,6 +51,7 @@ class Draft:
     distinct_within: int
     need: Need
     computed: tuple[str, ...] = ()
+    source: str | None = None
     selections: Selections = field(default_factory=Selections)
     windows: dict[Window, int] = field(default_factory=dict)
     answers: dict[Answer, int] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Draft:
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        own = self.distinct_on, self.distinct_within, self.need, self.computed
+        own = self.distinct_on, self.distinct_within, self.need, self.computed, self.source
         return self.by, self.measure, *own
 
     def takes(self, window: Window, alike: float) -> bool:
@@ -88,15 +89,20 @@ class Draft:
         kept = structs.replace(answer, window=place)
         return self.answers.setdefault(kept, len(self.answers))
 
-    def add(self, query: Query, asked: Alternatives | None = None) -> int:
-        """The number of the query's answer, which is added if it is not there."""
+    def add(self, query: Query, asked: Alternatives | None = None, feeds: bool = False) -> int:
+        """The number of the query's answer, which is added if it is not there.
+
+        `feeds` says whether other queries read its results.
+        """
         selection = self.selections.add(query.where, asked)
         count = len(self.windows)
         window = self.windows.setdefault(query.window, count)
         if window == count and self.cuts is not None:
             self.cuts = self.cuts.joined(cuts_of(query.window))
         keys = query.by if query.computed else ()
-        answer = Answer(selection, window, query.aggregates, keys, query.output)
+        if query.window.by_node:
+            keys = query.keys
+        answer = Answer(selection, window, query.aggregates, keys, query.output, feeds)
         return self.answers.setdefault(answer, len(self.answers))
 
 
@@ -125,14 +131,14 @@ class SimilarDrafts:
             self._having.setdefault(condition, []).append(draft)
 
     def place(
-        self, query: Query, shared: tuple[Any, ...], drafts: list[Draft]
+        self, query: Query, shared: tuple[Any, ...], drafts: list[Draft], feeds: bool = False
     ) -> tuple[Draft, int]:
         """The first draft that a query fits, or a new one, and the query's answer in it."""
         where = query.where
         having = self._having.get(where)
         for known in having[-OPEN:] if having else ():
             if known.takes(query.window, self._alike):
-                return known, known.add(query)
+                return known, known.add(query, None, feeds)
         need: Need = shared[4]
         # Large partials of one condition would be made for all the others too.
         asked = None if where is None or need.large else alternatives(where)
@@ -147,7 +153,7 @@ class SimilarDrafts:
             self._having[where] = [draft]
         else:
             having.append(draft)
-        return draft, draft.add(query, asked)
+        return draft, draft.add(query, asked, feeds)
 
     def _fitting(self, asked: Alternatives) -> Draft | None:
         """The first open draft whose selections are all disjoint from a condition."""

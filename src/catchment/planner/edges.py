@@ -221,7 +221,7 @@ class Edges:
         return self._plain_rate() + (0.0 if self.plain else scaled)
 
     def _plain_rate(self) -> float:
-        """Of the series in microseconds; on other scales, edges seldom meet those of others."""
+        """The rate of the series in microseconds; edges on other scales seldom meet these."""
         if not self._plain:
             return 0.0
         slides = [slide for slide, _ in self._plain]
@@ -280,6 +280,8 @@ class Series:
         numbers = {scale: number for number, scale in enumerate(self._scales)}
         of = [-1 if p.scale is None else numbers[p.scale] for p in periods]
         self._scale: Ints = np.array(of, np.int64)
+        self._only = next(iter(self._scales)) if {*of} == {0} else None
+        """The scale of all series, if they have one."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -293,6 +295,8 @@ class Series:
         found: Ints = np.asarray(time, np.int64)
         if not self._scales:
             return found
+        if self._only is not None:
+            return self._only.numbers(np.atleast_1d(found))
         times: Ints = np.broadcast_to(found, kind.shape)
         return self._convert(kind, times, lambda scale, some: scale.numbers(some))
 
@@ -303,6 +307,8 @@ class Series:
     def _convert(self, kind: Ints, values: Ints, by: Callable[[Scale, Ints], Ints]) -> Ints:
         if not self._scales:
             return values
+        if self._only is not None:
+            return by(self._only, values)
         made = values.copy()
         of = self._scale[kind]
         for number, scale in enumerate(self._scales):

@@ -7,15 +7,21 @@ from collections.abc import Iterable
 
 from catchment.model.duration import show
 from catchment.model.plan import Group, Plan
-from catchment.model.query import Query
+from catchment.model.query import NODE, Query
+from catchment.model.window import STREAM, Marked
 from catchment.operators import OperatorRef, operator_class
+from catchment.planner.coarser import coarser_groups
 from catchment.planner.cost import edges_of, session_grid, ways_of
 from catchment.planner.group import operators_by_window, operators_of
 from catchment.planner.group import plan as make_plan
+from catchment.planner.marked import waiting_sets, why_events
+from catchment.planner.ranked import COUNTS, SORT, is_ranked, needs_all
 from catchment.planner.together import sets_met, sliced_together, waiting_together
 
 _MOST = 8
 """Windows or queries listed before the rest are only counted."""
+_COMPARED = 1000
+"""Groups of a plan of which it is said which ones follow from others."""
 
 
 def explain(plan: Plan | Query | Iterable[Query]) -> str:
@@ -37,7 +43,7 @@ def explain(plan: Plan | Query | Iterable[Query]) -> str:
     distinct = len({place for name, place in plan.names.items() if name not in plan.former})
     title = (
         f"Plan version {plan.version}: {queries:,} queries, "
-        f"{distinct:,} distinct, in {len(plan.groups)} group(s); "
+        f"{distinct:,} distinct, in {len(plan.every_group)} group(s); "
         f"for {plan.rate.describe()}"
     )
     groups = explained_groups(plan)
@@ -51,8 +57,9 @@ def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:
         named.setdefault(number, []).append(name)
     together = {id: ids for ids in sliced_together(plan.groups) for id in ids}
     waiting = {id: ids for ids in waiting_together(plan.groups) for id in ids}
+    made_of = coarser_groups(plan, {}, {}) if len(plan.groups) <= _COMPARED else {}
     found = []
-    for group in plan.groups:
+    for group in plan.every_group:
         branches = _branches(group, plan, named.get(group.id, []))
         if group.id in together:
             others = [str(id) for id in sorted(together[group.id]) if id != group.id]
@@ -61,7 +68,11 @@ def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:
         if len(waiting.get(group.id, ())) > 1:
             others = [str(id) for id in waiting[group.id] if id != group.id]
             branches.append(f"events wait together with group(s) {_some(others)}, each kept once")
-        found.append((_title(group), branches))
+        if group.id in made_of:
+            fine = f"group {made_of[group.id]}"
+            said = f"made at the root of partials of {fine}"
+            branches.append(f"in a tree that starts with both, nothing of it climbs: it is {said}")
+        found.append((_title(group, plan), branches))
     return found
 
 
@@ -78,13 +89,16 @@ def _tree(title: str, branches: list[str]) -> list[str]:
     return [title, *(f"  {mark} {branch}" for mark, branch in zip(marks, branches, strict=True))]
 
 
-def _title(group: Group) -> str:
-    by = ", ".join(group.by) or "all events together"
+def _title(group: Group, plan: Plan) -> str:
+    keys = [NODE if key == STREAM else key for key in group.by]
+    by = ", ".join(keys) or "all events together"
     extra = "" if group.measure == "event" else ", processing time"
     if group.distinct_on:
         extra += (
             f", distinct on {', '.join(group.distinct_on)} within {show(group.distinct_within)}"
         )
+    if group.source is not None:
+        extra += f", of results of group {plan.sources[group.source][0]}"
     return f"group {group.id}: by {by}{extra}"
 
 
@@ -105,7 +119,7 @@ def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
         *_compared(group, plan),
         f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
     ]
-    return branches + _where(group, refs)
+    return branches + _where(group, refs, plan)
 
 
 def _some(items: list[str]) -> str:
@@ -159,12 +173,54 @@ def _compared(group: Group, plan: Plan) -> list[str]:
     return [] if ways is None else [f"compared: {ways.describe(rate)}"]
 
 
-def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
+_HELD = {SORT: "sorted numbers", COUNTS: "counts of numbers and texts"}
+"""What a node may keep back of an operator."""
+
+
+def _ranked(group: Group) -> list[str]:
+    """What a tree does with sorted values, and with counts of values."""
+    if not is_ranked(group):
+        return []
+    all_values = needs_all(group)
+    if all_values:
+        return [f"local: values climb, since {', '.join(all_values)} needs all of them"]
+    where = "an embedded root, no late: update or early results, quantiles: auto or ask"
+    kinds = {ref[0] for ref in group.operators}
+    held = [text for kind, text in _HELD.items() if kind in kinds]
+    what = " and ".join(held)
+    return [f"local: {what} may stay until the root asks for those in doubt ({where})"]
+
+
+def _marked(group: Group, plan: Plan) -> list[str]:
+    """What a tree does with events between marks."""
+    if not any(isinstance(window, Marked) for window in group.windows):
+        return []
+    sets = (one.groups for one in waiting_sets(plan.groups).values())
+    beside = next((ids for ids in sets if group.id in ids), (group.id,))
+    reasons = {id: why_events(plan.groups[id]) for id in beside}
+    for id, why in sorted(reasons.items(), key=lambda pair: pair[0] != group.id):
+        if why is not None:
+            whose = "" if id == group.id else f" in group {id}, which shares them"
+            return [f"local: all events climb, since {why}{whose}"]
+    where = "an embedded root, no late: update, early results or idle timeout, marks: ask"
+    return [
+        f"local: marks climb, other events stay until the root tells where to cut ({where})",
+        "local: all events climb where so many are marks that this costs less",
+    ]
+
+
+def _where(group: Group, refs: list[OperatorRef], plan: Plan) -> list[str]:
+    if group.source is not None:
+        return ["root: the results are its events, each at the last moment of its window"]
     if group.slicing == "stream":
         readings = dict.fromkeys(w.stream_reading for w in group.windows if w.stream_reading)
+        marks = "local: cut them at own marks, send partials with the windows they are in"
+        whole = "local: follow the windows of the own stream, send each once it has ended"
+        marked = [isinstance(window, Marked) for window in group.windows]
         return [
-            "local: keep events, sorted, until they settle (a late mark could split a slice)",
-            "local: cut them at edges and own marks, send partials with the windows they are in",
+            "local: keep events, sorted, until they settle (a late one could split a slice)",
+            *([marks] if any(marked) else []),
+            *([] if all(marked) else [whole]),
             "intermediate: merge partials of equal slice, key and windows",
             f"root: assemble; windows of many streams by reading ({', '.join(map(str, readings))})",
         ]
@@ -177,6 +233,7 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
         because = f"{why}: a late one could split a slice"
         return [
             f"local: keep events, sorted, until they settle ({because})",
+            *_marked(group, plan),
             "intermediate: pass events on in order",
             "root: slice settled events, assemble windows",
         ]
@@ -184,7 +241,9 @@ def _where(group: Group, refs: list[OperatorRef]) -> list[str]:
     sent = f" ({', '.join(large)}: on no other slices than these windows need)" if large else ""
     return [
         "local: select, slice on arrival, send partials" + sent,
+        *_ranked(group),
         "intermediate: merge partials of equal slice and key",
         "root: merge, assemble windows when the frontier passes their end"
-        + (", all keys of a window together" if group.whole else ""),
+        + (", all keys of a window together" if group.whole else "")
+        + (", and give them to other queries" if group.feeds else ""),
     ]

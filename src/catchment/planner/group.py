@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,11 +15,12 @@ from catchment.errors import QueryError
 from catchment.expression import columns, quote
 from catchment.functions import Function, function_of
 from catchment.model.costs import RECORDED, CostModel, EventRate
+from catchment.model.definition import digest_of
 from catchment.model.plan import Answer, Group, Plan, Slicing
 from catchment.model.query import Aggregate, Query
-from catchment.model.rules import time_named
+from catchment.model.rules import each_source, time_named, with_sources
 from catchment.model.settings import each_its_name
-from catchment.model.window import Counted
+from catchment.model.window import STREAM, Counted
 from catchment.operators import OperatorRef, operator_class
 from catchment.planner.cost import choose_store, on_scale, ways_of
 from catchment.planner.drafts import Draft, Need, SimilarDrafts
@@ -96,24 +97,29 @@ def _replan(
     handed: frozenset[int],
     ended: frozenset[str],
 ) -> tuple[Plan, dict[int, int]]:
-    given = each_its_name(queries)
-    drafts = [_draft_of(group) for group in before.groups]
+    given = with_sources(each_its_name(queries))
+    drafts = [_draft_of(group) for group in before.every_group]
     former = _former(before, given, handed, ended)
     closed = handed.union(place[0] for _, place in former.values())
     alike = before.costs.alike
     sharing: dict[tuple[Any, ...], SimilarDrafts] = {}
-    for draft, group in zip(drafts, before.groups, strict=True):
+    for draft, group in zip(drafts, before.every_group, strict=True):
         if draft.need.by_rank:
             draft.windows.update((window, n) for n, window in enumerate(group.windows))
         elif group.id not in closed:
             sharing.setdefault(draft.shared, SimilarDrafts(alike)).running(draft)
     names: dict[str, tuple[Draft, int]] = {}
     for name, (_, (id, number)) in former.items():
-        names[name] = drafts[id], drafts[id].keep(before.groups[id].answers[number])
+        names[name] = drafts[id], drafts[id].keep(before.every_group[id].answers[number])
     numbers: dict[tuple[Any, ...], int] = {}
     """What is computed, whatever its name, to its place in `placed`."""
     placed: list[tuple[Draft, int]] = []
     time = time_named(given)
+    fit = _Fitting(drafts, sharing, alike)
+    sources = _placed_sources(given, before, handed, fit)
+    for query, place in sources.values():
+        numbers[query.identity] = len(placed)
+        placed.append(place)
     for query in given:
         old = before.names.get(query.name)
         running = None
@@ -124,22 +130,82 @@ def _replan(
                 continue
         number = numbers.setdefault(query.identity, len(placed))
         if number == len(placed):
-            if running is None:
-                _refuse_order(query)
-                shared = _shared(query)
-                among = sharing.get(shared) or sharing.setdefault(shared, SimilarDrafts(alike))
-                running = among.place(query, shared, drafts)
-            placed.append(running)
+            placed.append(fit.place(query) if running is None else running)
         names[query.name] = placed[number]
-    kept = [draft for draft in drafts if draft.answers]
-    groups, places, lineage = _finish(kept, names, rate.per_second, before.costs)
-    owed = {name: query for name, (query, _) in former.items()}
-    made = Plan(before.version + 1, groups, places, time, rate, before.costs, owed)
+    kept = [draft for draft in drafts if draft.answers and draft.source is None]
+    kept += [draft for draft in drafts if draft.answers and draft.source is not None]
+    groups, places_of, lineage = _finish(kept, rate.per_second, before.costs)
+    own = tuple(group for group in groups if group.source is None)
+    made = Plan(
+        before.version + 1,
+        own,
+        {name: places_of(place) for name, place in names.items()},
+        time,
+        rate,
+        before.costs,
+        {name: query for name, (query, _) in former.items()},
+        groups[len(own) :],
+        {label: places_of(place) for label, (_, place) in sources.items()},
+    )
     return made, lineage
 
 
+@dataclass(frozen=True)
+class _Fitting:
+    """Finds the drafts that queries fit, or makes them."""
+
+    drafts: list[Draft]
+    sharing: dict[tuple[Any, ...], SimilarDrafts]
+    alike: float
+
+    def place(self, query: Query, feeds: bool = False) -> tuple[Draft, int]:
+        """The draft of a query, and its answer in it; `feeds` where others read its results."""
+        _refuse_order(query)
+        shared = _shared(query, feeds)
+        among = self.sharing.get(shared)
+        if among is None:
+            among = self.sharing[shared] = SimilarDrafts(self.alike)
+        return among.place(query, shared, self.drafts, feeds)
+
+
+def _placed_sources(
+    given: list[Query], before: Plan, handed: frozenset[int], fit: _Fitting
+) -> dict[str, tuple[Query, tuple[Draft, int]]]:
+    """The queries whose results others read, each after those that it reads itself.
+
+    They come before all others: a query of the same definition is then answered from them.
+    """
+    found: dict[str, tuple[Query, tuple[Draft, int]]] = {}
+    for query in each_source(given):
+        label = digest_of(query)
+        if label in found:
+            continue
+        old = before.sources.get(label)
+        if old is None or old[0] in handed:
+            _refuse_begun(query, before)
+            found[label] = query, fit.place(query, True)
+        else:
+            draft = fit.drafts[old[0]]
+            found[label] = query, (draft, draft.add(query, None, True))
+    return found
+
+
+def _refuse_begun(query: Query, before: Plan) -> None:
+    """Refuses a query, added while others run, that reads results of windows with unknown ends.
+
+    Some of these windows began before the query came, and nobody can tell when the last of them
+    ends."""
+    if before.groups and not query.window.periods:
+        raise QueryError(
+            "windows that begin and end with the data cannot be read by a query that is added "
+            "while others run",
+            given=query.window.describe(),
+            hint="start the job with this query, or read windows of a fixed length",
+        )
+
+
 def refuse_former(before: Plan, name: str) -> None:
-    """Raises where a new query has a name that stands for what another one is owed."""
+    """Raises where a new query has a name that stands for a query's windows in a former group."""
     if name in before.former:
         raise QueryError(
             "a query cannot have this name now",
@@ -151,7 +217,7 @@ def refuse_former(before: Plan, name: str) -> None:
 def _former(
     before: Plan, queries: Iterable[Query], handed: frozenset[int], ended: frozenset[str]
 ) -> dict[str, tuple[str, tuple[int, int]]]:
-    """What is owed to queries that have gone over: a name, the query, and its place before."""
+    """Windows that former groups still give: a name for them, the query, and its place there."""
     there = {query.name for query in queries}
     for name in before.former.keys() & there:
         refuse_former(before, name)
@@ -184,26 +250,30 @@ def _draft_of(group: Group) -> Draft:
     large = _large(kind for kind, _, _ in group.operators)
     need = Need(group.slicing, only_counts(group), large, group.whole)
     distinct = group.distinct_on, group.distinct_within
-    draft = Draft(group.by, group.measure, *distinct, need, group.computed)
+    draft = Draft(group.by, group.measure, *distinct, need, group.computed, group.source)
     draft.selections = Selections(group.selections)
     draft.before = group
     return draft
 
 
-def _shared(query: Query) -> tuple[Any, ...]:
+def _shared(query: Query, feeds: bool) -> tuple[Any, ...]:
     """What queries of one draft agree in."""
     by, computed = _by(query)
-    return by, query.measure, query.distinct_on, query.distinct_within, _need(query), computed
+    need = _need(query)._replace(whole=True) if feeds else _need(query)
+    source = None if query.source is None else digest_of(query.source)
+    distinct = query.distinct_on, query.distinct_within
+    return by, query.measure, *distinct, need, computed, source
 
 
 def _by(query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The keys as a group has them, and which of them are expressions and no columns."""
+    node = (STREAM,) if query.window.by_node else ()
     if not query.computed:
-        return query.by, ()
+        return (*query.by, *node), ()
     texts = dict(query.computed)
     named = {key: _column_in(texts[key]) if key in texts else key for key in query.by}
     by = tuple(texts[key] if column is None else column for key, column in named.items())
-    return by, tuple(texts[key] for key, column in named.items() if column is None)
+    return (*by, *node), tuple(texts[key] for key, column in named.items() if column is None)
 
 
 def _column_in(text: str) -> str | None:
@@ -215,10 +285,14 @@ def _column_in(text: str) -> str | None:
 def _need(query: Query) -> Need:
     ordered, large = _kind_of(query.aggregates)
     waits = query.window.bounded_by_events or ordered
-    by_stream = query.window.stream_reading is not None
-    slicing: Slicing = "stream" if by_stream else "settled" if waits else "arrival"
+    slicing: Slicing = "stream" if _by_stream(query) else "settled" if waits else "arrival"
     whole = query.output is not None and query.output.whole
     return Need(slicing, query.window.by_rank, large, whole)
+
+
+def _by_stream(query: Query) -> bool:
+    """Whether windows are cut on the node that reads their events."""
+    return query.window.stream_reading is not None and not query.window.by_node
 
 
 def _kind_of(aggregates: tuple[Aggregate, ...]) -> tuple[bool, bool]:
@@ -245,10 +319,13 @@ def _large(kinds: Iterable[str]) -> bool:
     return not all(operator_class(kind).small for kind in kinds)
 
 
+_PlaceOf = Callable[[tuple[Draft, int]], tuple[int, int]]
+
+
 def _finish(
-    drafts: list[Draft], names: dict[str, tuple[Draft, int]], rate: float, costs: CostModel
-) -> tuple[tuple[Group, ...], dict[str, tuple[int, int]], dict[int, int]]:
-    """The groups, the place of each name in them, and which group before each continues."""
+    drafts: list[Draft], rate: float, costs: CostModel
+) -> tuple[tuple[Group, ...], _PlaceOf, dict[int, int]]:
+    """The groups, where answers of drafts are in them, and which group before each continues."""
     groups: list[Group] = []
     moved: dict[int, list[tuple[int, int]]] = {}
     lineage: dict[int, int] = {}
@@ -269,8 +346,7 @@ def _finish(
                 lineage[len(groups)] = draft.before.id
             kept = [answers[number] for number in chosen]
             groups.append(_group(len(groups), draft, windows, kept, why, costs.eager_from))
-    places_of = {name: moved[id(draft)][answer] for name, (draft, answer) in names.items()}
-    return tuple(groups), places_of, lineage
+    return tuple(groups), lambda place: moved[id(place[0])][place[1]], lineage
 
 
 def _ways(draft: Draft, rate: float, costs: CostModel) -> list[tuple[list[int], str | None]]:
@@ -296,7 +372,7 @@ def _refuse_order(query: Query) -> None:
             given=", ".join(aggregate.text for aggregate in query.aggregates),
             hint="make each set of keys a query of its own",
         )
-    if query.window.stream_reading is not None and _kind_of(query.aggregates)[0]:
+    if _by_stream(query) and _kind_of(query.aggregates)[0]:
         raise QueryError(
             f"query {query.name!r}: a function whose order matters needs all events in one order, "
             "but these windows are cut on each node",
@@ -346,6 +422,7 @@ def _group(
         "slices" if why is None else "accumulators",
         why or because,
         draft.computed,
+        draft.source,
     )
 
 

@@ -114,6 +114,7 @@ def can_go_over(group: Group) -> bool:
         group.slicing == "arrival"
         and group.measure == "event"
         and not group.distinct_on
+        and not group.feeds
         and not ordered
         and all(len(window.periods) == 1 for window in group.windows)
     )

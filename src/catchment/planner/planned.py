@@ -28,6 +28,7 @@ class PlannedRecord(Struct, frozen=True):
     origins: dict[int, str]
     definitions: dict[str, Definition]
     leaving: tuple[str, ...]
+    made_of: dict[int, int] = {}
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Planned:
     """All names there have ever been, with their last definitions."""
     leaving: tuple[str, ...] = ()
     """The queries that give the windows that have begun, and then are removed."""
+    made_of: dict[int, int] = field(default_factory=dict)
+    """Where partials travel: the groups that are made of the partials of others at the root."""
 
     def next(
         self,
@@ -81,7 +84,9 @@ class Planned:
 
     def to_bytes(self) -> bytes:
         queries = [query.record() for query in self.queries.values()]
-        head = PlannedRecord(self.lineage, queries, self.origins, self.definitions, self.leaving)
+        head = PlannedRecord(
+            self.lineage, queries, self.origins, self.definitions, self.leaving, self.made_of
+        )
         return records.encode(head) + b"\n" + self.plan.to_bytes()
 
     @classmethod
@@ -91,7 +96,8 @@ class Planned:
         queries = [Query.of(query) for query in head.queries]
         named = {query.name: query for query in queries}
         plan = Plan.from_bytes(body)
-        return cls(plan, head.lineage, named, head.origins, head.definitions, head.leaving)
+        told = head.lineage, named, head.origins, head.definitions, head.leaving, head.made_of
+        return cls(plan, *told)
 
 
 NOTHING = Planned(Plan(), {}, {})

@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 
 from catchment.engine.merger import Touch
 from catchment.engine.partials import Partials
+from catchment.engine.times import with_times
 from catchment.errors import DataError
 from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.line import SendQueue
 from catchment.model.plan import Group
 from catchment.model.query import Query
+from catchment.model.time_column import TimeSpec, time_name
 from catchment.operators.ragged import Ints
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import EARLIEST
@@ -72,8 +74,9 @@ class PolicyRow:
     latest: float
 
 
-def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[SampledGroup]:
+def samples(queries: Iterable[Query], events: pa.Table, spec: TimeSpec) -> list[SampledGroup]:
     """Slices a sample as a node would, and notes when each slice and key is touched."""
+    events, time = with_times(events, spec), time_name(spec)
     charter = Charter("advice", 0, TreeSettings(time=time), {}).with_queries(queries)
     charter = charter.with_schema(events.schema)
     plan = charter.plans[charter.plan].plan
@@ -109,11 +112,12 @@ def samples(queries: Iterable[Query], events: pa.Table, time: str) -> list[Sampl
 
 def _shortest(groups: Iterable[Group]) -> int:
     windows = [window for group in groups for window in group.windows]
-    known = [int(period.pace) for period in periods_of(windows)]
+    gaps = [window.session_gap for window in windows if window.session_gap is not None]
+    known = [*(int(period.pace) for period in periods_of(windows)), *gaps]
     if not known:
         raise DataError(
             "no query has windows in time whose slices could be held back",
-            hint="sessions, marks and counts are always passed on at once",
+            hint="what marks and counts bound is always passed on at once",
         )
     return min(known)
 

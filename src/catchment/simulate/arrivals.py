@@ -14,10 +14,10 @@ class Arrivals:
     """What came to a node: when, of which key, for which window; windows follow each other."""
 
     times: Floats
-    """In seconds, in order."""
+    """Times of arrivals, in seconds, in order."""
     keys: Ints
     length: float
-    """Of a window, in seconds."""
+    """The length of a window, in seconds."""
     windows: int
     of: Ints
     """The window of each: that of its time, unless a child sent it late."""

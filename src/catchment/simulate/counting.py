@@ -13,6 +13,7 @@ from catchment.counting.fold import Fold
 from catchment.counting.local import LocalCounter, LocalState
 from catchment.counting.message import Down, Up
 from catchment.counting.root import LATEST, RootCounter, RootCounterState
+from catchment.counting.scheme import OURS, CountOptions
 from catchment.counting.windows import FullWindow
 from catchment.counting.wire import Columns
 from catchment.model.window import Counted
@@ -89,7 +90,7 @@ class Counting(Agenda):
         fold: Fold,
         scheme: str = "auto",
         *,
-        predictor: str = "pace",
+        options: CountOptions = OURS,
         seed: int = 0,
         delay: int = MILLISECOND,
         tick: int = 10 * MILLISECOND,
@@ -108,7 +109,7 @@ class Counting(Agenda):
             windows,
             fold,
             scheme,
-            predictor,
+            options,
             timeout=timeout,
             retransmit_after=retransmit_after,
         )

@@ -27,7 +27,7 @@ from catchment.simulate.outcome import Outcome, outcome
 from catchment.simulate.wire import Wire
 
 TICKS = 400
-"""Of a window; the last of them are cut finer, since staleness is decided there."""
+"""Steps in a window; the last ones are shorter, since staleness is decided there."""
 _FINE = 16
 _FINER = 12
 _NOBODY = np.empty(0, np.int64)

@@ -20,9 +20,9 @@ class Outcome:
     traffic: Floats
     """Bytes (updates, where each has size 1)."""
     least: Floats
-    """As few as possible: one update for each key."""
+    """The least number of updates: one for each key."""
     staleness: Floats
-    """In lengths of the window."""
+    """Staleness, in lengths of the window."""
     updates: Arrivals
     """When they arrived at the parent."""
 
@@ -47,7 +47,7 @@ def outcome(
     line: SendQueue | None,
     arrive: Floats | None = None,
 ) -> Outcome:
-    """Of updates that depart in this order over a link; or that are known to arrive so."""
+    """The outcome of updates that leave over a link in this order, or arrive at known times."""
     sizes = arrivals.size_of(keys)
     if arrive is None:
         assert line is not None

@@ -15,7 +15,7 @@ from catchment.operators.ragged import Floats, Ints
 from catchment.simulate.arrivals import Arrivals
 
 LENGTH = 3600.0
-"""Of a window, in seconds."""
+"""The length of a window, in seconds."""
 LOW, HIGH = 25_000, 200_000
 """Arrivals of a window at a node, on average: the high rate is eight times the low one."""
 _DAY = 24
@@ -31,7 +31,7 @@ class ArrivalStatistics:
     possible: int
     """Keys that there may be."""
     spread: float
-    """Of the logarithm of their frequencies."""
+    """The standard deviation of the logarithm of their frequencies."""
     burst: float
     """Arrivals of a burst, on average."""
     once: float
@@ -94,7 +94,7 @@ class ArrivalProfile:
     per_key: float
     """Arrivals of a key on average: what streaming sends over what is needed."""
     keys: Floats
-    """In each window."""
+    """Keys in each window."""
     variation: Floats
     """The coefficient of variation of the times between arrivals, of keys with 25 or more."""
 

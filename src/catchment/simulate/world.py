@@ -39,7 +39,7 @@ class Faults:
     """What goes wrong, and how often: chances are per message, or per node and second."""
 
     delay: float = 0.02
-    """Of a link, in seconds, up to twice this; so messages overtake each other."""
+    """The mean delay of a link, in seconds; it varies, so messages overtake each other."""
     lost: float = 0.0
     twice: float = 0.0
     crash: float = 0.0
@@ -90,7 +90,7 @@ class Site:
         self.tampered = False
         """Whether anything was ever done to its folder."""
         self.attempt = 0
-        """Of its links: words of an earlier one are of no account."""
+        """The number of its link: words from an earlier link are ignored."""
         self.member: Member | None = None
         self.linked = self.over = False
         self.greeted = -_BEAT
@@ -146,6 +146,14 @@ class World(Agenda):
     def join(self, id: str, parent: str, batches: list[pa.Table]) -> None:
         """A node that was not there before; the charter must know it."""
         site = self.sites[id] = Site(id, parent, batches)
+        self._open(site)
+
+    def replace(self, old: str, new: str, parent: str) -> None:
+        """A node is gone for good, and another reads what it read; the charter must know it."""
+        gone = self.sites[old]
+        self._kill(gone, 0)
+        gone.over = True
+        site = self.sites[new] = Site(new, parent, gone.batches)
         self._open(site)
 
     # -- the clock --------------------------------------------------------------------------------
@@ -243,6 +251,7 @@ class World(Agenda):
             self._kill(site, self.random.expovariate(1 / self.faults.down))
         if site.member is not None:
             self._watch(site, site.member)
+        self._ask(site)
         if site.parent is not None and self.now >= site.cut_until and site.member is not None:
             with contextlib.suppress(CatchmentError):  # a message that it needs cannot be read
                 self._talk(site)
@@ -387,9 +396,23 @@ class World(Agenda):
             self._send(site, "message", self._garbled(body))
         if self.now - site.beaten > _BEAT:
             site.beaten = self.now
-            self._send(site, "beat", said(member.beat()))
+            self._send(site, "beat", said(member.beat(self._clock(site))))
             if self.random.random() < 0.2:
                 member.lost()  # a timer: what was not acknowledged by now goes out again
+
+    def _ask(self, site: Site) -> None:
+        """What a node asks its children at once goes down their links."""
+        if site.member is None:
+            return
+        linked = (other for other in self.sites.values() if other.linked)
+        below = {other.id: other for other in linked if self._above(other) == site.id}
+        for id, question in site.member.due_questions(below).items():
+            child = below[id]
+            for _ in range(self._copies()):
+                told = partial(
+                    self._answer, child, child.member, site, "push", child.attempt, said(question)
+                )
+                self.after(self._delay(), told)
 
     def _send(self, site: Site, kind: str, what: Any) -> None:
         member, parent = site.member, self.sites[self._above(site)]

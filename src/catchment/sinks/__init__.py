@@ -8,4 +8,6 @@ from catchment.sinks.kafka import KafkaSink as KafkaSink
 from catchment.sinks.memory import Memory as Memory
 from catchment.sinks.parquet import ParquetSink as ParquetSink
 from catchment.sinks.postgres import PostgresSink as PostgresSink
+from catchment.sinks.prometheus import PrometheusSink as PrometheusSink
 from catchment.sinks.spark_format import SparkFormat as SparkFormat
+from catchment.sinks.webhook import HttpSink as HttpSink

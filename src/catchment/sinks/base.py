@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
+from catchment.errors import SinkError
 from catchment.model.capacity import Capacity
 from catchment.model.section import SectionByType, registry_of_types, type_of
 
@@ -46,12 +47,28 @@ class Sink(SectionByType, ABC):
     def check(self) -> None:
         """Raises SinkError when nothing can be written: no permission, no server, a wrong name."""
 
+    def misfits(
+        self, results: Mapping[str, pa.Schema], keys: Mapping[str, tuple[str, ...]]
+    ) -> Iterable[SinkError]:
+        """Every reason why results of these columns, by query, can never be written.
+
+        Nothing is connected to: it is asked where a job is checked before it runs.
+        """
+        return ()
+
     @abstractmethod
     def write(self, delivery: Delivery) -> None:
         """Writes a delivery, durably, before it returns; writing it again changes nothing.
 
         Raises SinkError when the sink refuses; the delivery comes again later.
         """
+
+    def finish(self) -> None:
+        """All deliveries of the job have been written: what was held back for more may be given.
+
+        Raises SinkError when the sink refuses; it is asked again later.
+        """
+        return
 
     def capacities(self) -> list[Capacity]:
         """What grows in this process, how large it is and may get."""

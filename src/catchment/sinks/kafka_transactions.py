@@ -70,7 +70,7 @@ class TransactionalProducer:
 
     producer: Producer
     group: Any
-    """Of the pseudo consumer."""
+    """The group of the pseudo consumer."""
     batch: int
     """The next one: those before are committed."""
     errors: list[KafkaError] = field(default_factory=list)

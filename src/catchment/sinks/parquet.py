@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -13,11 +13,13 @@ import pyarrow.types as of
 from msgspec import Struct
 from pydantic import Field
 
+from catchment.arrow_memory import arrow_input
 from catchment.errors import SinkError, StateError
 from catchment.model import records
 from catchment.sinks.base import Delivery, Sink, register_sink
 from catchment.sinks.naming import folder_name
 from catchment.sinks.place import FilePlace
+from catchment.sinks.rolled import WAITING, RolledFiles, file_name
 from catchment.sinks.rows import (
     StackedResults,
     TableLayout,
@@ -33,12 +35,21 @@ NEWEST = 256
 """Files that are read at most where only the newest rows are wanted."""
 _MARKER = "_catchment.json"
 _QUERY = b"catchment.query"
+_TRIES = 5
+"""How often a folder is read anew because files went meanwhile."""
 _EXACT = 2**53
 """Doubles hold every integer below."""
 _TIME = pa.timestamp("us", "UTC")
 
 _owned: set[tuple[str, str]] = set()
 """Folders, and the jobs that were seen to own them, so that each process looks once."""
+_looked: set[tuple[str, str, int]] = set()
+"""Folders of queries, and their parts, whose files are of one delivery each: the first that came
+was in no file of several that was made before."""
+
+
+class GoneError(SinkError):
+    """A file is not there any more."""
 
 
 class Owner(Struct, frozen=True):
@@ -52,8 +63,12 @@ class ParquetSink(Sink):
     """Files that appear whole and never change: `path/<query>/<batch>-<part>.parquet`, or, in the
     long layout, `path/<batch>-<part>.parquet` with a row per query, key, window and aggregate.
 
-    The same delivery makes the same file again. A folder belongs to one job: another's batches
-    would have the same names. A job that may grow past 100 queries should name its layout.
+    The same delivery makes the same file again. With `roll`, deliveries of so many batches make one
+    file, `<first batch>_<last batch>-<part>.parquet`; until a later one comes their rows wait in
+    files that readers of folders pass over. A job that ends leaves none waiting.
+
+    A folder belongs to one job: another's batches would have the same names. A job that may grow
+    past 100 queries should name its layout.
     """
 
     type: Literal["parquet"] = "parquet"
@@ -63,6 +78,13 @@ class ParquetSink(Sink):
         description="a folder per query, or all in long form; auto: long past 100 queries",
     )
     compression: Literal["none", "snappy", "gzip", "brotli", "lz4", "zstd"] = "zstd"
+    roll: int = Field(
+        default=1,
+        ge=1,
+        le=10_000,
+        description="batches whose results become one file: more make fewer and larger files, "
+        "which appear later",
+    )
 
     def check(self) -> None:
         """Writes a small file and removes it."""
@@ -76,31 +98,64 @@ class ParquetSink(Sink):
             return
         place = FilePlace(self.path)
         self._own(place, delivery.job)
-        name = f"{delivery.batch:09d}-{delivery.part}.parquet"
         if is_long(self.layout, delivery):
             with _named("all queries"):
-                data = self._file(long_table(grouped(delivery)))
-            place.write(name, data)
+                self._put(place, "", delivery, long_table(grouped(delivery)))
             return
         for query, table in tables:
             with _named(query):
-                data = self._file(table.replace_schema_metadata({_QUERY: query.encode()}))
-            place.write(f"{folder_name(query)}/{name}", data)
+                named = table.replace_schema_metadata({_QUERY: query.encode()})
+                self._put(place, folder_name(query), delivery, named)
+
+    def finish(self) -> None:
+        place = FilePlace(self.path)
+        for folder in ("", *place.names()[1]):
+            self._rolled(place, folder).roll()
+
+    def _put(self, place: FilePlace, folder: str, delivery: Delivery, table: pa.Table) -> None:
+        files = self._rolled(place, folder)
+        if self.roll > 1:
+            files.add(delivery.batch, delivery.part, table, self.roll)
+            return
+        looked = (self.path, folder, delivery.part)
+        if looked not in _looked:  # where `roll` was larger before, a file may hold it already
+            if files.holds(delivery.batch, delivery.part):
+                return
+            _looked.add(looked)
+        name = file_name(delivery.batch, delivery.part)
+        place.write(f"{folder}/{name}" if folder else name, self._file(table))
+
+    def _rolled(self, place: FilePlace, folder: str) -> RolledFiles:
+        return RolledFiles(place, folder, lambda name: _table(place, name), self._file)
 
     def read(self, query: str | None = None) -> pa.Table:
         """All rows of a query, or of all queries; columns that some files lack are null there.
 
         Without files the table has no columns.
         """
-        place = FilePlace(self.path)
-        files, folders = place.names()
+        return self._again(lambda place: self._all(place, query))
+
+    def _all(self, place: FilePlace, query: str | None) -> pa.Table:
+        found: list[pa.Table] = []
+        for name in self._names(place, query):
+            found += _read(place, name, query)
+        return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+
+    def _names(self, place: FilePlace, query: str | None) -> list[str]:
+        """The files that may hold results of a query, or of all."""
+        folders = place.names()[1]
         if query is not None:
             folders = _folders_of(query, folders)
-        found = [_read_long(place, name, query) for name in _parquet(files)]
-        for folder in folders:
-            for name in _parquet(place.names(folder)[0]):
-                found += _read_one(place, f"{folder}/{name}", query)
-        return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+        return [name for one in ("", *folders) for name in self._rolled(place, one).names()]
+
+    def _again(self, read: Callable[[FilePlace], pa.Table]) -> pa.Table:
+        """What is read, from the start where files went while they were read: others hold their
+        rows then."""
+        place = FilePlace(self.path)
+        for _ in range(_TRIES):
+            with suppress(GoneError):
+                return read(place)
+        return read(place)
 
     def newest(self, query: str, rows: int, held: dict[str, pa.Table] | None = None) -> pa.Table:
         """The newest rows of a query, at least so many if there are, out of at most `NEWEST` files.
@@ -108,19 +163,20 @@ class ParquetSink(Sink):
         `held` are tables of files that were read before, by name: files never change, so they are
         not read again. It is left with those that were used now.
         """
-        place, before = FilePlace(self.path), held or {}
-        files, folders = place.names()
-        names = [(name, name) for name in _parquet(files)]
-        for folder in _folders_of(query, folders):
-            names += [(name, f"{folder}/{name}") for name in _parquet(place.names(folder)[0])]
+        return self._again(lambda place: self._newest(place, query, rows, held))
+
+    def _newest(
+        self, place: FilePlace, query: str, rows: int, held: dict[str, pa.Table] | None
+    ) -> pa.Table:
+        before = held or {}
+        names = [(name.rpartition("/")[2], name) for name in self._names(place, query)]
         found: dict[str, pa.Table] = {}
         count = 0
         for _, name in sorted(names, reverse=True)[:NEWEST]:
             if count >= rows:
                 break
             if name not in before:
-                long = "/" not in name
-                read = [_read_long(place, name, query)] if long else _read_one(place, name, query)
+                read = _read(place, name, query)
                 before = before | {name: read[0] if read else pa.table({})}
             found[name] = before[name]
             count += found[name].num_rows
@@ -246,18 +302,21 @@ def _owner(place: FilePlace) -> str | None:
         ) from error
 
 
-def _parquet(names: Sequence[str]) -> list[str]:
-    return [name for name in names if name.endswith(".parquet")]
-
-
 def _table(place: FilePlace, name: str) -> pa.Table:
     data = place.read(name)
     if data is None:
-        raise SinkError("a result file has gone while it was read", given=f"{place.uri}/{name}")
+        raise GoneError("a result file has gone while it was read", given=f"{place.uri}/{name}")
     with _named(name):
         import pyarrow.parquet as pq
 
-        return pq.read_table(pa.BufferReader(data))
+        return pq.read_table(arrow_input(data))
+
+
+def _read(place: FilePlace, name: str, query: str | None) -> list[pa.Table]:
+    """The rows of a file, which holds those of one query where it is in a folder of its own."""
+    if name.removeprefix(f"{WAITING}/").count("/"):
+        return _read_one(place, name, query)
+    return [_read_long(place, name, query)]
 
 
 def _read_long(place: FilePlace, name: str, query: str | None) -> pa.Table:

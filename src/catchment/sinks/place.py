@@ -49,12 +49,16 @@ class FilePlace:
                 return  # it has come before; not every store moves a file onto another
             self._store.write(name, data)
 
+    def remove(self, name: str) -> None:
+        """Deletes a file, if it is there."""
+        with _explained("the folder cannot be written", f"{self.uri}/{name}"):
+            self._store.remove(name)
+
     def probe(self) -> None:
         """Fails when no file can be written."""
         name = f".probe.{uuid.uuid4().hex[:12]}"
         self.write(name, b"ok")
-        with _explained("the folder cannot be written", self.uri):
-            self._store.remove(name)
+        self.remove(name)
 
     def tidy(self) -> None:
         """Removes what crashes left unfinished long ago."""

@@ -25,7 +25,7 @@ _PAUSES = (0.1, 2.0)
 _TABLES = 50
 """Tables made in one transaction, each of which takes some of the server's few locks."""
 _LOCK = 0x6361746368
-"""Of those who make tables."""
+"""The advisory lock that processes hold while they make tables."""
 # The server goes, comes, or is too busy; two parts stood in each other's way.
 _PASSING = ("08", "40", "57P", "53300", "55P03", "58")
 # Tables or columns that were there have gone.

@@ -19,7 +19,9 @@ from catchment.sources.generated import Generated as Generated
 from catchment.sources.json_lines import JsonLines as JsonLines
 from catchment.sources.kafka import Kafka as Kafka
 from catchment.sources.mqtt import Mqtt as Mqtt
+from catchment.sources.otlp import Otlp as Otlp
 from catchment.sources.parquet_file import Parquet as Parquet
+from catchment.sources.prometheus import Prometheus as Prometheus
 
 
 def source_of(events: Any) -> Source:

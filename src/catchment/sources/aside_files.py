@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from msgspec import Struct
 
+from catchment.arrow_memory import arrow_input
 from catchment.durable.folder import Folder
 from catchment.engine.set_aside import joined
 from catchment.errors import StateError
@@ -48,7 +49,7 @@ class AsideFile(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Of the (first) batch or step whose rows it holds."""
+        """The number of the first batch or step whose rows the file holds."""
         return int(self.name[:9])
 
     @property
@@ -81,7 +82,7 @@ class AsidePlace:
 
     home: Folder
     number: int
-    """Of the batch."""
+    """The number of the batch."""
     memory: int
     """Bytes that a task may hold of them, and that it may write."""
     disk: int
@@ -280,7 +281,7 @@ def newest_rows(home: Folder, kind: str, rows: int) -> pa.Table:
 def _decoded(data: bytes) -> pa.Table:
     import pyarrow.parquet as pq
 
-    return pq.read_table(pa.BufferReader(data))
+    return pq.read_table(arrow_input(data))
 
 
 def _found(folder: Folder, kind: str, name: str) -> AsideFile:

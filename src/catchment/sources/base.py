@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -96,6 +96,9 @@ class Source(SectionByType, ABC):
     """
 
     registry = registry_of_types("source", "catchment.sources", "catchment.sources")
+    replays: ClassVar[bool] = True
+    """Whether another process that starts anew, on another machine too, reads the same events in
+    the same order from the beginning."""
 
     @abstractmethod
     def check(self) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from pydantic import Field, field_validator
 
+from catchment.arrow_memory import arrow_input
 from catchment.sources.aside import reason_of
 from catchment.sources.base import register_source
 from catchment.sources.text_files import Parsed, TextFiles, has_lines, lines_of
@@ -59,7 +60,7 @@ class Csv(TextFiles):
         written = pa.BufferOutputStream()
         pacsv.write_csv(good.table, written)
         buffer = written.getvalue()
-        source: Any = pa.BufferReader(buffer)
+        source: Any = arrow_input(buffer)
         return pacsv.read_csv(
             source,
             pacsv.ReadOptions(use_threads=False, block_size=buffer.size + 1),
@@ -83,7 +84,7 @@ class Csv(TextFiles):
     def _table(
         self, block: bytes, header: list[str], schema: pa.Schema, skip: Any = None
     ) -> pa.Table:
-        source: Any = pa.BufferReader(block)
+        source: Any = arrow_input(block)
         return pacsv.read_csv(
             source,
             pacsv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=header),

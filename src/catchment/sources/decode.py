@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.json as paj
 
+from catchment.arrow_memory import arrow_input
 from catchment.errors import SourceError, did_you_mean
 from catchment.expression import evaluate, quote
 from catchment.sources.types import fit
@@ -125,7 +125,8 @@ class JsonPayload(Decoder):
         data = b"\n".join(lines)
         # One block: a row must not be cut, and its columns are then in one chunk.
         whole = paj.ReadOptions(use_threads=False, block_size=len(data) + 1)
-        table = paj.read_json(io.BytesIO(data), read_options=whole, parse_options=self._options)
+        source: Any = arrow_input(data)
+        table = paj.read_json(source, read_options=whole, parse_options=self._options)
         if table.num_rows != len(lines):
             raise pa.ArrowInvalid("more than one JSON value")
         table.validate(full=True)  # the parser lets through texts that are not UTF-8

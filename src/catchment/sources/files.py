@@ -87,7 +87,7 @@ class KeptSchema(Struct, frozen=True):
     given: dict[str, str] | None
     """As the job file said; others begin anew."""
     schema: bytes
-    """As Arrow writes it."""
+    """The schema, in Arrow's format."""
 
 
 class FileSource(Source):

@@ -21,7 +21,7 @@ class GeneratedShare(NamedTuple):
     """Some events of a partition, from the place where the split begins."""
 
     number: int
-    """Of the partition."""
+    """The number of the partition."""
     rows: int
 
 

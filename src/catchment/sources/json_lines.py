@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
+from catchment.arrow_memory import arrow_input
 from catchment.sources.aside import reason_of
 from catchment.sources.base import register_source
 from catchment.sources.text_files import Parsed, TextFiles, has_lines, lines_of
 from catchment.sources.text_values import converted
 
+_CHANGED = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 
 
@@ -40,7 +43,16 @@ class JsonLines(TextFiles):
         good = [line for line in lines if _objection(line, pa.schema([])) is None]
         if not good:
             raise OSError("there is no line that is a JSON object")
-        return _json(b"\n".join(good), None)
+        try:
+            return _json(b"\n".join(good), None)
+        except pa.ArrowInvalid as error:
+            if mixed := _CHANGED.search(str(error)):
+                name, one, other = mixed.groups()
+                raise OSError(
+                    f"its column {name!r} is a {one} in one line and a {other} in another; "
+                    "say which columns to read, and of which types, with schema:"
+                ) from error
+            raise
 
     def quick(self, block: bytes, header: list[str], schema: pa.Schema) -> pa.Table | None:
         for texts in (False, True):
@@ -113,7 +125,7 @@ def _type_to_read(kind: pa.DataType, texts: bool) -> pa.DataType:
 
 
 def _json(block: bytes, schema: pa.Schema | None) -> pa.Table:
-    source: Any = pa.BufferReader(block)
+    source: Any = arrow_input(block)
     unexpected: Any = "infer" if schema is None else "ignore"
     return pajson.read_json(
         source,

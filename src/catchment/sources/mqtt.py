@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast
-from urllib.parse import urlparse
-from urllib.request import url2pathname
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import uuid4
 
 import pyarrow as pa
@@ -15,33 +12,22 @@ from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError
-from catchment.model.capacity import Capacity
 from catchment.model.duration import micros
 from catchment.model.section import duration_option
-from catchment.sources.aside import Aside, aside
-from catchment.sources.base import NeverRead, Piece, Position, Split, register_source
+from catchment.sources.aside import Aside
+from catchment.sources.base import NeverRead, register_source
 from catchment.sources.decode import Decoded
 from catchment.sources.messages import MessageSource
 from catchment.sources.needs import module
-from catchment.sources.spool import Spool, SpoolPosition, Stored, records
+from catchment.sources.spool import Stored
+from catchment.sources.spooled import SpooledSource, SpoolReader
 
-_PARTITION = "mqtt"
-_BATCH_BYTES = 64 << 20
-_SEGMENT = 16 << 20
 _BLOCK = 20_000
 _FOREVER = 0xFFFFFFFF
 
 
-class SpoolShare(NamedTuple):
-    """The messages between two places of the spool."""
-
-    folder: str
-    start: SpoolPosition
-    end: SpoolPosition
-
-
 @register_source
-class Mqtt(MessageSource):
+class Mqtt(MessageSource, SpooledSource):
     """Messages of an MQTT broker, in the order they came. There is one partition, "mqtt".
 
     The driver receives. It acknowledges a message (quality 1) only when it is safe in the spool, a
@@ -53,6 +39,11 @@ class Mqtt(MessageSource):
     in a query makes it count once. Quality 2 is not offered: the client library would confirm
     messages before they are safe. Quality 0 means that messages may be lost.
     """
+
+    partition: ClassVar[str] = "mqtt"
+    when_full: ClassVar[str] = (
+        "nothing is acknowledged: the broker keeps messages, and those of quality 0 are lost"
+    )
 
     type: Literal["mqtt"] = "mqtt"
     host: str
@@ -69,11 +60,7 @@ class Mqtt(MessageSource):
         "7d", description="how long the broker keeps messages while we are away"
     )
     topic_column: str | None = Field(None, description="a column that holds the message's topic")
-    max_per_batch: int = Field(1_000_000, gt=0, description="messages per batch")
-    max_spool: int = Field(1 << 30, gt=0, description="bytes of unprocessed messages on disk")
 
-    _spool: Spool | None = PrivateAttr(None)
-    _folder: Path | None = PrivateAttr(None)
     _receiver: Any = PrivateAttr(None)
 
     @model_validator(mode="after")
@@ -102,70 +89,44 @@ class Mqtt(MessageSource):
         return topics[0] if len(topics) == 1 and not set("+#") & set(topics[0]) else None
 
     def open(self, home: Folder) -> None:
-        self._folder = _local(home) / "spool"
-        self._spool = Spool(self._folder, max(1, min(_SEGMENT, self.max_spool // 4)))
+        spool = self.open_spool(home)
         name = self.client_id or _kept_name(home)
-        self._receiver = _client().Receiver(self._link(), name, self._spool, self.max_spool)
+        self._receiver = _client().Receiver(self._link(), name, spool, self.max_spool)
         self._receiver.start()
+
+    def failure(self) -> SourceError | None:
+        return None if self._receiver is None else self._receiver.failed
 
     def never_read(self) -> list[NeverRead]:
         dropped = 0 if self._receiver is None else self._receiver.dropped
         reason = "messages of quality 0 came while the spool was full"
-        return [NeverRead(_PARTITION, reason, rows=dropped)] if dropped else []
+        told = [NeverRead(self.partition, reason, rows=dropped)] if dropped else []
+        return [*super().never_read(), *told]
 
-    def capacities(self) -> list[Capacity]:
-        if self._spool is None:
-            return []
-        then = "nothing is acknowledged: the broker keeps messages, and those of quality 0 are lost"
-        return [Capacity("spool of messages", self._spool.size(), self.max_spool, "bytes", then)]
+    def spread(self) -> int:
+        return self._spread()
 
-    def start(self) -> Position:
-        return _position(self._opened().first())
+    def blocks(self, stored: Iterator[Stored]) -> Iterator[list[Stored]]:
+        while block := list(islice(stored, _BLOCK)):
+            yield block
 
-    def bound(self, position: Position) -> Position:
-        return _position(self._opened().end)
-
-    def latest(self, position: Position, bound: Position | None = None) -> Position:
-        spool = self._opened()
-        if self._receiver is not None and self._receiver.failed is not None:
-            raise self._receiver.failed
-        found = spool.upto(_spot(position), self.max_per_batch, _BATCH_BYTES)
-        return _position(found if bound is None else min(found, _spot(bound)))
-
-    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
-        made = []
-        for low, high in self._opened().ranges(_spot(start), _spot(end), parallel):
-            body = SpoolShare(str(self._folder), low, high)
-            arrival = low.messages * self._spread()
-            made.append(Split(_PARTITION, arrival, body, high.byte - low.byte))
-        return made
-
-    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
-        folder, start, end = cast(SpoolShare, split.body)
+    def reader(self, columns: list[str] | None) -> SpoolReader:
         wanted = columns if columns is None else [c for c in columns if c != self.topic_column]
         decoder = self._decoder(super().event_schema(), wanted)
-        stored = records(Path(folder), start, end)
-        place = start.messages
-        while block := list(islice(stored, _BLOCK)):
+
+        def read(block: list[Stored], place: int) -> tuple[pa.Table, list[Aside]]:
             made = decoder.decode([message.payload for message in block])
             events = self._with_topics(made, block)
             bad = [Aside(block[i].topic, place + i, why, block[i].payload) for i, why in made.bad]
-            events = events if columns is None else events.select(columns)
-            yield Piece(events, aside(bad), place * self._spread())
-            place += len(block)
+            return events if columns is None else events.select(columns), bad
 
-    def commit(self, position: Position) -> None:
-        self._opened().free(_spot(position))
-
-    def partitions(self, position: Position) -> list[str]:
-        return [_PARTITION]
+        return read
 
     def close(self) -> None:
         if self._receiver is not None:
             self._receiver.stop()
-        if self._spool is not None:
-            self._spool.close()
-        self._receiver = self._spool = None
+        self._receiver = None
+        super().close()
 
     def _with_topics(self, made: Decoded, block: list[Stored]) -> pa.Table:
         if self.topic_column is None:
@@ -175,11 +136,6 @@ class Mqtt(MessageSource):
 
     def _found_schema(self) -> pa.Schema:
         raise SourceError("mqtt needs a schema")  # refused before it comes to this
-
-    def _opened(self) -> Spool:
-        if self._spool is None:
-            raise SourceError("the source is not open", hint="call open() with a folder first")
-        return self._spool
 
     def _link(self) -> Any:
         topics = (self.topic,) if isinstance(self.topic, str) else self.topic
@@ -197,26 +153,6 @@ class Mqtt(MessageSource):
             self.version,
             session,
         )
-
-
-def _position(spot: SpoolPosition) -> Position:
-    return {"segment": spot.segment, "offset": spot.byte, "count": spot.messages}
-
-
-def _spot(position: Position) -> SpoolPosition:
-    return SpoolPosition(position["segment"], position["offset"], position["count"])
-
-
-def _local(home: Folder) -> Path:
-    if home.uri.startswith("file:"):
-        return Path(url2pathname(urlparse(home.uri).path))
-    if "://" in home.uri:
-        raise SourceError(
-            "messages of MQTT are kept on local disk",
-            given=home.uri,
-            hint="give the job a checkpoint on a local or shared disk",
-        )
-    return Path(home.uri)
 
 
 def _kept_name(home: Folder) -> str:

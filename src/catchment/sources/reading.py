@@ -10,7 +10,7 @@ from catchment.errors import SourceError
 from catchment.sources.base import Piece, Source, Split
 
 _TOLD = 100
-"""Of so many rows of a split that cannot be read it is told where they are, and why."""
+"""So many unreadable rows of a split are reported with their place and reason."""
 
 
 class UnreadRow(TypedDict):

@@ -47,15 +47,20 @@ WORDS: dict[str, pa.DataType] = {
     "timestamp": TIME,
 }
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_NESTED = re.compile(r"(struct|map|array)\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _UNITS = ("s", "ms", "us", "ns")
 
 
 def type_of(word: str) -> pa.DataType:
-    """The type a word stands for.
+    """The type a word stands for, as Spark writes it.
 
     >>> type_of("bigint"), type_of("DECIMAL(10, 2)")
     (DataType(int64), Decimal128Type(decimal128(10, 2)))
+    >>> str(type_of("struct<bytes: bigint, tags: array<string>>"))
+    'struct<bytes: int64, tags: list<item: string>>'
     """
+    if found := _NESTED.fullmatch(word.strip()):
+        return _nested(found[1].lower(), found[2], word)
     plain = word.strip().lower()
     if plain in WORDS:
         return WORDS[plain]
@@ -69,8 +74,36 @@ def type_of(word: str) -> pa.DataType:
     raise SourceError(
         "no such type of column",
         given=word,
-        hint=did_you_mean(plain, [*WORDS, "decimal(10, 2)"]),
+        hint=did_you_mean(plain, [*WORDS, "decimal(10, 2)", "struct<a: bigint>", "array<string>"]),
     )
+
+
+def _nested(outer: str, inside: str, word: str) -> pa.DataType:
+    parts = _parted(inside)
+    if outer == "array" and len(parts) == 1:
+        return pa.list_(type_of(parts[0]))
+    if outer == "map" and len(parts) == 2:
+        return pa.map_(type_of(parts[0]), type_of(parts[1]))
+    named = [part.partition(":") for part in parts]
+    if outer == "struct" and all(name.strip() and mark for name, mark, _ in named):
+        return pa.struct([pa.field(name.strip(), type_of(inner)) for name, _, inner in named])
+    raise SourceError(
+        "a nested type has the wrong parts",
+        given=word,
+        hint="write struct<bytes: bigint, host: string>, map<string, double> or array<string>",
+    )
+
+
+def _parted(text: str) -> list[str]:
+    """What stands between commas that are in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def schema_of(types: Mapping[str, str]) -> pa.Schema:

@@ -1,8 +1,10 @@
 """What the tasks of a batch job do that assemble: partials of a bucket in, results out.
 
-parcels of a bucket --Assemble--> results --KeepResults--> pieces, as bytes, for many frames
+parcels of a bucket --Assemble--> results --KeepRows-----> rows of all queries, for their frames
                                           --GiveResults--> the rows of the only query
-pieces --ReadResults--> the rows of a query
+                                          --KeepResults--> pieces, as bytes
+pieces --ReadRows-----> rows of all queries, for their frames
+       --ReadResults--> the rows of a query
        --CutResults---> the rows of a query as bytes, for the driver
 """
 
@@ -12,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import uuid4
 
 import pyarrow as pa
 from msgspec import structs
@@ -27,8 +30,10 @@ from catchment.model.rules import EventRules
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.reading import UnreadRow
 from catchment.spark.dividing import Parcelled, shares_of
+from catchment.spark.local_parcels import bytes_of
 from catchment.spark.profile import BucketSeconds, SplitSeconds, Stopwatch
 from catchment.spark.records import BucketMade
+from catchment.spark.shared_rows import SharedColumns
 from catchment.spark.tasks import Work, bodies
 
 _PIECE = 1 << 17
@@ -137,9 +142,14 @@ class KeepResults:
                 continue
             pieces = 0
             for group, piece in results.pieces(_PIECE):
-                yield _result_batch(group, None, pack_results(piece))
+                yield _result_batch(group, None, self._stored(pack_results(piece)))
                 pieces += 1
             yield _result_batch(None, _with_pieces(made, pieces), None)
+
+    def _stored(self, piece: bytes) -> bytes:
+        """What Spark keeps of a piece: a reference to it, where that is enough."""
+        files = self.assemble.work.files
+        return piece if files is None else files.put(uuid4().hex, piece)
 
 
 def _with_pieces(made: BucketMade, pieces: int) -> bytes:
@@ -153,6 +163,32 @@ def _result_batch(group: int | None, note: bytes | None, body: bytes | None) -> 
         pa.array([body], pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, names=["grp", "note", "body"])
+
+
+@dataclass(frozen=True)
+class KeepRows:
+    """The rows of all queries, which Spark keeps, and what is said of each bucket."""
+
+    assemble: Assemble
+    shared: SharedColumns
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for results, made in self.assemble(batches):
+            yield self.shared.note(records.encode(made))
+            yield from self.shared.rows(results.items())
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """The rows of all queries, of pieces that were kept: their bytes are the only column."""
+
+    work: Work
+    shared: SharedColumns
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bound = self.work.bound()
+        for results in results_in(bound, batches):
+            yield from self.shared.rows(results.items())
 
 
 @dataclass(frozen=True)
@@ -196,11 +232,14 @@ class CutResults:
 
 def tables_in(work: Work, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The results of a query in each piece; its bytes are the only column."""
-    bound = _bound_once(work)
+    return (results[name] for results in results_in(_bound_once(work), batches))
+
+
+def results_in(bound: BoundPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Results]:
+    """The results in each piece; its bytes are the only column."""
     for batch in batches:
         for body in batch.column(0):
-            results, _ = unpack_results(bytes(body.as_buffer()), bound)
-            yield results[name]
+            yield unpack_results(bytes_of(bytes(body.as_buffer())), bound)[0]
 
 
 _BOUND: dict[tuple[bytes, pa.Schema, EventRules], BoundPlan] = {}

@@ -6,10 +6,11 @@ queries. Its results stay on the executors, as DataFrames; what the tasks counte
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
@@ -28,10 +29,11 @@ from catchment.engine.parcels import NoNote, unpack_results
 from catchment.engine.results import Results
 from catchment.engine.slicer import as_table, is_frame
 from catchment.errors import QueryError, did_you_mean
+from catchment.expression import columns_read
 from catchment.model import records
 from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.model.rules import EventRules, QueryRules, bound
+from catchment.model.rules import EventRules, QueryRules, each_bound
 from catchment.model.settings import each_its_name
 from catchment.planner.planned import NOTHING, Planned
 from catchment.sources import source_of
@@ -44,14 +46,17 @@ from catchment.spark.assembling import (
     CutResults,
     GiveResults,
     KeepResults,
-    ReadResults,
+    KeepRows,
+    ReadRows,
 )
 from catchment.spark.batch_counts import CountWindowMerger, FindDoubts, SampleRanks, SliceAtEdges
+from catchment.spark.local_parcels import REFERENCE, FileParcels
 from catchment.spark.profile import pass_profile
 from catchment.spark.records import BucketMade
 from catchment.spark.results import ResultsInProcess, RunResults, batch_counts
 from catchment.spark.rows import PARCEL, RESULT
 from catchment.spark.session import cores_of, frame_of, is_local, session, ship
+from catchment.spark.shared_rows import SharedColumns, frame_of_query, notes_of, union_of_queries
 from catchment.spark.tasks import ReadAndSlice, Work
 from catchment.spark.types import for_spark, spark_schema
 
@@ -87,12 +92,26 @@ class BatchPass:
 
     @cached_property
     def results(self) -> DataFrame:
-        """The results of all queries, which Spark keeps from the first time on that they are asked
-        for."""
+        """The results of all queries as bytes, which Spark keeps from the first time on that they
+        are asked for."""
         made = self.placed.mapInArrow(KeepResults(self.assemble), RESULT)
-        made = made.persist(StorageLevel.DISK_ONLY)
+        return self._persisted(made, StorageLevel.DISK_ONLY)
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows of all queries, from which frames are selected. Spark keeps them from the first
+        time on that one is used."""
+        columns = self._shared.spark_schema()
+        if "results" in self.__dict__:
+            bodies = self.results.where("body IS NOT NULL").select("body")
+            made = bodies.mapInArrow(ReadRows(self.work, self._shared), columns)
+        else:
+            made = self.placed.mapInArrow(KeepRows(self.assemble, self._shared), columns)
+        return self._persisted(made, StorageLevel.MEMORY_AND_DISK)
+
+    def _persisted(self, made: DataFrame, level: StorageLevel) -> DataFrame:
         self.closing.callback(made.unpersist)
-        return made
+        return made.persist(level)
 
     def only(self, name: str) -> DataFrame:
         """The rows of the only query; nothing is kept."""
@@ -101,10 +120,13 @@ class BatchPass:
         return self.placed.mapInArrow(task, spark_schema(schema))
 
     def frame(self, name: str) -> DataFrame:
-        """The rows of a query, of the results that are kept."""
-        schema = self.schema(name)
-        task = ReadResults(self.work, name, for_spark(schema))
-        return self._pieces(name).mapInArrow(task, spark_schema(schema))
+        """The rows of a query, of those that are kept."""
+        self.schema(name)  # refuses a name that no query has
+        return frame_of_query(self.rows, self._shared, name)
+
+    def union(self) -> DataFrame:
+        """The rows of all queries, of those that are kept."""
+        return union_of_queries(self.rows, self._shared)
 
     def table(self, name: str) -> pa.Table:
         """The rows of a query, brought here."""
@@ -125,6 +147,10 @@ class BatchPass:
         """Results of no windows; to make them of many queries takes a moment."""
         return self.work.bound().no_results()
 
+    @cached_property
+    def _shared(self) -> SharedColumns:
+        return SharedColumns.of({name: self.schema(name) for name in self.names})
+
     def _pieces(self, name: str) -> DataFrame:
         group, _ = self.work.plan.names[name]
         mine = f"body IS NOT NULL AND (grp IS NULL OR grp = {group})"
@@ -144,7 +170,8 @@ class BatchPass:
 
     def _run(self) -> RunResults:
         most = _WITH_COUNTS // self.work.buckets
-        few = sf.when(sf.length("body") <= most, sf.col("body")).alias("body")
+        small = (sf.length("body") <= most) & ~sf.startswith("body", sf.lit(REFERENCE))
+        few = sf.when(small, sf.col("body")).alias("body")
         told = self.results.where("note IS NOT NULL").select("note", few).toArrow()
         notes = [_note(note) for note in told.column("note").to_pylist()]
         bodies = [bytes(body) for body in told.column("body").to_pylist() if body is not None]
@@ -166,9 +193,8 @@ class BatchPass:
         return results
 
     def counts(self) -> dict[str, int]:
-        """What the tasks counted, of the results that are kept."""
-        told = self.results.where("note IS NOT NULL").select("note").toArrow()
-        return _counts([_note(note) for note in told.column("note").to_pylist()])
+        """What the tasks counted, of the rows that are kept."""
+        return _counts([_note(note) for note in notes_of(self.rows)])
 
 
 def _note(note: bytes | None) -> BucketMade:
@@ -229,9 +255,8 @@ def prepared(
     """A pass over the events, all checks done and nothing computed."""
     began = perf_counter()
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    named = {
-        query.name: bound(query, QueryRules(rules.time, tables=_tables(events))) for query in given
-    }
+    fitting = each_bound(given, QueryRules(rules.time, tables=_tables(events)))
+    named = {query.name: query for query in fitting}
     planned = NOTHING.next(0, named)
     made = planned.plan
     spark = spark or (events.sparkSession if isinstance(events, DataFrame) else session())
@@ -254,13 +279,13 @@ def prepared(
         if not isinstance(events, DataFrame) and is_frame(events):
             table = as_table(events)
             # Executors on this machine map the table from a file; others get it through Spark.
-            events = _as_file(table, closing) if is_local(spark) else frame_of(spark, table)
+            events = _as_file(spark, table, closing) if is_local(spark) else frame_of(spark, table)
         if isinstance(events, DataFrame):
             source = None
             sliced = frames.sliced(events, made, rules.time, work)
         else:
             source = source_of(events)
-            sliced = _sliced_source(source, made, work, spark)
+            sliced = _sliced_source(source, made, work, spark, closing)
         return _pass(*sliced, spark, source, closing, began)
 
 
@@ -273,7 +298,11 @@ def _tables(events: BatchInput) -> tuple[str, ...]:
 
 
 def _sliced_source(
-    source: Source, plan: Plan, made: Callable[[pa.Schema], Work], spark: SparkSession
+    source: Source,
+    plan: Plan,
+    made: Callable[[pa.Schema], Work],
+    spark: SparkSession,
+    closing: ExitStack,
 ) -> tuple[Work, DataFrame]:
     source.check()
     with tempfile.TemporaryDirectory(prefix="catchment-") as home:
@@ -286,10 +315,12 @@ def _sliced_source(
         finally:
             source.close()
     work = made(source.event_schema())
+    if is_local(spark):
+        work = replace(work, files=FileParcels(_folder(spark, closing)))
     work.bound()  # refuses queries that do not fit the events, before anything is read
     nodes = {name: number for number, name in enumerate(dict.fromkeys(s.partition for s in splits))}
     numbered = [(nodes[split.partition], split) for split in splits]
-    columns = needed(plan, work.rules.time, source.event_schema())
+    columns = needed(plan, work.rules.time_name, source.event_schema())
     task = ReadAndSlice(work, source, numbered, columns, common_condition(plan))
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
     return work, numbers.mapInArrow(task, PARCEL)
@@ -298,7 +329,7 @@ def _sliced_source(
 def needed(plan: Plan, time: str, schema: pa.Schema) -> list[str]:
     """The columns that are read, in the events' order."""
     names = {time}.union(*(columns_of(group) for group in plan.groups))
-    return [name for name in schema.names if name in names]
+    return columns_read(schema.names, names)
 
 
 def common_condition(plan: Plan) -> str | None:
@@ -354,13 +385,20 @@ _FOLDERS: set[tempfile.TemporaryDirectory[str]] = set()
 """Folders that frames may still need, whose objects remove them at the end of the process."""
 
 
-def _as_file(table: pa.Table, closing: ExitStack) -> str:
+def _as_file(spark: SparkSession, table: pa.Table, closing: ExitStack) -> str:
     """A file that executors on this machine map, as long as the pass may need it."""
-    folder = tempfile.TemporaryDirectory(prefix="catchment-")
-    _FOLDERS.add(folder)
-    closing.callback(_FOLDERS.discard, folder)
-    closing.callback(folder.cleanup)
-    path = str(Path(folder.name) / "events.arrow")
+    path = str(Path(_folder(spark, closing)) / "events.arrow")
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 20)
     return path
+
+
+def _folder(spark: SparkSession, closing: ExitStack) -> str:
+    """A folder where Spark keeps its own, which lasts as long as the pass may need it."""
+    places = os.environ.get("SPARK_LOCAL_DIRS") or str(spark.conf.get("spark.local.dir", ""))
+    place = places.partition(",")[0] or None
+    folder = tempfile.TemporaryDirectory(prefix="catchment-", dir=place)
+    _FOLDERS.add(folder)
+    closing.callback(_FOLDERS.discard, folder)
+    closing.callback(folder.cleanup)
+    return folder.name

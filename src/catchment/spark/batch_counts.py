@@ -33,7 +33,7 @@ from catchment.spark.records import SplitRead
 from catchment.spark.tasks import Work, bodies, parcel
 
 _SAMPLES = 256
-"""Of the events between two edges, as many are sampled."""
+"""So many of the events between two edges are sampled."""
 _REGION, _EVENTS = "#region", "#events"
 
 GroupKey = tuple[int, Key]

@@ -157,6 +157,7 @@ def _delivered(job: JobModel, name: str, batch: int, body: bytes, tell: Tell) ->
     for number, sink in enumerate(sinks):
         tell("writing results", number, len(sinks))
         sink.write(delivery)
+        sink.finish()
         sink.close()
     ended = Status.counted("ended", name, batch, record.counts)
     return replace(ended, queries=len(tables), never_read=record.never_read)

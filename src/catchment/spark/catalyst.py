@@ -26,6 +26,7 @@ from catchment.expression.nodes import Column
 from catchment.expression.parsing import parse
 from catchment.model.costs import ASSUMED
 from catchment.model.plan import Group
+from catchment.model.window import STREAM
 from catchment.operators import Operator
 from catchment.operators.base import is_exact, is_float
 from catchment.operators.limbs import carried, limbs_for, split, units_of
@@ -77,6 +78,8 @@ def recipe(group: Group, fields: SparkFields, types: Types) -> Recipe:
     cuts = _cuts(group)
     if group.computed:
         raise UnlikeError(f"its key is computed: {group.computed[0]}")
+    if STREAM in group.by:
+        raise UnlikeError("its windows are each node's own")
     for name in group.by:
         kind = fields[name].type
         if kind_of(kind) == "other" and not isinstance(kind, t.BinaryType):

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from catchment.spark.rows import PARCEL
+from catchment.spark.stream_reader import ReadLimit, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from catchment.spark.records import Control, Offset
 
 NAME = "catchment-partials"
-"""Of what jobs read through; users read `catchment`, the results (`result_source.py`)."""
+"""The format through which jobs read. Users read results by `catchment` (`result_source.py`)."""
 
 PlainOffset = dict[str, Any]
 """An offset as Spark keeps it: objects of JSON."""

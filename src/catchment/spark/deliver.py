@@ -35,7 +35,7 @@ from catchment.spark.records import (
 )
 from catchment.spark.rows import row_of
 from catchment.spark.spec import Spec
-from catchment.tree.completeness import lacking_in, marked
+from catchment.tree.completeness import inclusive_in, lacking_in, marked
 
 BatchListener = Callable[[Progress, Control, list[Capacity], BatchProfile], None]
 """Told after each batch: the progress, what the batch was told, what grows and how large, and what
@@ -59,8 +59,9 @@ def delivery_of(spec: Spec, control: Control, bucket: int, results: Results) -> 
     planned = spec.plan(control.plan)
     tables = dict(results.items())
     if control.complete_until is not None:
-        short = partial(lacking_in, control.lagging, planned, control.uncounted)
-        tables = marked(tables, control.complete_until, list(control.missing), short)
+        short = partial(lacking_in, control.lagging, planned, control.uncounted, ())
+        inclusive = inclusive_in(planned)
+        tables = marked(tables, control.complete_until, list(control.missing), short, inclusive)
     return Delivery(spec.job, control.batch, bucket, *planned.delivered(tables))
 
 
@@ -118,6 +119,9 @@ class BatchCommitter:
         if self._formats and any(report.results for report in reports):
             write_batch(self.spec, self._formats, rows, control)
         watch.lap("sink")
+        if control.ended:
+            for sink in self.spec.sinks:
+                sink.finish()
         gone = set.intersection(*(set(report.drained) for report in reports))
         progress = self._progress(control, reports, gone)
         if gone and not self.spec.tree:

@@ -17,6 +17,7 @@ import numpy as np
 
 from catchment.engine.parcels import divided, pack_partials, share_sizes, unpack_partials
 from catchment.engine.partials import Partials
+from catchment.spark.local_parcels import FileParcel, parcel_of
 from catchment.spark.records import SplitRead
 from catchment.spark.tasks import SHARES, Work, share_of
 
@@ -109,8 +110,8 @@ class PackedShares:
     def __init__(self) -> None:
         self.size = 0
         """Bytes of all that is here."""
-        self._held: dict[int | None, list[bytes | tuple[int, int]]] = {}
-        """The bytes, or where they are in the file and how many."""
+        self._held: dict[int | None, list[bytes | FileParcel | tuple[int, int]]] = {}
+        """The bytes, or where they are: in a file of theirs, or in our own and how many."""
         self._file: IO[bytes] | None = None
         self.in_memory = 0
         """Bytes that are in no file."""
@@ -125,16 +126,21 @@ class PackedShares:
 
     def add(self, share: int | None, body: bytes) -> None:
         """Adds a parcel of a share; None: of any."""
-        self.size += len(body)
-        held: bytes | tuple[int, int] = body
-        if self.in_memory + len(body) > _IN_MEMORY:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="catchment-")  # noqa: SIM115
-            held = self._file.seek(0, 2), len(body)
-            self._file.write(body)
-        else:
-            self.in_memory += len(body)
+        held: bytes | FileParcel | tuple[int, int] = parcel_of(body)
+        self.size += _size(held)
+        if isinstance(held, bytes):
+            if self.in_memory + len(held) > _IN_MEMORY:
+                held = self._write(held)
+            else:
+                self.in_memory += len(held)
         self._held.setdefault(share, []).append(held)
+
+    def _write(self, body: bytes) -> tuple[int, int]:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="catchment-")  # noqa: SIM115
+        place = self._file.seek(0, 2)
+        self._file.write(body)
+        return place, len(body)
 
     @property
     def only_undivided(self) -> bool:
@@ -144,22 +150,38 @@ class PackedShares:
     def look(self, share: int | None) -> Iterator[bytes]:
         """The parcels of a share, which stay."""
         for held in self._held.get(share, []):
-            yield held if isinstance(held, bytes) else self._read(*held)
+            yield self._bytes(held)
 
     def take(self, share: int | None) -> Iterator[bytes]:
         """Takes the parcels of a share, in the order in which they came."""
         for held in self._held.pop(share, []):
-            body = held if isinstance(held, bytes) else self._read(*held)
+            body = self._bytes(held)
             self.size -= len(body)
             self.in_memory -= len(body) if isinstance(held, bytes) else 0
             yield body
 
     def size_of(self, share: int | None) -> int:
         """Bytes of a share."""
-        held = self._held.get(share, [])
-        return sum(len(one) if isinstance(one, bytes) else one[1] for one in held)
+        return sum(map(_size, self._held.get(share, [])))
+
+    def _bytes(self, held: bytes | FileParcel | tuple[int, int]) -> bytes:
+        match held:
+            case bytes():
+                return held
+            case FileParcel():
+                return held.read()
+        return self._read(*held)
 
     def _read(self, at: int, size: int) -> bytes:
         assert self._file is not None
         self._file.seek(at)
         return self._file.read(size)
+
+
+def _size(held: bytes | FileParcel | tuple[int, int]) -> int:
+    match held:
+        case bytes():
+            return len(held)
+        case FileParcel():
+            return held.size
+    return held[1]

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from catchment.engine.parcels import unpack_results
+from catchment.errors import SinkError
 from catchment.model.names import file_name
+from catchment.sinks.naming import digest
 from catchment.sinks.spark_format import SparkFormat
-from catchment.spark.assembling import in_types
+from catchment.spark.assembling import results_in
 from catchment.spark.records import Control
+from catchment.spark.shared_rows import SharedColumns, frame_of_query, queries_in
 from catchment.spark.spec import Spec
-from catchment.spark.types import for_spark, spark_schema
 
 _FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
 """Formats of files, which replace the folder of a batch that comes again."""
+_BATCH = "batch"
+_PLAIN = re.compile("[a-z_][a-z0-9_]{0,127}")
+_MADE = re.compile(r"_[a-z2-7]{26}\Z")
+"""How the name of a table ends that has a digest in it."""
 
 
 @dataclass(frozen=True)
 class ReadDelivered:
-    """The rows of a query, of the results that buckets give."""
+    """The rows of all queries, of the results that buckets give."""
 
     spec: str
     plan: int
-    name: str
-    schema: pa.Schema
+    shared: SharedColumns
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bound = Spec.from_text(self.spec).bound(self.plan)
-        for batch in batches:
-            for body in batch.column(0):
-                results, _ = unpack_results(bytes(body.as_buffer()), bound)
-                yield from in_types(results[self.name], self.schema)
+        for results in results_in(bound, batches):
+            yield from self.shared.rows(results.items())
 
 
 def write_batch(spec: Spec, sinks: list[SparkFormat], rows: DataFrame, control: Control) -> None:
     """Writes what buckets gave in a batch; done again, it changes nothing where it can be told."""
+    planned, nothing = spec.plan(control.plan), spec.bound(control.plan).no_results()
+    shared = SharedColumns.of({name: nothing[name].schema for name in planned.queries})
+    task = ReadDelivered(spec.to_text(), control.plan, shared)
     bodies = rows.where("kind = 'results'").select("body")
-    planned, text = spec.plan(control.plan), spec.to_text()
-    nothing = spec.bound(control.plan).no_results()
-    for name in planned.queries:
-        schema = nothing[name].schema
-        task = ReadDelivered(text, control.plan, name, for_spark(schema))
-        frame = bodies.mapInArrow(task, spark_schema(schema))
-        for sink in sinks:
-            write_frame(sink, frame, planned.output(name), spec.job, control.batch)
+    kept = bodies.mapInArrow(task, shared.spark_schema()).persist()
+    try:
+        # Each write is a job of Spark: those of queries without results would be for nothing.
+        for name in sorted(queries_in(kept)):
+            frame = frame_of_query(kept, shared, name)
+            for sink in sinks:
+                write_frame(sink, frame, planned.output(name), spec.job, control.batch)
+    finally:
+        kept.unpersist()
 
 
 def write_frame(sink: SparkFormat, frame: DataFrame, name: str, job: str, batch: int) -> None:
@@ -58,15 +65,51 @@ def write_frame(sink: SparkFormat, frame: DataFrame, name: str, job: str, batch:
     writer = frame.write
     if sink.format == "delta":
         options |= {"txnAppId": f"{job} {name}", "txnVersion": str(batch)}
-    elif sink.format in _FILES and sink.path is not None:
-        writer = frame.withColumn("batch", sf.lit(batch)).write.partitionBy("batch")
+    elif has_batches(sink):
+        for error in taken_columns(sink, name, frame.columns):
+            raise error
+        writer = frame.withColumn(_BATCH, sf.lit(batch)).write.partitionBy(_BATCH)
         options["partitionOverwriteMode"] = "dynamic"
         mode = "overwrite"
     writer = writer.format(sink.format).mode(mode).options(**options)
     if sink.table is not None:
-        writer.saveAsTable(sink.table.replace("{query}", name))
+        writer.saveAsTable(table_name(sink.table, name))
     else:
         path = str(sink.path)
         own = file_name(name)
         placed = path.replace("{query}", own) if "{query}" in path else f"{path.rstrip('/')}/{own}"
         writer.save(placed)
+
+
+def has_batches(sink: SparkFormat) -> bool:
+    """Whether the files of each batch have a folder of their own."""
+    return sink.format in _FILES and sink.path is not None
+
+
+def taken_columns(sink: SparkFormat, query: str, columns: Iterable[str]) -> Iterator[SinkError]:
+    """Columns of results that the number of the batch would replace; Spark ignores case."""
+    for column in columns if has_batches(sink) else ():
+        if column.lower() == _BATCH:
+            yield SinkError(
+                f"query {query!r} has a column that files of Spark have for the number of a batch",
+                given=column,
+                hint="give it another name, as in AS batch_of, or write to a table",
+            )
+
+
+def table_name(table: str, query: str) -> str:
+    """The table of a query; no other query has it, although Spark ignores case.
+
+    A name of small ASCII letters, digits and underscores stays as it is. Any other is written so,
+    and a digest of the whole name follows.
+
+    >>> table_name("lake.{query}", "speed_5m")
+    'lake.speed_5m'
+    >>> table_name("lake.{query}", "Speed.max")
+    'lake.speed_max_yjro6jcvdakoavzbi7xogvir5k'
+    """
+    own = query
+    if not _PLAIN.fullmatch(query) or _MADE.search(query):
+        own = f"q_{query}" if query[:1].isdigit() else query
+        own = f"{re.sub('[^a-z0-9_]', '_', own.lower())[:100]}_{digest(query)}"
+    return table.replace("{query}", own)

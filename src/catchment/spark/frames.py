@@ -14,16 +14,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from catchment.engine.binding import bind_types, columns_of
 from catchment.engine.slicer import rank
 from catchment.errors import SchemaError, SourceError
+from catchment.expression import columns_read
 from catchment.model.plan import Group, Plan
 from catchment.model.query import Query
-from catchment.model.rules import QueryRules, bound
-from catchment.model.settings import column_name, each_its_name
+from catchment.model.rules import QueryRules, each_bound
+from catchment.model.settings import each_its_name
+from catchment.model.time_column import TimeColumn, TimeSpec, time_name, time_spec
 from catchment.planner import explain
 from catchment.planner import plan as make_plan
 from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
@@ -31,6 +32,7 @@ from catchment.spark.catalyst_columns import SparkField, SparkFields, UnlikeErro
 from catchment.spark.records import SplitRead
 from catchment.spark.rows import PARCEL
 from catchment.spark.tasks import Work, by_bucket, parcels, pieces, ready
+from catchment.spark.types import arrow_type
 
 _PIECE = 1 << 18
 """Rows sliced at once: Spark's own batches are too small to be worth the calls."""
@@ -42,7 +44,7 @@ GroupEngines = dict[int, tuple[str, str]]
 
 
 def sliced(
-    events: DataFrame, plan: Plan, time: str, work_of: Callable[[pa.Schema], Work]
+    events: DataFrame, plan: Plan, time: TimeSpec, work_of: Callable[[pa.Schema], Work]
 ) -> tuple[Work, DataFrame]:
     """The partials of a DataFrame's rows, by bucket."""
     if events.isStreaming:
@@ -53,7 +55,7 @@ def sliced(
             "it, ct.Job(queries=..., sinks=..., time=...).start(events=frame), or on its source, "
             "catchment run job.yaml; or read it as a batch: spark.read",
         )
-    schema = arrow_schema(events.schema, plan, time)
+    schema = arrow_schema(events.schema, plan, time_name(time))
     work = work_of(schema)
     work.bound()  # refuses queries that do not fit the events, before anything is read
     recipes = _recipes(plan, events.schema, schema, time)
@@ -67,7 +69,7 @@ def sliced(
     fields = _fields(events.schema)
     counter = None if rest else _counter(plan)
     for id, made in columns.items():
-        rows = aggregated(plain, made, fields[time], id == counter)
+        rows = aggregated(plain, made, fields[time_name(time)], id == counter)
         task = ToPartials(work, id, made.cuts, id == counter)
         parts.append(rows.mapInArrow(task, PARCEL))
     return work, reduce(DataFrame.union, parts)
@@ -79,20 +81,22 @@ def _counter(plan: Plan) -> int | None:
     return (every or [0])[0]
 
 
-def how(plan: Plan, schema: StructType, time: str) -> GroupEngines:
+def how(plan: Plan, schema: StructType, time: TimeSpec) -> GroupEngines:
     """By group: `columns` where Spark slices, `python` where our own code does, and why."""
-    made = _recipes(plan, schema, arrow_schema(schema, plan, time), time)
+    made = _recipes(plan, schema, arrow_schema(schema, plan, time_name(time)), time)
     return {
         id: ("columns", found.cuts.describe()) if isinstance(found, Recipe) else ("python", found)
         for id, found in made.items()
     }
 
 
-def explain_frame(events: DataFrame, queries: Query | Iterable[Query], time: str = "ts") -> str:
+def explain_frame(
+    events: DataFrame, queries: Query | Iterable[Query], time: TimeSpec = "ts"
+) -> str:
     """What `run` will do with a DataFrame, and why, as a tree."""
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    time = column_name(time, "time column")
-    plan = make_plan([bound(query, QueryRules(time)) for query in given])
+    time = time_spec(time)
+    plan = make_plan(each_bound(given, QueryRules(time)))
     lines = [explain(plan)]
     for id, (way, why) in how(plan, events.schema, time).items():
         where = "by Spark columns" if way == "columns" else "in Python"
@@ -101,14 +105,19 @@ def explain_frame(events: DataFrame, queries: Query | Iterable[Query], time: str
 
 
 def _recipes(
-    plan: Plan, spark: StructType, schema: pa.Schema, time: str
+    plan: Plan, spark: StructType, schema: pa.Schema, time: TimeSpec
 ) -> dict[int, Recipe | str]:
     """By group how Spark slices it, or why Python must."""
     _, types = bind_types(plan, schema, time)
     fields = _fields(spark)
+    if isinstance(time, TimeColumn) or time not in fields:
+        why = "its times are read by a unit or format, or are fields of a nested column"
+        return {group.id: why for group in plan.groups}
     made: dict[int, Recipe | str] = {}
     for group in plan.groups:
         try:
+            if not columns_of(group) <= fields.keys():
+                raise UnlikeError("it reads fields of nested columns")
             made[group.id] = recipe(group, fields, types[group.id])
         except UnlikeError as why:
             made[group.id] = str(why)
@@ -146,11 +155,12 @@ def _fields(schema: StructType) -> SparkFields:
 
 def arrow_schema(schema: StructType, plan: Plan, time: str) -> pa.Schema:
     """The columns as Arrow has them; those that it cannot have must not be needed."""
-    needed = {time}.union(*(columns_of(group) for group in plan.groups))
+    wanted = {time}.union(*(columns_of(group) for group in plan.groups))
+    needed = columns_read(schema.names, wanted)
     fields = []
     for field in schema.fields:
         try:
-            fields.append(pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC")))
+            fields.append(pa.field(field.name, arrow_type(field.dataType)))
         except PySparkException as error:
             if field.name in needed:
                 raise SchemaError(
@@ -164,8 +174,9 @@ def arrow_schema(schema: StructType, plan: Plan, time: str) -> pa.Schema:
 def _in_python(
     plain: DataFrame, work: Work, groups: tuple[Group, ...], schema: StructType
 ) -> DataFrame:
-    needed = {work.rules.time}.union(*(columns_of(group) for group in groups))
-    names = {f"c{n}": name for n, name in enumerate(schema.names) if name in needed}
+    needed = {work.rules.time_name}.union(*(columns_of(group) for group in groups))
+    read = columns_read(schema.names, needed)
+    names = {f"c{n}": name for n, name in enumerate(schema.names) if name in read}
     task = SliceRows(work, tuple(group.id for group in groups), tuple(names.values()))
     return plain.select(*names).mapInArrow(task, PARCEL)
 

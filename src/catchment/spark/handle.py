@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from catchment import html, plotting
+from catchment import html
 from catchment.durable.lock import Lock
 from catchment.engine.binding import admitted
 from catchment.engine.times import now
@@ -25,6 +25,7 @@ from catchment.model.capacity import Capacity
 from catchment.model.frontier import EARLIEST, Frontier
 from catchment.model.query import Query
 from catchment.model.recent_rate import RecentRate
+from catchment.plotting import PlottedResults
 from catchment.sinks.memory import Memory
 from catchment.sources.base import NeverRead
 from catchment.sources.watch import SourceNote
@@ -134,7 +135,7 @@ class Status:
         return records.convert(cls, data, "the status of a job")
 
     def to_dict(self) -> dict[str, Any]:
-        """As objects of JSON."""
+        """The status as a dictionary that JSON can hold."""
         made: dict[str, Any] = records.plain(self)
         return made
 
@@ -318,7 +319,7 @@ class Handle:
 
     def check(self, query: Query) -> None:
         """Refuses a query that the job cannot take, or that does not fit its events."""
-        admitted(query, rules_of(self.spec.home), self.spec.schema)
+        admitted(query, rules_of(self.spec.home), self.spec.schema, self.queries())
 
     def remove_query(self, name: str, drain: bool = False) -> None:
         """Removes a query with the next batch: its open windows give no results any more.
@@ -394,20 +395,8 @@ def failure_text(failure: PySparkException) -> str:
     return (errors[-1] if errors else lines[0] if lines else "unknown")[:500]
 
 
-class _InMemory(Mapping[str, pa.Table]):
+class _InMemory(PlottedResults):
     """Results by query, of its present definition; older ones by the name they were given under."""
-
-    def plot(
-        self,
-        name: str | None = None,
-        value: str | Sequence[str] | None = None,
-        *,
-        keys: int = plotting.MOST,
-        ax: Any = None,
-    ) -> Any:
-        """Draws a query's results as lines over time: as `plot` of what `ct.run` gives."""
-        name = plotting.only_name([*self]) if name is None else name
-        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
 
     def _repr_html_(self) -> str:
         """For notebooks: how many rows there are of each query."""

@@ -25,13 +25,15 @@ class Job(model.JobModel):
             handle.show()
 
     `queries` are queries; `source` says where events come from, `sinks` where results go, and
-    `nodes`, instead of a source, are a tree. `name` is the job's, `time` the column of event time.
+    `nodes`, instead of a source, are a tree. `lookups` are small tables that SQL may join. `name`
+    is the job's, `time` the column of event time, or a `ct.TimeColumn`.
     `lateness`, `late` and `keep` say what becomes of late events, `idle_timeout` and `max_ahead`
     what of silent partitions and events from the future, `incomplete` what of windows that are open
     at the end, `emit` which running values are given before. `checkpoint` is the job's folder,
     `trigger` when batches run, `buckets` in how many shares keys are assembled, `rate` the events
     in a second to plan for, `metrics` a port for Prometheus. `aside_bytes`, `aside_disk_bytes`,
-    `state_bytes` and `key_bytes` are limits. For trees: `timeout`, `flush`, `count` and `security`.
+    `state_bytes` and `key_bytes` are limits. For trees: `timeout`, `flush`, `count`,
+    `count_options`, `quantiles`, `marks` and `security`.
     `catchment schema` has all of them.
 
     Raises JobError for what is not well formed, and the errors of queries, sources and sinks.

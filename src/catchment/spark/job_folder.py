@@ -20,7 +20,7 @@ from catchment.model.recent_rate import RecentRate
 from catchment.sources.watch import SourceNote
 from catchment.spark.handle import Status
 from catchment.spark.planning import Progress
-from catchment.spark.queries import read_identity, read_rejected, rules_of
+from catchment.spark.queries import QueryFolder, read_identity, read_rejected, rules_of
 
 DONE = "done.json"
 """There when a batch job has delivered its results."""
@@ -60,8 +60,10 @@ def fit(home: Folder, queries: Iterable[Query]) -> None:
     """Refuses queries that the job cannot take, as far as its folder tells what its events are."""
     noted = home.read(SCHEMA)
     schema = None if noted is None else pa.ipc.read_schema(pa.py_buffer(noted))
-    for query in queries:
-        admitted(query, rules_of(home), schema)
+    given = list(queries)
+    others = QueryFolder(home).read()[0] if any(query.table for query in given) else {}
+    for query in given:
+        admitted(query, rules_of(home), schema, others)
 
 
 def last_progress(home: Folder) -> Progress | None:

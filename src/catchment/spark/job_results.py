@@ -26,6 +26,7 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.slicer import rank
 from catchment.engine.times import now
 from catchment.errors import JobError, QueryError, StateError, did_you_mean
+from catchment.expression import columns_read
 from catchment.job import JobModel, load_job
 from catchment.model import records
 from catchment.model.capacity import MemoryLimits
@@ -206,7 +207,7 @@ class JobResults:
         heard: dict[str, int] = {}
         counts = {"late": state.late, "bad": state.bad}
         schema = self._source.event_schema()
-        names = [name for name in schema.names if name in self._bound.columns]
+        names = columns_read(schema.names, self._bound.columns)
         ahead = self._options["ahead"]
         for split in splits:
             slicer = self._bound.slicer(encoder=assembler.encoder, clock=lambda: clock)

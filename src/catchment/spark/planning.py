@@ -139,7 +139,7 @@ class Progress(Struct, frozen=True):
     counts: JobCounts
     ended: bool
     plan: int
-    """Of the next batch, where the offset does not say it."""
+    """The plan version of the next batch, where the offset does not have it."""
     now: int
     drained: tuple[str, ...] = ()
     """Queries that leave and whose windows have all ended."""
@@ -150,7 +150,7 @@ class Progress(Struct, frozen=True):
 
     @classmethod
     def newest(cls, home: Folder, most: int = 1) -> list[Progress]:
-        """Of the last batches, at most so many, the oldest first."""
+        """The progress of the last batches, at most so many, the oldest first."""
         folder = home.sub("progress")
         found = []
         for name in folder.names()[-most:]:

@@ -94,7 +94,7 @@ class BatchProfile(Struct, frozen=True):
 def batch_profile(
     batch: int, splits: Iterable[SplitSeconds], buckets: Iterable[BucketSeconds], sinks: float
 ) -> BatchProfile:
-    """Of a batch's slowest split and bucket, and the driver's sinks."""
+    """The profile of a batch: its slowest split and bucket, and the sinks on the driver."""
     split = max(splits, key=lambda one: one.total, default=SplitSeconds())
     bucket = max(buckets, key=lambda one: one.total, default=BucketSeconds())
     return BatchProfile(

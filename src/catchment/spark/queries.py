@@ -23,7 +23,7 @@ from catchment.spark.spec import Spec, forget_plans
 
 IDENTITY = "job.json"
 FORMAT = 4
-"""Of the job's folder. Any other one is refused."""
+"""The format of the job's folder. Folders of other formats are refused."""
 REJECTED = "rejected.json"
 LEAVING = "leaving.json"
 """The names of queries that leave, each once its open windows have ended."""
@@ -79,10 +79,17 @@ class QueryFolder:
         found: dict[str, Query] = {}
         rejected: dict[str, str] = {}
         rules = rules_of(self.home)
+        parsed: dict[str, list[Query]] = {}
         for name, data in self.files().items():
             try:
-                for given in parse(data, name):
-                    query = bound(given, rules)
+                parsed[name] = parse(data, name)
+            except CatchmentError as error:
+                rejected[name] = str(error)
+        others = {query.name: query for queries in parsed.values() for query in queries}
+        for name, queries in parsed.items():
+            try:
+                for given in queries:
+                    query = bound(given, rules, others)
                     if query.name in found:
                         raise QueryError("two queries have one name", given=query.name)
                     found[query.name] = query
@@ -93,7 +100,7 @@ class QueryFolder:
     def add(self, query: Query) -> None:
         """Adds a query, as a file of its own."""
         self.refuse_known([query])
-        query = bound(query, rules_of(self.home))
+        query = bound(query, rules_of(self.home), self.read()[0])
         data = json.dumps(query.to_dict(), indent=1).encode()
         self.folder.write(self._free(file_name(query.name)), data)
 
@@ -154,7 +161,7 @@ class QueryFolder:
             if rest:
                 self.folder.write(file, json.dumps(rest, indent=1).encode())
             else:
-                self.folder.remove(file)
+                self.folder.remove(file, lasting=True)
             return
         raise QueryError("no such query", given=name, hint=did_you_mean(name, known))
 

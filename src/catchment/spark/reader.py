@@ -14,6 +14,7 @@ from catchment.engine.merger import Merger
 from catchment.engine.parcels import pack_partials, share_out
 from catchment.engine.partials import Partials
 from catchment.engine.slicer import rank
+from catchment.expression import columns_read
 from catchment.planner.edges import EARLIEST
 from catchment.sources.base import Piece, Split
 from catchment.spark.profile import SplitSeconds, Stopwatch
@@ -86,7 +87,7 @@ class SplitReader:
         """The columns to read: those needed, or all where late events are kept."""
         if self.spec.late == "collect":
             return None
-        return [name for name in self.spec.schema.names if name in self._bound().columns]
+        return columns_read(self.spec.schema.names, self._bound().columns)
 
     def sliced(
         self, pieces: Iterable[Piece], partition: str | None, arrival: int
@@ -96,7 +97,8 @@ class SplitReader:
         spill = self.spec.aside_place(self.control.batch).spill(self.number)
         bound, frontier = self._bound(), self.control.frontier.value
         merger = bound.merger(self.node)
-        slicer = bound.slicer(encoder=merger.encoder, clock=lambda: self.control.now, spill=spill)
+        clock, stream = lambda: self.control.now, self.spec.stream
+        slicer = bound.slicer(stream, encoder=merger.encoder, clock=clock, spill=spill)
         if self.spec.ahead is not None:
             slicer.ceiling = self.control.now + self.spec.ahead
         watch.lap("slice")

@@ -13,12 +13,13 @@ All are read with the codec of `model/records.py`, which checks them.
 
 from __future__ import annotations
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from catchment.model.capacity import Capacity
 from catchment.model.early import FINAL
 from catchment.model.frontier import Frontier
 from catchment.model.settings import Late
+from catchment.model.time_column import TimeSpec
 from catchment.sinks.result_counts import QueryCounts
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import Position
@@ -28,7 +29,7 @@ from catchment.tree.records import Lagging, Uncounted
 
 
 class Control(Struct, frozen=True):
-    """What a batch is told, as the offset says: the same at every attempt."""
+    """What a batch is given besides events. It is in the offset, so it is the same in a retry."""
 
     batch: int
     plan: int
@@ -39,7 +40,8 @@ class Control(Struct, frozen=True):
     """At the root of a tree: nothing is missing before it. None: this is no tree."""
     missing: tuple[str, ...] = ()
     live: tuple[str, ...] | None = None
-    """At the root of a tree: the nodes that may still bring events, where windows are theirs."""
+    """At the root of a tree: the nodes that may still bring events, where each node has windows of
+    its own."""
     lagging: Lagging | None = None
     """At the root of a tree: nodes whose events lack in windows of newer queries."""
     uncounted: tuple[Uncounted, ...] = ()
@@ -47,14 +49,14 @@ class Control(Struct, frozen=True):
 
 
 class PlanChange(Struct, frozen=True, omit_defaults=True):
-    """What a batch asks of the plan of the next, whatever becomes of the queries."""
+    """How the plan of the next batch must differ, apart from queries that are added or removed."""
 
     handed: tuple[int, ...] = ()
-    """Groups whose queries go over to others: at the rate of events, their way of slicing loses."""
+    """Groups whose queries move to others, because at this rate their way of slicing costs more."""
     rate: float | None = None
     """That rate, in events a second."""
     ended: tuple[str, ...] = ()
-    """What queries were owed by the groups before, and have been given."""
+    """Names in `Plan.former` whose windows have all been given."""
 
 
 UNCHANGED = PlanChange()
@@ -73,14 +75,14 @@ class Offset(Control, frozen=True, kw_only=True):
     @property
     def control(self) -> Control:
         """What the batch is told, without how far it reads."""
-        return convert(self, Control, from_attributes=True)
+        return Control(**{name: getattr(self, name) for name in Control.__struct_fields__})
 
 
 class SplitNote(Struct, frozen=True, omit_defaults=True):
     """What a task of a streaming job says of its split, to every bucket of keys."""
 
     number: int
-    """Of the split in its batch."""
+    """The number of the split in its batch."""
     control: Control
     partition: str | None = None
     newest: int | None = None
@@ -90,7 +92,7 @@ class SplitNote(Struct, frozen=True, omit_defaults=True):
     spilled: list[AsideFile] = []
     """Files of rows set aside; only the first bucket hears of them."""
     ends: list[tuple[str, int, int]] = []
-    """Of messages from below: node, number, and where its partials end."""
+    """For each message from below: its node, its number, and where its partials end."""
     seconds: SplitSeconds = SplitSeconds()
     """What it took; only the first bucket hears of it."""
 
@@ -107,9 +109,9 @@ class SplitRead(Struct, frozen=True, omit_defaults=True):
     """What a task of a batch job says of its split."""
 
     number: int = 0
-    """Of the split; partials are taken in this order."""
+    """The number of the split. Partials of splits are taken in the order of these numbers."""
     piece: int = 0
-    """Of the split; its partials are taken in this order."""
+    """The number of the piece in its split. Pieces are taken in this order."""
     counts: dict[str, int] = {}
     unread: list[UnreadRow] = []
     spilled: list[AsideFile] = []
@@ -121,9 +123,9 @@ class StreamSplit(Struct, frozen=True, omit_defaults=True):
     """What a task says of the rows of a streaming DataFrame, to every bucket of keys."""
 
     number: int
-    """Of the task; partials are taken in this order."""
+    """The number of the task. Partials of tasks are taken in the order of these numbers."""
     piece: int = 0
-    """Of the task; its partials are taken in this order."""
+    """The number of the piece in its task. Pieces are taken in this order."""
     newest: int | None = None
     """The newest event time; None: there was none, or more is to come."""
     now: int | None = None
@@ -142,7 +144,7 @@ class BucketMade(Struct, frozen=True, omit_defaults=True):
     rows: int = 0
     """Result rows of all queries."""
     pieces: int = 0
-    """In how many pieces the results are."""
+    """The number of pieces that the results are in."""
     seconds: BucketSeconds = BucketSeconds()
     splits: list[SplitSeconds] = []
     """What the splits took, where it was told."""
@@ -164,13 +166,13 @@ class LogHead(Struct, frozen=True):
     """Where the log of a bucket stands in Spark's state store, and the snapshot before it."""
 
     plan: int
-    """Of the snapshot, or of the first batch."""
+    """The plan version of the snapshot or, without one, of the first batch."""
     first: int = 0
     next: int = 0
     bytes: int = 0
-    """Of the entries from `first` to `next`."""
+    """The bytes of the entries from `first` to `next`."""
     chunks: int = 0
-    """Of the snapshot; 0: there is none yet."""
+    """The number of chunks of the snapshot; 0: there is none yet."""
     size: int = 0
     base: str = ""
     """The tag of the snapshot."""
@@ -236,7 +238,7 @@ class JobIdentity(FolderFormat, frozen=True):
     name: str
     source: str
     """The type of the source."""
-    time: str
+    time: TimeSpec
     late: Late
     buckets: int
     tables: tuple[str, ...]

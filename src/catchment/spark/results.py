@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import finalize
@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from catchment import html, plotting
+from catchment import html
 from catchment.engine.results import Results
 from catchment.engine.stats import COUNTS
 from catchment.errors import JobError, QueryError, did_you_mean, needing
+from catchment.plotting import PlottedResults
 from catchment.sources.aside_files import AsideFile
 from catchment.sources.base import NeverRead
 from catchment.sources.reading import UnreadRow
@@ -43,7 +44,7 @@ class HeldResults(Protocol):
     """Where the results of a batch job are held."""
 
     rows: int
-    """Of all queries together."""
+    """Result rows of all queries together."""
 
     def table(self, name: str) -> pa.Table: ...
 
@@ -84,7 +85,7 @@ class ResultsInProcess:
         return
 
 
-class RunResults(Mapping[str, pa.Table]):
+class RunResults(PlottedResults):
     """Query name to its results as an Arrow table, sorted by window and key.
 
     A table is collected when it is asked for: until then many results stay on Spark's executors.
@@ -141,25 +142,6 @@ class RunResults(Mapping[str, pa.Table]):
     def to_polars(self, name: str) -> pl.DataFrame:
         """A query's results as a Polars frame."""
         return pl.DataFrame(self[name])
-
-    def plot(
-        self,
-        name: str | None = None,
-        value: str | Sequence[str] | None = None,
-        *,
-        keys: int = plotting.MOST,
-        ax: Any = None,
-    ) -> Any:
-        """Draws a query's results as lines over time, and gives matplotlib's axes.
-
-        `name` may be left out where there is one query; `value` names columns to draw (by default
-        all numbers), `keys` is how many keys are drawn, and `ax` are axes to draw into.
-
-        Raises MissingPackageError without matplotlib, and QueryError where there is no such query
-        or number.
-        """
-        name = plotting.only_name(self._names) if name is None else name
-        return plotting.plot(self[name], value, keys=keys, ax=ax, title=name)
 
     def _repr_html_(self) -> str:
         """For notebooks: what was counted, and the first rows of results that are here."""

@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +31,8 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 _LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
 """PySpark sets this where it has started the server of Spark Connect itself."""
+_LOGS_STAY = 86_400
+"""Seconds for which the log of a session stays, so that a failure can be looked into."""
 _TRIES = 4
 """A task whose worker dies is tried again, as it would be on a cluster."""
 
@@ -41,6 +44,14 @@ class SparkError(CatchmentError, RuntimeError):
 def log_file() -> Path:
     """Where the logs of a session that we start go."""
     return Path(tempfile.gettempdir()) / f"catchment-spark-{os.getpid()}.log"
+
+
+def remove_old_logs() -> None:
+    """Removes the logs of sessions that ended, or wrote nothing, for a day."""
+    for path in log_file().parent.glob("catchment-spark-*.log*"):
+        with contextlib.suppress(OSError):  # another's, or gone just now
+            if time.time() - path.stat().st_mtime > _LOGS_STAY:
+                path.unlink()
 
 
 def settings(cores: int | None = None) -> dict[str, str]:
@@ -93,6 +104,7 @@ def session(cores: int | None = None, **options: str) -> SparkSession:
     builder: Any = SparkSession.builder
     for key, value in chosen.items():
         builder = builder.config(key, value)
+    remove_old_logs()
     with _errors_to(log_file()):
         made: SparkSession = builder.getOrCreate()
     return made

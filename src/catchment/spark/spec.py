@@ -17,8 +17,10 @@ from catchment.errors import StateError
 from catchment.functions.user import define_all, defined
 from catchment.model.capacity import ASIDE_BYTES, MemoryLimits
 from catchment.model.early import FINAL
+from catchment.model.query import ALONE
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, Late
+from catchment.model.time_column import TimeSpec
 from catchment.operators.user import Monoid
 from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
@@ -37,7 +39,7 @@ class Spec:
     """None: the events are a user's own streaming DataFrame."""
     sinks: tuple[Sink, ...]
     schema: pa.Schema
-    time: str
+    time: TimeSpec
     late: Late
     keep: int | None
     lateness: int
@@ -56,6 +58,8 @@ class Spec:
     """Which count windows of a tree are found by asking nodes, whose events wait apart."""
     node: int = 0
     """The number of its first partition, by which events rank."""
+    stream: str = ALONE
+    """Whose events it reads, of the nodes of a tree."""
     functions: dict[str, Monoid] = field(default_factory=defined)
     incomplete: Incomplete = "count"
     """What becomes of windows that are open at the end: counted, or emitted too."""
@@ -118,6 +122,7 @@ class Spec:
             census=self.tree,
             limits=limits,
             apart=asked,
+            made_of=planned.made_of,
         )
 
     def plan(self, version: int) -> Planned:

@@ -161,7 +161,8 @@ class StepMessages:
     def __iter__(self) -> Iterator[Partials]:
         charter = _charter(self.home, self.step.charter)
         for body in self.bodies:
-            found = taken(body, self.step.plan, charter, self.step.too_late)
+            at_root = isinstance(self.step, RootStep)
+            found = taken(body, self.step.plan, charter, self.step.too_late, at_root=at_root)
             head = found.head
             self.late += found.late
             self.newest = max(self.newest, head.newest)

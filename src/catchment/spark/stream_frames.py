@@ -1,14 +1,14 @@
 """Windowed queries over a streaming DataFrame, as streaming DataFrames of their final results.
 
 Each frame is a streaming query of its own once it is started, with its own checkpoint, and computes
-its own query only: Spark shares nothing between streaming queries. `foreachBatch` is the way to one
-pass for all.
+its own query only: Spark shares nothing between streaming queries. `union` and `foreachBatch` are
+the ways to one pass for all.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
@@ -21,18 +21,21 @@ from pyspark.storagelevel import StorageLevel
 
 from catchment.engine.binding import columns_of
 from catchment.errors import JobError, QueryError, did_you_mean
+from catchment.expression import columns_read
 from catchment.model.costs import RECORDED
 from catchment.model.duration import Duration
 from catchment.model.plan import Plan
 from catchment.model.query import Query
-from catchment.model.rules import EventRules, QueryRules, bound
+from catchment.model.rules import EventRules, QueryRules, each_bound
+from catchment.model.time_column import TimeSpec, time_name
 from catchment.planner import plan as make_plan
-from catchment.spark.assembling import ReadResults
+from catchment.spark.assembling import ReadResults, ReadRows
 from catchment.spark.bucket_keys import labels
 from catchment.spark.frames import arrow_schema
 from catchment.spark.query_frames import NamedFrames, QueryFrames
 from catchment.spark.rows import PARCEL
 from catchment.spark.session import ROCKSDB, cores_of, is_local, ship
+from catchment.spark.shared_rows import SharedColumns, frame_of_query, union_of_queries
 from catchment.spark.tasks import Work
 from catchment.spark.types import for_spark, spark_schema
 from catchment.spark.window_bucket import RESULTS, WindowBucket
@@ -95,6 +98,13 @@ class StreamingFrames(QueryFrames):
         rows = self._pieces(work, "all")
         return rows.writeStream.outputMode("append").foreachBatch(each)
 
+    def union(self) -> DataFrame:
+        work = stream_work(self._events, list(self._queries.values()), self._made)
+        shared = shared_columns(work.work, self._queries)
+        return union_of_queries(
+            rows_of_pieces(work.work, shared, self._pieces(work, "all")), shared
+        )
+
     def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
         if query is None:
             raise JobError(
@@ -136,19 +146,19 @@ class FrameOptions:
 def streaming_frames(
     events: DataFrame,
     queries: list[Query],
-    time: str,
+    time: TimeSpec,
     lateness: Duration | None,
     buckets: int | None,
     state_bytes: int | None,
     key_bytes: int | None,
 ) -> StreamingFrames:
     """The frames of some queries over a streaming DataFrame, all checks done."""
-    rules = EventRules.of(time, _delay(events, time) if lateness is None else lateness)
+    rules = EventRules.of(time, _delay(events, time_name(time)) if lateness is None else lateness)
     spark = events.sparkSession
     _check_store(spark)
     _tell_of_partitions(spark)
     ship(spark)
-    named = {query.name: bound(query, QueryRules(rules.time)) for query in queries}
+    named = {query.name: query for query in each_bound(queries, QueryRules(rules.time))}
     options = FrameOptions(rules, buckets, state_bytes, key_bytes)
     return StreamingFrames(events, named, options)
 
@@ -162,7 +172,7 @@ def _delay(events: DataFrame, time: str) -> Duration:
 
 
 def _check_store(spark: SparkSession) -> None:
-    provider = str(spark.conf.get(_PROVIDER, ""))
+    provider = str(spark.conf.get(_PROVIDER))  # what Spark does by default counts too
     if "HDFSBacked" in provider:
         raise JobError(
             "streaming DataFrames of windows keep their state in RocksDB, and this session does "
@@ -175,7 +185,7 @@ def _check_store(spark: SparkSession) -> None:
 def stream_work(events: DataFrame, queries: list[Query], options: FrameOptions) -> StreamWork:
     """What the tasks of one streaming query must know; refuses queries that do not fit."""
     plan = make_plan(queries, costs=_ONLY_SLICES)
-    schema = arrow_schema(events.schema, plan, options.rules.time)
+    schema = arrow_schema(events.schema, plan, options.rules.time_name)
     buckets = options.buckets or _buckets(events.sparkSession, plan)
     work = Work(
         plan.to_bytes(),
@@ -186,7 +196,7 @@ def stream_work(events: DataFrame, queries: list[Query], options: FrameOptions) 
         key_bytes=options.key_bytes,
         late_by_slice=True,
     )
-    read = work.bound().columns
+    read = columns_read(schema.names, work.bound().columns)
     columns = [f"{field.name} {field.type}" for field in schema if field.name in read]
     made_for = "\n".join([*columns, str(options.rules)]).encode() + work.plan_bytes
     origin = f"{buckets} {sha256(made_for).hexdigest()[:16]}"
@@ -194,7 +204,7 @@ def stream_work(events: DataFrame, queries: list[Query], options: FrameOptions) 
 
 
 def _buckets(spark: SparkSession, plan: Plan) -> int:
-    """As many as Spark has partitions for, within reason: the same at every start."""
+    """The number of buckets: Spark's shuffle partitions, up to a limit; equal at every start."""
     if not any(group.by for group in plan.groups):
         return 1
     return max(1, min(_partitions(spark), _MOST_BUCKETS))
@@ -219,10 +229,11 @@ def _tell_of_partitions(spark: SparkSession) -> None:
 def pieces(events: DataFrame, work: StreamWork, observed: str) -> DataFrame:
     """The results of a streaming query, as rows of bytes; what it counts is observed."""
     plan = work.work.plan
-    needed = {work.work.rules.time}.union(*(columns_of(group) for group in plan.groups))
+    needed = {work.work.rules.time_name}.union(*(columns_of(group) for group in plan.groups))
     # By place, not by name: names may hold dots, or differ in case alone.
     plain = events.toDF(*(f"c{number}" for number in range(len(events.columns))))
-    names = {f"c{n}": name for n, name in enumerate(events.columns) if name in needed}
+    read = columns_read(events.columns, needed)
+    names = {f"c{n}": name for n, name in enumerate(events.columns) if name in read}
     clock = any(group.measure == "processing" for group in plan.groups)
     columns: list[Any] = [sf.col(name) for name in names]
     sent = plain.select(*columns, *([sf.current_timestamp().alias("now")] if clock else []))
@@ -242,18 +253,30 @@ def frame_of_piece(work: Work, name: str, rows: DataFrame) -> DataFrame:
     return rows.select("body").mapInArrow(task, spark_schema(schema))
 
 
+def shared_columns(work: Work, names: Iterable[str]) -> SharedColumns:
+    """The columns that the results of these queries have together."""
+    nothing = work.bound().no_results()
+    return SharedColumns.of({name: nothing[name].schema for name in names})
+
+
+def rows_of_pieces(work: Work, shared: SharedColumns, pieces: DataFrame) -> DataFrame:
+    """The rows of all queries, of pieces of results."""
+    return pieces.select("body").mapInArrow(ReadRows(work, shared), shared.spark_schema())
+
+
 @dataclass(frozen=True)
 class EachBatch:
-    """What Spark calls with each batch: the pieces are kept while they are read for each query."""
+    """What Spark calls with each batch: its rows are kept while frames are made of them."""
 
     work: Work
     names: tuple[str, ...]
     function: Callable[[NamedFrames, int], None]
 
-    def __call__(self, rows: DataFrame, number: int) -> None:
-        kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    def __call__(self, pieces: DataFrame, number: int) -> None:
+        shared = shared_columns(self.work, self.names)
+        kept = rows_of_pieces(self.work, shared, pieces).persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            self.function(BatchFrames(self.work, self.names, kept), number)
+            self.function(BatchFrames(shared, kept), number)
         finally:
             kept.unpersist()
 
@@ -261,19 +284,17 @@ class EachBatch:
 class BatchFrames(Mapping[str, DataFrame]):
     """Query name to the results of one batch, made when they are asked for."""
 
-    def __init__(self, work: Work, names: tuple[str, ...], rows: DataFrame) -> None:
-        self._work, self._names, self._rows = work, names, rows
+    def __init__(self, shared: SharedColumns, rows: DataFrame) -> None:
+        self._shared, self._rows = shared, rows
 
     def __getitem__(self, name: str) -> DataFrame:
-        if name not in self._names:
-            hint = did_you_mean(name, self._names)
+        if name not in self._shared.places:
+            hint = did_you_mean(name, self._shared.places)
             raise QueryError("no such query", given=name, hint=hint)
-        group, _ = self._work.plan.names[name]
-        mine = self._rows.where(f"grp IS NULL OR grp = {group}")
-        return frame_of_piece(self._work, name, mine)
+        return frame_of_query(self._rows, self._shared, name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._shared.places)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._shared.places)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from catchment.errors import SourceError, StateError
 from catchment.model.frontier import Frontier
@@ -23,6 +22,7 @@ from catchment.spark.records import Control
 from catchment.spark.rows import PARCEL
 from catchment.spark.spec import Spec
 from catchment.spark.tasks import parcel
+from catchment.spark.types import arrow_type
 
 PARTITION = "frame"
 """Spark says no more of where rows come from: all are one stream."""
@@ -34,7 +34,9 @@ def columns_of(frame: DataFrame) -> pa.Schema:
     """The columns of a streaming DataFrame; refuses one that is no stream."""
     if not frame.isStreaming:
         raise SourceError("this DataFrame is no stream", hint="try ct.run(frame, queries)")
-    return to_arrow_schema(frame.schema, timezone="UTC")
+    return pa.schema(
+        [pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in frame.schema.fields]
+    )
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from catchment.operators.user import Monoid
 from catchment.sources.aside_files import AsidePlace
 from catchment.sources.base import Source, Split
 from catchment.sources.reading import UnreadRow, pieces_of, unread_rows
+from catchment.spark.local_parcels import FileParcels
 from catchment.spark.profile import SplitSeconds, Stopwatch
 from catchment.spark.records import SplitRead
 
@@ -43,6 +44,8 @@ class Work:
     key_bytes: int | None = None
     apart: frozenset[int] = frozenset()
     """Groups of count windows whose edges are found by samples: their events wait apart."""
+    files: FileParcels | None = None
+    """Where tasks leave large parcels for each other; None: Spark carries them."""
     late_by_slice: bool = False
     """Whether tasks that slice do not know the frontier: see `Assembler.on_time`."""
 
@@ -119,7 +122,13 @@ class ReadAndSlice:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_numpy().tolist():
-                yield from parcels(self._split(number))
+                yield from parcels(self._handed_on(number))
+
+    def _handed_on(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """The parcels of a split, or references to them."""
+        files = self.work.files
+        for place, (bucket, body) in enumerate(self._split(number)):
+            yield bucket, body if files is None else files.put(f"{number}-{place}", body)
 
     def _split(self, number: int) -> Iterator[tuple[int, bytes]]:
         watch = Stopwatch()

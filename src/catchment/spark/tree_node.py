@@ -91,6 +91,7 @@ class SparkWork:
             tree=True,
             count_scheme=settings.count if settings.distributes_counts else None,
             node=charter.places[self.id].number * PARTITIONS,
+            stream=charter.stream(self.id),
             incomplete=settings.incomplete,
             emit=settings.emit,
             aside_bytes=settings.aside_bytes,
@@ -204,5 +205,5 @@ def _collected(rows: DataFrame, aside: AsideFiles | None) -> tuple[Partials, lis
 
 
 def _summed(counts: list[dict[str, int]]) -> dict[str, int]:
-    names = ("events", "late", "bad", "updates", "aside_dropped")
+    names = ("events", "late", "bad", "updates", "no_window", "aside_dropped")
     return {name: sum(count.get(name, 0) for count in counts) for name in names}

@@ -6,10 +6,13 @@ becomes the smallest type that holds every value.
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import Any
+
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructType
 
 from catchment.errors import SchemaError
 
@@ -23,6 +26,18 @@ _AS: dict[pa.DataType, pa.DataType] = {
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
 }
+
+
+_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+)
+"""Since Spark 4.2 one says of which zone times are; before, they are of UTC."""
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The type as Arrow has it, of times in UTC; PySparkException, where it has none."""
+    made: pa.DataType = to_arrow_type(kind, **_UTC)
+    return made
 
 
 def for_spark(schema: pa.Schema) -> pa.Schema:

@@ -18,6 +18,7 @@ from catchment.model.duration import Duration
 from catchment.model.query import Query
 from catchment.model.rules import EventRules
 from catchment.model.settings import Incomplete, each_its_name
+from catchment.model.time_column import TimeSpec
 from catchment.spark.batch import BatchInput, BatchPass, prepared
 from catchment.spark.query_frames import NamedFrames, QueryFrames
 from catchment.spark.stream_frames import streaming_frames
@@ -55,6 +56,9 @@ class WindowFrames(QueryFrames):
         rows = [[name, ", ".join(self[name].columns)] for name in list(self)[: html.ROWS]]
         return html.table(["frame", "columns"], rows)
 
+    def union(self) -> DataFrame:
+        return self._made.union()
+
     def counts(self, query: StreamingQuery | None = None) -> dict[str, int]:
         return self._made.counts()
 
@@ -72,7 +76,7 @@ class WindowFrames(QueryFrames):
 def windows(
     events: BatchInput,
     queries: Query | Iterable[Query],
-    time: str = "ts",
+    time: TimeSpec = "ts",
     spark: SparkSession | Literal[False] | None = None,
     *,
     lateness: Duration | None = None,
@@ -93,18 +97,19 @@ def windows(
 
     `events` is a DataFrame, a path or paths, a source, an Arrow table, or a pandas or Polars frame;
     they are all there, so that time and session windows are complete. `time` is the column of event
-    times. Count and user-defined windows that are open at the end are left out; with
-    `incomplete="emit"` they are rows whose column `complete` is false. `spark` is a session of
-    Spark; by default the one of the DataFrame, the active one, or a new one on this machine.
-    `buckets` says in how many shares keys are assembled, `state_bytes` and `key_bytes` how much
-    memory open windows and keys of a share may take.
+    times, or a `ct.TimeColumn`. Count and user-defined windows that are open at the end are left
+    out; with `incomplete="emit"` they are rows whose column `complete` is false. `spark` is a
+    session of Spark; by default the one of the DataFrame, the active one, or a new one on this
+    machine. `buckets` says in how many shares keys are assembled, `state_bytes` and `key_bytes` how
+    much memory open windows and keys of a share may take.
 
     A streaming DataFrame gives streaming DataFrames of final results, for append mode and any sink.
     A window is given by the batch whose newest event is `lateness` past its end; by default,
     `lateness` is what `withWatermark` says of the time column, or nothing. An event that comes when
     the slice that it is in has ended is left out, and counted. Each frame that is started is a
-    streaming query with a checkpoint of its own; `frames.foreachBatch(function)` is one for all
-    frames, and reads the events once.
+    streaming query with a checkpoint of its own. `frames.union()` is one DataFrame of all queries,
+    and `frames.foreachBatch(function)` one streaming query for all frames; both read the events
+    once.
 
     Raises SchemaError for queries that do not fit the columns, SourceError for events that cannot
     be read, and QueryError for a name that no query has, before anything is computed. Rows that
@@ -140,7 +145,7 @@ def windows(
 
 def window(
     query: Query,
-    time: str = "ts",
+    time: TimeSpec = "ts",
     *,
     lateness: Duration | None = None,
     buckets: int | None = None,

@@ -36,8 +36,10 @@ def is_aggregate(node: Any) -> bool:
     """Whether a call is one of an aggregate, with all that may stand around it."""
     if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         return True
-    known = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    return known in COUNT_IF or known in functions.names() or known in _PERCENTILES
+    if not isinstance(node, exp.Anonymous):
+        return False
+    known = node.name.lower()
+    return known in COUNT_IF or known in functions.FUNCTIONS or known in _PERCENTILES
 
 
 def has_aggregate(node: exp.Expression) -> bool:

@@ -23,7 +23,7 @@ from sqlglot import exp
 
 from catchment import functions
 from catchment.errors import SqlError, did_you_mean
-from catchment.expression import FUNCTION_NAMES, is_function
+from catchment.expression import FUNCTION_NAMES, columns, is_function
 from catchment.model.output import MOST_SETS
 from catchment.model.window import BUILDERS, Window
 from catchment.sqltext.syntax import Item, by_place, text_of, window_call
@@ -198,7 +198,8 @@ class _Parts:
             return by_place(part, self.items, "GROUP BY").node
         if isinstance(part, exp.Column) and not part.table:
             for item in self.items:
-                own = {column.name for column in item.node.find_all(exp.Column)}
+                found = item.node.find_all(exp.Column)
+                own = {column.name for column in found if not column.table}
                 if item.alias == part.name and part.name not in own:
                     return item.node
         return part
@@ -278,13 +279,10 @@ def _check_key(part: exp.Expression) -> None:
     if isinstance(part, exp.Anonymous) and part.name.endswith("window"):
         hint = did_you_mean(part.name.lower(), [*_usages(), *BUILDERS])
         raise SqlError("no such window in SQL", given=part.name, hint=hint)
-    if isinstance(part, exp.Column) and part.table:
-        hint = f"for a column of that name write `{text_of(part)}` in backticks"
-        raise SqlError("a key in GROUP BY has a dot in its name", given=text_of(part), hint=hint)
     for call in part.find_all(exp.Anonymous):
         name = call.name.lower()
         if not is_function(name):
-            aggregate = name in functions.names()
+            aggregate = name in functions.FUNCTIONS
             raise SqlError(
                 "GROUP BY has an aggregate in it"
                 if aggregate
@@ -332,14 +330,15 @@ def _misused(call: exp.Anonymous) -> SqlError:
 
 
 def time_of(call: exp.Anonymous) -> str:
-    column = call.expressions[0] if call.expressions else None
-    if not isinstance(column, exp.Column) or column.table:
+    first = call.expressions[0] if call.expressions else None
+    named = columns(text_of(first)) if isinstance(first, exp.Column | exp.Dot) else ()
+    if not isinstance(first, exp.Column | exp.Dot) or len(named) != 1:
         raise SqlError(
             f"{call.name.lower()} needs the time column first",
             given=text_of(call),
             hint=f"write {_usages()[call.name.lower()]}",
         )
-    return column.name
+    return named[0]
 
 
 def takes_time(call: exp.Anonymous) -> bool:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from catchment.errors import SqlError
 from catchment.model.query import Aggregate, Expression, Ordering, Query
 from catchment.model.rules import EVENTS
 from catchment.sqltext.grouping import grouping_of, takes_time, time_of, window_of
 from catchment.sqltext.selecting import SelectReader, refuse_aggregates
-from catchment.sqltext.syntax import Item, limit_of, parsed, select_of, table_of, text_of
+from catchment.sqltext.syntax import (
+    Item,
+    Statement,
+    inner_statement,
+    limit_of,
+    parsed,
+    statement_of,
+    table_of,
+    text_of,
+)
 
 
-def sql(text: str, name: str) -> Query:
+def sql(text: str, name: str, lookups: Mapping[str, str] | None = None) -> Query:
     """The query that SQL text asks for; `name` is what its results are called.
 
+    `lookups` are small tables that JOIN may name, and where they are: a file of Parquet, CSV or
+    Arrow, or `postgresql://host/database#table`.
+
     It remembers the time column that its window names, and the table in FROM unless that is
-    `events`: the text does not tell which job it is for (see `catchment.model.rules`).
+    `events`: the text does not tell which job it is for (see `catchment.model.rules`). FROM may
+    also hold a SELECT over windows, or name one of WITH, whose results it then reads.
 
     >>> sql("SELECT avg(v) AS mean FROM events GROUP BY window(ts, '10 seconds')", "speed").window
     Tumbling(length=10000000, slide=10000000, offset=0)
 
     Raises SqlError for text that does not parse, or asks for what there is not.
     """
-    select, in_from = select_of(text)
+    return _query(statement_of(text, lookups), name)
+
+
+def _query(statement: Statement, name: str) -> Query:
+    select, in_from = statement.select, statement.function
     items = [Item.of(node) for node in select.expressions]
     grouping = grouping_of(select, items, in_from)
     reader = SelectReader(grouping)
@@ -32,7 +51,12 @@ def sql(text: str, name: str) -> Query:
         )
     where, having, order = (select.args.get(key) for key in ("where", "having", "order"))
     refuse_aggregates(where)
-    table = table_of(select)
+    table: str | None = table_of(select)
+    source = None
+    if statement.inner is not None:
+        source, table = _query(inner_statement(statement), statement.inner_name), None
+    elif table is not None and table.casefold() == EVENTS:
+        table = None
     window = grouping.window
     return Query(
         name,
@@ -45,7 +69,8 @@ def sql(text: str, name: str) -> Query:
         limit=limit_of(select),
         grouping_sets=grouping.sets,
         time=time_of(window) if takes_time(window) else None,
-        table=None if table.casefold() == EVENTS else table,
+        table=table,
+        source=source,
     )
 
 

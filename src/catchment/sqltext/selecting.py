@@ -93,7 +93,7 @@ class SelectReader:
                 return _column(inner.name)
             return inner
 
-        tree = node.copy().transform(put)
+        tree = node.transform(put)
         return Expression(text_of(tree), tuple(found))
 
     def having(self, node: exp.Expression) -> Expression:

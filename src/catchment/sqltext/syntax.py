@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import sqlglot
@@ -12,6 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
+from catchment.sqltext.joins import put_lookups, with_lookups
 from catchment.sqltext.table_functions import TableFunction, taken_out
 
 _EXAMPLE = (
@@ -19,15 +21,16 @@ _EXAMPLE = (
     "GROUP BY player, window(ts, '10 seconds', '5 seconds')"
 )
 _CLAUSES = {
-    "with": ("WITH", "make each SELECT a query of its own, from the events"),
-    "joins": (
-        "JOIN",
-        "read both streams as one and group by what they share, or add a table's columns before",
-    ),
     "offset": ("OFFSET", "ORDER BY ... LIMIT n gives the first n rows of each window"),
     "distinct": ("DISTINCT", "results have one row per key and window anyway"),
     "qualify": ("QUALIFY", "a condition on results goes into HAVING"),
-    "laterals": ("LATERAL VIEW", "unnest the events before"),
+    "laterals": (
+        "LATERAL VIEW",
+        (
+            "an event is one row: count a list with size(tags), look into it with "
+            "array_contains(tags, 'a') or tags[0], or explode it before the events are read"
+        ),
+    ),
     "sort": ("SORT BY", "write ORDER BY, which orders the rows of each window"),
     "cluster": ("CLUSTER BY", "leave it out"),
     "distribute": ("DISTRIBUTE BY", "leave it out"),
@@ -86,27 +89,106 @@ def by_place(number: exp.Expression, items: list[Item], clause: str) -> Item:
     return items[place - 1]
 
 
-def select_of(text: str) -> tuple[exp.Select, TableFunction | None]:
-    """The statement, and the window that stood in FROM, if one did."""
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A SELECT, the window that stood in its FROM, if one did, and what else stood there."""
+
+    select: exp.Select
+    function: TableFunction | None = None
+    inner: exp.Select | None = None
+    """The SELECT whose results it reads."""
+    inner_name: str = ""
+    lookups: Mapping[str, str] = field(default_factory=dict)
+
+
+def statement_of(text: str, lookups: Mapping[str, str] | None = None) -> Statement:
+    """The statement that a text is; `lookups` are tables that JOIN may name, and where they are."""
     function: TableFunction | None = None
     if isinstance(text, str) and _IN_FROM.search(text):
         try:
             text, function = taken_out(text, _Dialect().tokenize(text))
         except SqlglotError as error:
             raise SqlError("the SQL does not parse", given=text, hint=_EXAMPLE) from error
-    select = parsed(text)
+    made = _statement(parsed(text), function, {}, lookups or {})
+    if function is not None and made.inner is not None:
+        raise SqlError(
+            "a window in FROM and a subquery cannot stand in one statement",
+            given=function.window,
+            hint="write windows in GROUP BY, as in window(ts, '10 seconds')",
+        )
+    return made
+
+
+_Named = dict[str, exp.Select]
+"""What WITH names."""
+
+
+def inner_statement(statement: Statement) -> Statement:
+    """The statement whose results another one reads."""
+    assert statement.inner is not None
+    return _statement(statement.inner, None, {}, statement.lookups)
+
+
+def _statement(
+    select: exp.Select,
+    function: TableFunction | None,
+    known: _Named,
+    lookups: Mapping[str, str],
+) -> Statement:
+    named = _taken_with(select, known)
     for key, clause in clauses_of(select):
         what, hint = _CLAUSES.get(key, (key.upper(), "leave it out"))
         given = clause[0] if isinstance(clause, list) else clause
         shown = text_of(given).strip() if isinstance(given, exp.Expression) else None
         raise SqlError(f"{what} is not supported in SQL", given=shown, hint=hint)
+    inner, name = _inner_of(select, named)
     _check_table(select)
-    for inner in select.find_all(exp.Query):
-        if inner is not select:
+    put_lookups(select, lookups)
+    for other in select.find_all(exp.Query):
+        if other is not select:
             raise _subquery(
-                inner, "make it a query of its own; a condition on results goes into HAVING"
+                other, "make it a query of its own; a condition on results goes into HAVING"
             )
-    return select, function
+    return Statement(select, function, inner, name, lookups)
+
+
+def _taken_with(select: exp.Select, known: _Named) -> _Named:
+    """What WITH names, which is then gone from the statement: each may read those before it."""
+    clause = select.args.pop("with_", None) or select.args.pop("with", None)
+    named = dict(known)
+    for part in clause.expressions if clause else ():
+        if clause.args.get("recursive") or not isinstance(part.this, exp.Select):
+            raise SqlError(
+                "WITH takes names of SELECTs over windows",
+                given=text_of(part),
+                hint="write WITH speed AS (SELECT ... GROUP BY window(ts, '10 seconds'))",
+            )
+        named[part.alias] = _with(part.this, named)
+    return named
+
+
+def _with(select: exp.Select, named: _Named) -> exp.Select:
+    """A SELECT with what it reads, if WITH named that, as a subquery."""
+    source: Any = select.args.get("from_") or select.args.get("from")
+    table = None if source is None else source.this
+    if isinstance(table, exp.Table) and table.name in named and not table.db:
+        held = exp.Subquery(this=named[table.name].copy(), alias=exp.TableAlias(this=table.this))
+        source.set("this", held)
+    return select
+
+
+def _inner_of(select: exp.Select, named: _Named) -> tuple[exp.Select | None, str]:
+    """The SELECT in FROM, in whose place its name stands then."""
+    _with(select, named)
+    source: Any = select.args.get("from_") or select.args.get("from")
+    held = None if source is None else source.this
+    if not isinstance(held, exp.Subquery):
+        return None, ""
+    if not isinstance(held.this, exp.Select):
+        raise _subquery(held, "select from the events themselves")
+    name = held.alias or "results"
+    source.set("this", exp.Table(this=exp.to_identifier(name)))
+    return held.this, name
 
 
 _IN_FROM = re.compile(r"\b(TUMBLE|HOP|CUMULATE|SESSION)\s*\(", re.IGNORECASE)
@@ -158,7 +240,7 @@ def _place(error: Exception, text: str) -> str:
 
 def clauses_of(select: exp.Select) -> list[tuple[str, Any]]:
     """The clauses that no query has."""
-    usual = ("expressions", "from", "where", "group", "having", "order", "limit", "hint")
+    usual = ("expressions", "from", "where", "group", "having", "order", "limit", "hint", "joins")
     named = ((key.rstrip("_"), value) for key, value in select.args.items() if value)
     return [(key, value) for key, value in named if key not in usual]
 
@@ -208,6 +290,7 @@ def _subquery(node: Any, hint: str) -> SqlError:
 
 
 def text_of(node: Any) -> str:
-    """A syntax tree as text again, much as it was written."""
+    """A syntax tree as text again, much as it was written; joined columns as they are computed."""
+    node = with_lookups(node)
     text: str = node.sql(dialect="spark", normalize_functions=False, comments=False)
     return text

@@ -83,6 +83,11 @@ def same(expected: Any, actual: Any, rel: float = 1e-9, absolute: float = 0.0) -
     if isinstance(expected, list) and isinstance(actual, list):
         pairs = zip(expected, actual, strict=False)
         return len(expected) == len(actual) and all(same(*pair, rel, absolute) for pair in pairs)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        keys = expected.keys()
+        return keys == actual.keys() and all(
+            same(expected[key], actual[key], rel, absolute) for key in keys
+        )
     if isinstance(expected, bool) or isinstance(actual, bool):
         return bool(expected is actual)
     if isinstance(expected, float) or isinstance(actual, float):

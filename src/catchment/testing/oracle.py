@@ -51,8 +51,9 @@ class Event:
 class OracleWindow:
     """A complete window of one key; `index` is its number, `node` whose it is, where it has one.
 
-    The number is that among all windows of the key (count windows, and those read as `ordered`),
-    or among those of the same key, node and bounds (other windows bounded by marks).
+    The number is that among all windows of the key, and of the node where `node` is there (count
+    windows, and those read as `ordered`), or among those of the same key, node and bounds (other
+    windows whose bounds may be equal).
     """
 
     start: int
@@ -311,10 +312,12 @@ def numbered_by_bounds(window: Window) -> bool:
     """Whether `window_index` counts the windows of equal key, node and bounds.
 
     So it is where marks of one instant bound several windows of no length; those read as
-    `ordered` are counted by key, and those read as `gaps` are one where they touch.
+    `ordered` are counted by key, and those read as `gaps` are one where they touch. Count windows
+    of single nodes, too, where equal bounds make them one.
     """
-    marked = _marked(window)
-    return marked is not None and marked.reading not in ("ordered", "gaps")
+    if window.kind in ("count", "count_within"):
+        return window.reading == "aligned"
+    return _marked(window) is not None and window.reading not in ("ordered", "gaps")
 
 
 def _windows(
@@ -322,32 +325,47 @@ def _windows(
 ) -> Iterable[OracleWindow]:
     """The complete windows of one key: of all its events, or as its streams' windows are read."""
     whole = _WINDOWS[window.kind]
-    marked = _marked(window)
-    if marked is None or marked.reading == "global":
+    if window.reading == "global":
         return whole(window, events, frontier)
+    if window.reading == "any":
+        found = whole(window, events, frontier)
+        return (_begun(cast(Marked, window), one) for one in found)
     by_stream = {name: [e for e in events if e.stream == name] for name in sorted(streams)}
-    return _together(marked, by_stream, frontier)
+    return _together(window, by_stream, frontier)
+
+
+def _begun(window: Marked, found: OracleWindow) -> OracleWindow:
+    """Of a window of all streams, only the events of streams that have begun it themselves, and the
+    event that ends it."""
+    members, begun = [], set[str]()
+    for event in found.members:
+        if holds(window.opens, event.row):
+            begun.add(event.stream)
+        if event.stream in begun or event is found.members[-1]:
+            members.append(event)
+    return replace(found, members=members)
 
 
 # Windows of many streams: each reading straight from its definition.
 
 
 def _own(
-    window: Marked, events: list[Event], frontier: float
+    window: Window, events: list[Event], frontier: float
 ) -> tuple[list[OracleWindow], int | None]:
-    """A stream's windows that have ended before the frontier; the start of the one still open."""
+    """A stream's windows that have ended before the frontier; the start of the one still open,
+    where windows are read as `gaps`."""
     ended = list(_WINDOWS[window.kind](window, events, frontier))
     settled = [e for e in events if e.time < frontier]
-    if window.closes is None:
-        inside = sum(len(found.members) for found in ended)
-        return ended, settled[inside].time if inside < len(settled) else None
+    if window.reading != "gaps":
+        return ended, None
     last = max((settled.index(found.members[-1]) for found in ended), default=-1)
-    opening = [e.time for e in settled[last + 1 :] if holds(window.opens, e.row)]
+    opens = cast(Marked, window).opens  # others are not read so
+    opening = [e.time for e in settled[last + 1 :] if holds(opens, e.row)]
     return ended, opening[0] if opening else None
 
 
 def _together(
-    window: Marked, streams: dict[str, list[Event]], frontier: float
+    window: Window, streams: dict[str, list[Event]], frontier: float
 ) -> Iterator[OracleWindow]:
     """The complete windows of a key whose streams each have windows of their own."""
     found = {name: _own(window, events, frontier) for name, events in streams.items()}
@@ -360,6 +378,8 @@ def _together(
         for ended, _ in found.values():
             seen: Counter[tuple[int, int]] = Counter()
             for one in ended:
+                if one.end >= frontier:
+                    continue  # one of equal bounds may still end
                 bounds = (one.start, one.end)
                 alike.setdefault((*bounds, seen[bounds]), []).append(one)
                 seen[bounds] += 1
@@ -453,13 +473,40 @@ class _History:
     updates: bool
     since: float = -math.inf
     emitted: dict[Any, tuple[OracleWindow | None, Row, int]] = field(default_factory=dict)
+    source: _History | None = None
+    """Where the query reads results of another one, what that one has emitted."""
+    read: list[Event] = field(default_factory=list)
+    """The results that were read so far, as events."""
 
     def __post_init__(self) -> None:
+        if self.query.source is not None:
+            self.source = _History(self.query.source, False)
         if self.query.measure != "event":
             raise QueryError("the oracle has no clock", given=f"measure={self.query.measure!r}")
 
     def rows(self, accepted: list[Event], frontier: float, streams: set[str]) -> list[Row]:
         """The rows due at this frontier: windows that are new, changed or gone."""
+        if self.source is not None:
+            rows = self.source.rows(accepted, frontier, streams)
+            rows.sort(key=_order_of_results)
+            for row in rows:
+                at = row["window_end"] - 1
+                self.read.append(Event(at, len(self.read), {**row, "window_time": at}))
+            accepted = self.read
+        return self._due(accepted, self._reached(frontier), streams)
+
+    def _reached(self, frontier: float) -> float:
+        """The time before which there will be no more of what is read.
+
+        A window whose bounds come from the data may still end just at the frontier, and so at each
+        stage.
+        """
+        if self.source is None:
+            return frontier
+        before = self.source._reached(frontier)
+        return before if _known_ahead(self.source.query.window) else before - 1
+
+    def _due(self, accepted: list[Event], frontier: float, streams: set[str]) -> list[Row]:
         found = _complete(self.query, accepted, frontier, streams)
         complete = {i: window for i, window in found.items() if window.start >= self.since}
         rows = [
@@ -487,6 +534,18 @@ class _History:
         return self._emit(identity, None, before | nothing)
 
 
+def _order_of_results(row: Row) -> list[Any]:
+    """Results of one time are read in the order of their columns, nulls last."""
+    rest = [value for name, value in row.items() if name != "window_end"]
+    plain = [value for value in rest if not isinstance(value, list | dict)]
+    return [row["window_end"], *((v is None, v != v, v) for v in plain)]
+
+
+def _known_ahead(window: Window) -> bool:
+    """Whether time alone says where windows begin and end."""
+    return window.kind in ("tumbling", "sliding", "fixed", "cumulate", "calendar")
+
+
 def _row(query: Query, window: OracleWindow, place: int) -> Row:
     keys = _keys(query, window.members[0].row)
     some = _sets(query)[place]
@@ -505,7 +564,8 @@ def _row(query: Query, window: OracleWindow, place: int) -> Row:
             row[a.label] = len(window.members)
         else:
             values = [value_of(a.column, event.row) for event in window.members]
-            row[a.label] = aggregate(a.function, values, a.params)
+            times = [event.time for event in window.members]
+            row[a.label] = aggregate(a.function, values, a.params, times)
     return row
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial, reduce
+from itertools import pairwise
 from operator import and_, or_, xor
 from typing import Any
 
+import datasketches as ds
+
 from catchment.errors import QueryError
+from catchment.model.duration import micros
 from catchment.testing.oracle_expression import order_key
 
 Values = list[Any]
@@ -29,14 +34,25 @@ class Approximately:
         return f"near {self.exact!r}"
 
 
-def aggregate(function: str, values: Values, params: tuple[Any, ...] = ()) -> Any:
+def aggregate(
+    function: str,
+    values: Values,
+    params: tuple[Any, ...] = (),
+    times: Sequence[int] | None = None,
+) -> Any:
     """The function of the values, given in order of time, then arrival; None is NULL.
+
+    Functions of a series need their times too, in microseconds.
 
     >>> aggregate("avg", [1, 2, None]), aggregate("quantile", [1, 2], (0.5,)), aggregate("max", [])
     (1.5, 1.5, None)
     """
-    if function not in _FUNCTIONS:
+    if function not in _FUNCTIONS and function not in _OF_SERIES:
         raise QueryError("the oracle does not know this function", given=function)
+    if function in _OF_SERIES:
+        assert times is not None, "functions of a series need times"
+        known = [(t, float(v)) for t, v in zip(times, values, strict=True) if v is not None]
+        return _OF_SERIES[function](known, *params) if known else None
     return _FUNCTIONS[function]([v for v in values if v is not None], *params)
 
 
@@ -333,7 +349,149 @@ def _undefined(function: str, xs: Values) -> bool:
     return not _powers(xs, 2)
 
 
+def _top(values: Values, k: int = 5, tracked: int | None = None) -> Any:
+    """The most frequent values; where not all are kept track of, about these."""
+    times = Counter(order_key(v) for v in values)
+    ranked = sorted(_different(values), key=lambda v: (-times[order_key(v)], order_key(v)))
+    exact = [{"item": v, "count": times[order_key(v)]} for v in ranked[:k]]
+    if tracked is None or len(times) <= tracked:
+        return exact
+    slack = len(values) / tracked
+    least = exact[-1]["count"]
+
+    def accepts(answer: Any) -> bool:
+        return len(answer) == k and all(
+            times[order_key(one["item"])] <= one["count"] <= times[order_key(one["item"])] + slack
+            and times[order_key(one["item"])] >= least - slack
+            for one in answer
+        )
+
+    return Approximately(exact, accepts)
+
+
+def _histogram(values: Values, bins: int) -> Any:
+    """A bin for each value; of more values than bins, whatever keeps their number and mean."""
+    counted = [v for v in values if math.isfinite(v)]
+    if not counted:
+        return None
+    times = Counter(float(v) + 0.0 for v in counted)
+    if len(times) <= bins:
+        whole = isinstance(counted[0], int)
+        kind = int if whole else float
+        return [{"x": kind(x), "y": float(n)} for x, n in sorted(times.items())]
+    mean = _total(counted) / len(counted)
+
+    def accepts(answer: Any) -> bool:
+        places = [one["x"] for one in answer]
+        total = _total([Fraction(one["x"]) * Fraction(one["y"]) for one in answer])
+        most = max(abs(float(v)) for v in counted)
+        near = 1.0 if isinstance(counted[0], int) else 1e-9 * most
+        return (
+            places == sorted(places)
+            and len(answer) <= bins
+            and sum(one["y"] for one in answer) == len(counted)
+            and float(abs(total / len(counted) - mean)) <= near
+        )
+
+    return Approximately(None, accepts)
+
+
+def _quantile_dd(values: Values, q: float, error: float = 0.01) -> Any:
+    """Within the error of the value at the rank, the lower of two."""
+    if not values:
+        return None
+    exact = float(sorted(values, key=order_key)[math.floor((len(values) - 1) * q)])
+    if not math.isfinite(exact):
+        return exact
+    slack = error * abs(exact) * (1 + 1e-9)
+    return Approximately(exact, lambda a: a is not None and abs(a - exact) <= slack)
+
+
+def _sketch_of_distinct(values: Values, estimate: Callable[[bytes], float]) -> Any:
+    """The bytes of a sketch that knows how many different values there are."""
+    count = _approximate_distinct(values)
+    return Approximately(count.exact, lambda data: count.accepts(round(estimate(data))))
+
+
+def _hll_estimate(data: bytes) -> float:
+    return float(ds.hll_sketch.deserialize(data).get_estimate())
+
+
+def _theta_estimate(data: bytes) -> float:
+    return float(ds.compact_theta_sketch.deserialize(data).get_estimate())
+
+
+def _kll_sketch(values: Values, kind: Any = None) -> Any:
+    """The bytes of a sketch of so many numbers, and of their median where it can be read."""
+    known = [v for v in values if not math.isnan(v)]
+
+    def accepts(data: bytes) -> bool:
+        if len(data) == 8:
+            return not known
+        if kind is None:
+            count = 1 if data[1] == 2 else int.from_bytes(data[8:16], "little")
+            return count == len(known)
+        sketch = kind.deserialize(data)
+        middle = _approximate_quantile([kind_of(v) for v in known], 0.5)
+        return bool(sketch.n == len(known) and middle.accepts(sketch.get_quantile(0.5)))
+
+    def kind_of(value: Any) -> float:
+        single = kind is ds.kll_floats_sketch
+        return struct.unpack("<f", struct.pack("<f", value))[0] if single else float(value)
+
+    return Approximately(len(known), accepts)
+
+
+TimedValues = list[tuple[int, float]]
+"""Times and values, in order."""
+
+
+def _time_weighted(samples: TimedValues, method: str = "step") -> float:
+    lasted = samples[-1][0] - samples[0][0]
+    if not lasted:
+        return samples[-1][1]
+    area = 0.0
+    for (before, old), (after, new) in pairwise(samples):
+        area += (old if method == "step" else (old + new) / 2) * (after - before)
+    return area / lasted
+
+
+def _increase(samples: TimedValues) -> float | None:
+    grown = [new if new < old else new - old for (_, old), (_, new) in pairwise(samples)]
+    return sum(grown) if grown else None
+
+
+def _rate(samples: TimedValues) -> float | None:
+    lasted = samples[-1][0] - samples[0][0]
+    grown = _increase(samples)
+    return grown / (lasted / 1e6) if grown is not None and lasted else None
+
+
+def _ewma(samples: TimedValues, half_life: Any) -> float:
+    weights = [2.0 ** (-(samples[-1][0] - time) / micros(half_life)) for time, _ in samples]
+    parts = [w * v for w, (_, v) in zip(weights, samples, strict=True) if w]
+    # `fsum` refuses infinities of both signs, whose sum is NaN.
+    total = math.fsum(parts) if all(map(math.isfinite, parts)) else sum(parts)
+    return total / math.fsum(weights)
+
+
+_OF_SERIES: dict[str, Callable[..., Any]] = {
+    "time_weighted_avg": _time_weighted,
+    "increase": _increase,
+    "rate": _rate,
+    "ewma": _ewma,
+}
+"""Functions of times and values, of which there is at least one."""
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "top_k": _top,
+    "approx_top_k": lambda v, k=5, tracked=10_000: _top(v, k, tracked),
+    "histogram_numeric": _histogram,
+    "quantile_dd": _quantile_dd,
+    "hll_sketch_agg": lambda v, *size: _sketch_of_distinct(v, _hll_estimate),
+    "theta_sketch_agg": lambda v, *size: _sketch_of_distinct(v, _theta_estimate),
+    "kll_sketch_agg_double": lambda v, *size: _kll_sketch(v, ds.kll_doubles_sketch),
+    "kll_sketch_agg_float": lambda v, *size: _kll_sketch(v, ds.kll_floats_sketch),
+    "kll_sketch_agg_bigint": lambda v, *size: _kll_sketch(v),
     "sum": _sum,
     "count": len,
     "avg": _avg,

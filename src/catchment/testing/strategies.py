@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Protocol, TypeVar
@@ -110,9 +110,25 @@ OF_PAIRS = (
 )
 LISTS = ("collect_list", "collect_set", "listagg")
 SHAPES = ("skewness", "kurtosis")
-EXACT = (*NUMERIC, *ORDERED, *TRUTHS, *BITS, *EXTREMES_BY, *OF_PAIRS, *SHAPES, *LISTS)
+COUNTED = ("top_k", "approx_top_k", "histogram_numeric", "ewma")
+SERIES = ("time_weighted_avg", "increase", "rate")
+"""Functions to which the order of events matters, which not all windows and rules go with."""
+EXACT = (*NUMERIC, *ORDERED, *TRUTHS, *BITS, *EXTREMES_BY, *OF_PAIRS, *SHAPES, *LISTS, *COUNTED)
 """All functions that are drawn whose results are exact."""
-APPROXIMATE = ("approx_median", "approx_quantile", "approx_count_distinct")
+SKETCHES = (
+    "hll_sketch_agg",
+    "theta_sketch_agg",
+    "kll_sketch_agg_bigint",
+    "kll_sketch_agg_double",
+    "kll_sketch_agg_float",
+)
+APPROXIMATE = (
+    "approx_median",
+    "approx_quantile",
+    "approx_count_distinct",
+    "quantile_dd",
+    *SKETCHES,
+)
 DECIMALS = ("d", "w", "u", "d + n", "d * 3", "-w", "d - w", "abs(d)")
 NUMBERS = ("v", "n", "v * n", "v / n", "n + 1", "CASE WHEN m THEN v ELSE 0.5 END", *DECIMALS)
 CONDITIONS = (
@@ -169,7 +185,7 @@ class Scenario:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As the engine and the oracle take them."""
+        """The settings in the form that the engine and the oracle take."""
         kept = {} if self.keep is None else {"keep": f"{self.keep}us"}
         return {"lateness": f"{self.lateness}us", "late": self.late, **kept}
 
@@ -263,8 +279,18 @@ def drawn_window(
     unit: int = 1_000_000,
     base: int = 0,
     readings: Sequence[str] = READINGS,
+    corrected: bool = False,
 ) -> Window:
-    """A window of one of the kinds; user-defined ones in one of the readings."""
+    """A window of one of the kinds, in one of those readings that it takes; with `corrected`, in
+    one by which late events may correct it."""
+    window = _drawn_window(dice, kinds, unit, base)
+    taken = [replace(window, reading=how) for how in window.readings if how in readings]
+    if corrected:
+        taken = [one for one in taken if one.stream_reading is None or one.by_node]
+    return dice.choice(taken) if len(taken) > 1 else [*taken, window][0]
+
+
+def _drawn_window(dice: Dice, kinds: Sequence[str], unit: int, base: int) -> Window:
     kind, length, other = dice.choice(list(kinds)), dice.randint(1, 12), dice.randint(1, 12)
     offset = f"{dice.choice([0, 0, 1, 5]) * unit}us"
     if kind == "tumbling":
@@ -274,11 +300,9 @@ def drawn_window(
     if kind == "session":
         return session(f"{dice.randint(1, 5) * unit}us")
     if kind == "cut":
-        how = dice.choice([r for r in readings if r != "gaps"] or ["global"])
-        return cut(dice.choice(MARKERS), reading=how)
+        return cut(dice.choice(MARKERS))
     if kind == "between":
-        marks = dice.choice(MARKERS), dice.choice(MARKERS)
-        return between(*marks, reading=dice.choice(list(readings)))
+        return between(dice.choice(MARKERS), dice.choice(MARKERS))
     if kind == "count_tumbling":
         return count_tumbling(min(length, 6))
     if kind == "count_sliding":
@@ -325,9 +349,10 @@ def windows(
     base: int = 0,
     kinds: Sequence[str] = KINDS,
     readings: Sequence[str] = READINGS,
+    corrected: bool = False,
 ) -> Window:
-    """A window of one of the kinds; user-defined ones in one of the readings."""
-    return drawn_window(_Drawn(draw), kinds, unit, base, readings)
+    """A window of one of the kinds, in one of those readings that it takes."""
+    return drawn_window(_Drawn(draw), kinds, unit, base, readings, corrected)
 
 
 def columns_for(function: str) -> list[str | None]:
@@ -341,20 +366,38 @@ def columns_for(function: str) -> list[str | None]:
         return [f"arguments({one}, {other})" for one, other in PAIRS]
     if function in OF_PAIRS:
         return [f"arguments({one}, {other})" for one, other in MODEST_PAIRS]
-    if function in SHAPES:
+    if function in (*SHAPES, *SERIES, "histogram_numeric", "ewma", "kll_sketch_agg_float"):
         return list(MODEST)
     if function == "listagg":
         return ["s", "k", "upper(s)"]
-    if function in BITS:
+    if function in (*BITS, "kll_sketch_agg_bigint"):
         return list(WHOLE)
+    if function in ("hll_sketch_agg", "theta_sketch_agg"):
+        return [*WHOLE, "s"]
     if function == "count":
         return [None, "v", "m", "s"]
     if function in ("min", "max", "mode"):
         return [*NUMBERS, "s"]
-    if function in ORDERED or function in LISTS or function == "approx_count_distinct":
+    if (
+        function in (*ORDERED, *LISTS, "top_k", "approx_top_k")
+        or function == "approx_count_distinct"
+    ):
         return [*NUMBERS, "s", "m"]
     spread = function.startswith(("variance", "stddev"))
     return [number for number in NUMBERS if not (spread and "w" in number)]
+
+
+PARAMS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "listagg": ((), (", ",)),
+    "theta_sketch_agg": ((), (10,)),
+    "top_k": ((), (1,), (2,)),
+    "approx_top_k": ((1,), (2, 1000)),
+    "histogram_numeric": ((100,),),
+    "quantile_dd": ((0.5,), (0.9, 0.05), (0.0, 0.2)),
+    "ewma": (("5s",), ("3us",), ("1h",)),
+    "time_weighted_avg": ((), ("linear",)),
+}
+"""What follows the column of a function; shares of quantiles are drawn by themselves."""
 
 
 @st.composite
@@ -368,9 +411,7 @@ def aggregates(draw: st.DrawFn, approximate: bool = False) -> Aggregate:
     params: tuple[Any, ...] = (draw(share),) if function in shared else ()
     if function == "quantiles":
         params = tuple(draw(st.lists(share, min_size=1, max_size=3)))
-    if function == "listagg":
-        params = draw(st.sampled_from([(), (", ",)]))
-    return Aggregate(function, column, params)
+    return Aggregate(function, column, draw(st.sampled_from(PARAMS.get(function, (params,)))))
 
 
 @st.composite
@@ -382,13 +423,14 @@ def queries(
     approximate: bool = False,
     kinds: Sequence[str] = KINDS,
     readings: Sequence[str] = READINGS,
+    corrected: bool = False,
 ) -> list[Query]:
     """One to `max_size` queries of all window types, named q0, q1, ..."""
     made = []
     for number in range(draw(st.integers(1, max_size))):
         wanted = draw(st.lists(aggregates(approximate), min_size=1, max_size=4))
-        window = draw(windows(unit, base, kinds, readings))
-        repeats = draw(st.integers(0, 5)) == 0 and window.stream_reading is None
+        window = draw(windows(unit, base, kinds, readings, corrected))
+        repeats = draw(st.integers(0, 5)) == 0 and window.reading == "global"
         made.append(
             Query(
                 f"q{number}",
@@ -438,7 +480,7 @@ def scenarios(
     """A whole random run: queries, events, batches, frontiers, settings and nodes.
 
     `late` is "none" (no event is ever late), "drop" or "update"; None draws one of the three.
-    What late events may correct is read in one way only.
+    What late events may correct is not cut on its node.
     """
     unit, base = draw(st.sampled_from(UNITS)), draw(st.sampled_from(BASES))
     mode = late or draw(st.sampled_from(["none", "drop", "update"]))
@@ -452,7 +494,8 @@ def scenarios(
                 max_queries,
                 approximate,
                 kinds,
-                ["global"] if mode == "update" else readings,
+                readings,
+                mode == "update",
             )
         ),
         steps=draw(steps(rows, unit, base, mode != "none")),

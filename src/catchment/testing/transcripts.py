@@ -100,11 +100,6 @@ class Transcript:
     schema: pa.Schema | None = None
 
     @property
-    def adds(self) -> bool:
-        """True when queries join while it runs."""
-        return any(step.kind == "add" for step in self.steps)
-
-    @property
     def all_queries(self) -> list[Query]:
         """The queries that it begins with, and those that join."""
         return [*self.queries, *(step.value for step in self.steps if step.kind == "add")]
@@ -137,7 +132,7 @@ def load_folder(folder: str | Path) -> list[Transcript]:
 def replay(transcript: Transcript, make_engine: Callable[..., Any]) -> list[TablesByQuery]:
     """What `make_engine(queries, time=..., **settings)` gives at each frontier and at the close.
 
-    The engine needs `push`, `advance` and `close`, and `add` where `transcript.adds`.
+    The engine needs `push`, `advance` and `close`, and `add` where queries join while it runs.
     """
     engine: Any = make_engine(transcript.queries, time=transcript.time, **transcript.settings)
     found: list[TablesByQuery] = []
@@ -182,7 +177,10 @@ def _compare(
     assert not strangers, f"{context}: results of queries that are not there: {strangers}"
 
 
-class _TranscriptLoader(yaml.SafeLoader):
+_Fastest: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _TranscriptLoader(_Fastest):  # type: ignore[misc]
     """YAML without dates of its own: a time stays the text it is, for `instant` to read."""
 
 

@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from catchment.transport.certificates import SecurityError
+    from catchment.serving.addresses import AddressError
+    from catchment.serving.certificates import SecurityError
     from catchment.transport.limits import Limits
     from catchment.transport.link import ParentLink, ask
     from catchment.transport.security import ADMIN, Security, check_listening
@@ -20,18 +21,16 @@ if TYPE_CHECKING:
         LIMIT,
         OLDEST,
         PROTOCOL,
-        AddressError,
         PeerUnreachableError,
         agree,
     )
 
 _HOMES = {
-    "certificates": "SecurityError",
     "limits": "Limits",
     "link": "ParentLink ask",
-    "security": "ADMIN Security check_listening",
-    "server": "Handler Server",
-    "wire": "LIMIT OLDEST PROTOCOL AddressError PeerUnreachableError agree",
+    "security": "ADMIN Security SecurityError check_listening",
+    "server": "AddressError Handler Server",
+    "wire": "LIMIT OLDEST PROTOCOL PeerUnreachableError agree",
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 

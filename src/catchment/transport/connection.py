@@ -14,6 +14,7 @@ import time
 
 from catchment.errors import RefusedError
 from catchment.model import records
+from catchment.serving.addresses import split_address
 from catchment.transport.error_text import LOST, unreachable
 from catchment.transport.frames import MAGIC, Frames, bounded, frame
 from catchment.transport.security import Security
@@ -30,7 +31,6 @@ from catchment.transport.wire import (
     Who,
     pack,
     prepare,
-    split_address,
     unpack_error,
 )
 
@@ -49,7 +49,7 @@ class Connection:
         self._deadline: float | None = time.monotonic() + timeout
         self._writing = threading.Lock()
         self._heard = False
-        self._frames = Frames(self._judge)
+        self._frames = Frames()
         host, port = split_address(address)
         context = security.client_context()
         with self._sentences():
@@ -101,7 +101,7 @@ class Connection:
     def read(self) -> tuple[bytes, bytes] | None:
         """The next frame; None at the end. Raises what the other side ends the connection with."""
         with self._sentences():
-            while (found := self._frames.next()) is None:
+            while (found := self._frames.next(self._judge)) is None:
                 data = self._pull()
                 if not data:
                     return None

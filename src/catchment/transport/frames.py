@@ -17,10 +17,14 @@ from catchment.errors import RefusedError
 
 MAGIC = b"catchment\n"
 LONGEST = 5
-"""ByteBudget of a varint that is taken."""
+"""Bytes of a varint that are taken."""
 
 Judge = Callable[[bytes, int], None]
 """Is given the kind of a frame and the length of its body; raises if it may not come."""
+
+
+def anything(kind: bytes, length: int) -> None:
+    """Judges nothing: any frame may come."""
 
 
 def frame(packed: bytes) -> tuple[bytes, bytes]:
@@ -40,19 +44,18 @@ def frame(packed: bytes) -> tuple[bytes, bytes]:
 class Frames:
     """The frames of a stream, as its bytes come in.
 
-    >>> frames = Frames(lambda kind, length: None)
+    >>> frames = Frames()
     >>> frames.feed(b"\\x03b{"), frames.next()
     (None, None)
     >>> frames.feed(b"}\\x01q"), frames.next(), frames.next(), frames.next()
     (None, (b'b', b'{}'), (b'q', b''), None)
     """
 
-    def __init__(self, judge: Judge, magic: bytes = b"") -> None:
-        self._judge = judge
+    def __init__(self, magic: bytes = b"") -> None:
         self._magic = magic
         self._held = bytearray()
         self._length: int | None = None
-        """Of kind and body of the frame that is under way, once it is known."""
+        """The length of kind and body of the frame being received, once it is known."""
 
     def feed(self, data: bytes) -> None:
         self._held += data
@@ -67,11 +70,15 @@ class Frames:
         """How long the frame that is under way will be; 0 while that is not known."""
         return self._length or 0
 
-    def next(self) -> tuple[bytes, bytes] | None:
-        """Kind and body of the next frame; None until all of it is there."""
+    def next(self, judge: Judge = anything) -> tuple[bytes, bytes] | None:
+        """Kind and body of the next frame; None until all of it is there.
+
+        The judge is not kept: it may belong to whoever keeps this, and neither would be freed
+        before the next garbage collection, nor the bytes that are held here.
+        """
         if self._magic and not self._begin():
             return None
-        if self._length is None and not self._head():
+        if self._length is None and not self._head(judge):
             return None
         length = self._length
         if length is None or len(self._held) < length:
@@ -93,7 +100,7 @@ class Frames:
         self._magic = b""
         return True
 
-    def _head(self) -> bool:
+    def _head(self, judge: Judge) -> bool:
         """Whether length and kind of the next frame are there, and may come."""
         length = 0
         for at, byte in enumerate(self._held[:LONGEST]):
@@ -103,7 +110,7 @@ class Frames:
                     raise RefusedError("a frame says nothing")
                 if len(self._held) < at + 2:
                     return False
-                self._judge(bytes(self._held[at + 1 : at + 2]), length - 1)
+                judge(bytes(self._held[at + 1 : at + 2]), length - 1)
                 del self._held[: at + 1]
                 self._length = length
                 return True

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from catchment.errors import CatchmentError, RefusedError
 from catchment.model import records
+from catchment.serving.addresses import split_address
 from catchment.transport.connection import Connection, strange
 from catchment.transport.security import ADMIN, Security
 from catchment.transport.wire import (
@@ -24,7 +25,6 @@ from catchment.transport.wire import (
     Welcome,
     note_of,
     pack,
-    split_address,
 )
 
 log = logging.getLogger("catchment.transport")

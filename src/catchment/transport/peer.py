@@ -16,7 +16,16 @@ from catchment.errors import RefusedError
 from catchment.transport.frames import MAGIC, Frames, bounded, frame
 from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.tls import PIECE, Tls
-from catchment.transport.wire import MESSAGE, UP, WHO, PeerUnreachableError
+from catchment.transport.wire import (
+    ASK,
+    BEAT,
+    BYE,
+    HELLO,
+    MESSAGE,
+    UP,
+    WHO,
+    PeerUnreachableError,
+)
 
 HANDSHAKE = 0x16
 """The first byte of whoever speaks TLS."""
@@ -49,7 +58,7 @@ class Peer(asyncio.Protocol):
         self._receiving = receiving
         self._context = context
         self._tls: Tls | None = None
-        self._frames = Frames(self._judge, MAGIC)
+        self._frames = Frames(MAGIC)
         self._transport: asyncio.Transport | None = None
         self._came = 0
         self._reserved = 0
@@ -123,6 +132,10 @@ class Peer(asyncio.Protocol):
             if kind != WHO:
                 raise RefusedError("a peer says first who it is", given=kind)
             bounded(length, self._limits.stranger_bytes)
+        elif not self.node and kind not in (HELLO, ASK):
+            raise RefusedError("a link begins with a hello", given=kind)
+        elif self.node and kind not in (MESSAGE, BEAT, BYE):
+            raise RefusedError("a node sends messages and heartbeats only", given=kind)
         bounded(length, self._limits.message if kind == MESSAGE else self._limits.note)
 
     async def read(self, timeout: float | None) -> tuple[bytes, bytes] | None:
@@ -134,8 +147,8 @@ class Peer(asyncio.Protocol):
         self.release()
         while not self.ended:
             if self._failure is not None:
-                raise self._failure
-            found = self._frames.next()
+                self._fail()
+            found = self._frames.next(self._judge)
             if found is not None:
                 return found
             if self._over:
@@ -143,6 +156,15 @@ class Peer(asyncio.Protocol):
             await self._room()
             await self._more(timeout)
         return None
+
+    def _fail(self) -> None:
+        """Raises what went wrong. An error knows where it was raised, and so would keep this peer
+        from being freed if the peer kept it."""
+        failure, self._failure = self._failure, None
+        try:
+            raise failure or AssertionError
+        finally:
+            del failure
 
     async def _room(self) -> None:
         """Waits until there is memory for the frame that is under way."""
@@ -238,6 +260,7 @@ class Peer(asyncio.Protocol):
         """Says why, gives the peer a moment to read it, and closes."""
         self.ended = True
         self.release()
+        self._frames = Frames()  # what came of it need not be here for as long as it lingers
         if self._transport is None:
             return
         if packed is not None and self._tls is None and self._context is not None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import re
-import socket
 from typing import TYPE_CHECKING, Any
 
 from pydantic import (
@@ -21,8 +19,9 @@ from pydantic_core import PydanticCustomError
 
 from catchment.errors import JobError, RefusedError
 from catchment.model.section import Section
-from catchment.transport.certificates import SecurityError, check_authority, check_pair
-from catchment.transport.wire import split_address
+from catchment.serving.addresses import Endpoint, loopback, resolved
+from catchment.serving.certificates import SecurityError as SecurityError
+from catchment.serving.certificates import check_authority, check_pair
 
 if TYPE_CHECKING:
     import ssl
@@ -121,7 +120,7 @@ class Security(Section):
 
     def server_context(self) -> ssl.SSLContext | None:
         """What connections are accepted with; None without TLS."""
-        from catchment.transport.tls import server_context
+        from catchment.serving.tls_contexts import server_context
 
         if self.certificate is None or self.key is None:
             return None
@@ -129,7 +128,7 @@ class Security(Section):
 
     def client_context(self) -> ssl.SSLContext | None:
         """What connections are opened with; None without TLS."""
-        from catchment.transport.tls import client_context
+        from catchment.serving.tls_contexts import client_context
 
         return client_context(self.certificate, self.key, self.authority) if self.tls else None
 
@@ -139,50 +138,23 @@ class Security(Section):
 
     def admit(self, name: str, shown: str | None) -> None:
         """Refuses a peer that does not show the token of the name that it gives."""
-        why = self._objection(name, shown) if self.tokens else None
-        if why is not None:
-            raise why
-
-    def _objection(self, name: str, shown: str | None) -> RefusedError | None:
+        if not self.tokens:
+            return
         hint = f"give the token of {name!r}"
         if shown is None:
-            return RefusedError("a token is needed here, and none was shown", hint=hint)
+            raise RefusedError("a token is needed here, and none was shown", hint=hint)
         expected = self.tokens.get(name)
         if expected is not None and _same(expected, shown):
-            return None
+            return
         if any(_same(token, shown) for token in self.tokens.values()):
-            return RefusedError("the token shown is another's", given=name, hint=hint)
-        return RefusedError("the token shown is not known here", given=name, hint=hint)
+            raise RefusedError("the token shown is another's", given=name, hint=hint)
+        raise RefusedError("the token shown is not known here", given=name, hint=hint)
 
 
 def _same(one: str, other: str) -> bool:
     """Compares in the same time wherever the first difference is."""
     # What a stranger shows need not be valid Unicode.
     return hmac.compare_digest(one.encode(), other.encode(errors="surrogatepass"))
-
-
-Endpoint = tuple[socket.AddressFamily, tuple[Any, ...]]
-"""A family of addresses and an address of it, as sockets take them."""
-
-
-def resolved(listen: str) -> list[Endpoint]:
-    """The addresses to listen at; raises OSError where the name is not known."""
-    host, port = split_address(listen)
-    found = socket.getaddrinfo(
-        host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
-
-
-def loopback(endpoint: Endpoint) -> bool:
-    """Whether nothing outside this machine reaches an address.
-
-    >>> loopback((socket.AF_INET, ("127.5.0.1", 0))), loopback((socket.AF_INET6, ("::", 0, 0, 0)))
-    (True, False)
-    """
-    address = ipaddress.ip_address(str(endpoint[1][0]).partition("%")[0])
-    inner = getattr(address, "ipv4_mapped", None)
-    return bool((inner or address).is_loopback)
 
 
 def check_listening(listen: str, security: Security | None) -> None:

@@ -24,20 +24,19 @@ from msgspec import Raw
 from catchment.errors import RefusedError
 from catchment.model import records
 from catchment.model.capacity import Capacity
+from catchment.serving.addresses import AddressError, Endpoint, resolved, split_address
 from catchment.transport.limits import ByteBudget, Limits
 from catchment.transport.peer import Peer
 from catchment.transport.pending import Pending
-from catchment.transport.security import ADMIN, Endpoint, Security, check_endpoints, resolved
+from catchment.transport.security import ADMIN, Security, check_endpoints
 from catchment.transport.wire import (
     ASK,
     BEAT,
     BYE,
-    HELLO,
     MESSAGE,
     PUSH,
     REFUSED,
     REPLY,
-    AddressError,
     PeerUnreachableError,
     Welcome,
     Who,
@@ -46,7 +45,6 @@ from catchment.transport.wire import (
     pack,
     pack_error,
     prepare,
-    split_address,
 )
 
 log = logging.getLogger("catchment.transport")
@@ -342,7 +340,8 @@ class _Running:
             # What a stranger does must not fill the log; a node is refused while it starts, too.
             level = logging.INFO if peer.admitted else logging.WARNING
             if peer.admitted or self._refusals.allows():
-                log.log(level, "refused %s (%s): %s", peer.node or "a peer", peer.name, refusal)
+                who = peer.node or "a peer"
+                log.log(level, "refused %s (%s): %s", who, peer.name, str(refusal))
             last = pack_error(REFUSED, refusal)
         except PeerUnreachableError as reason:
             last = pack_error(BYE, reason)
@@ -369,10 +368,8 @@ class _Running:
             return
         if frame[0] == ASK:
             await self._answer(peer, name, frame[1])
-        elif frame[0] == HELLO:
-            await self._link(peer, name, frame[1])
         else:
-            raise RefusedError("a link begins with a hello", given=frame[0])
+            await self._link(peer, name, frame[1])
 
     def _admit(self, peer: Peer, body: bytes) -> str:
         """The name that a peer gives, if the peer may have that name."""
@@ -401,6 +398,8 @@ class _Running:
         try:
             # Under the lock: nothing of the old link is handled after the new one's hello.
             async with slot.lock:
+                if peer.ended:  # it was pushed out, and the next need not wait for its answer
+                    return
                 answer = await self._call(node, self._hello, peer, node, body)
                 if peer.ended:
                     return
@@ -434,9 +433,7 @@ class _Running:
             return await self._call(node, handler.message, node, body)
         if kind == BEAT:
             return await self._call(node, handler.beat, node, note_of(body))
-        if kind == BYE:
-            return None
-        raise RefusedError("a node sends messages and heartbeats only", given=kind)
+        return None
 
     async def _call(self, who: str, call: Callable[..., bytes], *given: object) -> bytes:
         """What the handler answers, ready to be sent; a failure is logged and ends one link."""

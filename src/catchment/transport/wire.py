@@ -38,10 +38,6 @@ UP = frozenset((WHO, HELLO, MESSAGE, BEAT, ASK, BYE))
 DOWN = frozenset((REPLY, REFUSED, PUSH, BYE))
 
 
-class AddressError(CatchmentError, ValueError):
-    """An address that cannot be one, or that cannot be listened at."""
-
-
 class PeerUnreachableError(CatchmentError, OSError):
     """The other side is not there, not there any more, or not to be trusted.
 
@@ -149,18 +145,3 @@ def prepare(connection: socket.socket) -> None:
     if hasattr(socket, "TCP_KEEPIDLE"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of an address.
-
-    >>> split_address("localhost:7000"), split_address("[::1]:0")
-    (('localhost', 7000), ('[::1]', 0))
-    """
-    host, _, port = address.rpartition(":")
-    bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
-    if not host or bare or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise AddressError(
-            "an address is a host and a port", given=repr(address), hint='such as "localhost:7000"'
-        )
-    return host, int(port)

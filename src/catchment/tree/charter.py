@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,13 +17,16 @@ from catchment.model import packed
 from catchment.model.costs import EventRate
 from catchment.model.node_id import NodeId
 from catchment.model.query import Query
+from catchment.planner.coarser import coarser_groups
+from catchment.planner.marked import MarkedSet, marked_sets, waiting_sets
 from catchment.planner.planned import NOTHING, Planned
+from catchment.ranking.groups import ranked_groups
 from catchment.tree.settings import TreeSettings
 from catchment.tree.words import NonNegative
 
 FORMAT = 2
 PLANS = 64
-"""Versions of the plan that are handed down: a node that slept through more starts anew."""
+"""Versions of the plan that a charter holds. A node that missed more of them starts anew."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,13 @@ class NodePlace:
     """The version of the charter that brought it; 0: it was there from the beginning."""
     host: NodeId | None = None
     """The parent in whose process it runs, where it stands for that node's own source."""
+    replaces: tuple[NodeId, ...] = ()
+    """The nodes that it replaced, directly or through others; the first one of them first."""
+
+    @property
+    def stream(self) -> str:
+        """The name of what it reads: the id of the first node that read it."""
+        return self.replaces[0] if self.replaces else self.id
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,16 @@ class Charter:
         """Former children that have not landed under their new parent yet."""
         return [place.id for place in self.places.values() if place.was == id]
 
+    def stream(self, id: str) -> str:
+        """The name of what a node reads."""
+        return self.places[id].stream if id in self.places else id
+
+    def successor(self, id: str) -> NodePlace | None:
+        """The node that has taken over from one that is gone for good."""
+        if id in self.places:
+            return None
+        return next((place for place in self.places.values() if id in place.replaces), None)
+
     @property
     def moves(self) -> dict[int, str]:
         """Moves that are not over, by number, and who moves."""
@@ -107,6 +127,55 @@ class Charter:
     def _distributed_groups(self) -> dict[int, dict[int, str]]:
         return {}
 
+    def ranked_groups(self, version: int) -> dict[int, str]:
+        """The groups whose values nodes may keep back and be asked for, and their names for good;
+        equal on all nodes."""
+        if not self.settings.asks_values or self.schema is None:
+            return {}
+        if version not in self._ranked_groups:
+            self._ranked_groups[version] = ranked_groups(self.plans[version])
+        return self._ranked_groups[version]
+
+    @cached_property
+    def _ranked_groups(self) -> dict[int, dict[int, str]]:
+        return {}
+
+    def marked_sets(self, version: int) -> Mapping[int, MarkedSet]:
+        """The sets of groups that wait together of which nodes send marks only, by the id of the
+        first; equal on all nodes."""
+        if not self.settings.asks_marks or self.schema is None:
+            return {}
+        if version not in self._marked_sets:
+            apart = self.distributed_groups(version)
+            self._marked_sets[version] = marked_sets(self.plans[version].plan.groups, apart)
+        return self._marked_sets[version]
+
+    @cached_property
+    def _marked_sets(self) -> dict[int, dict[int, MarkedSet]]:
+        return {}
+
+    def marked_groups(self, version: int) -> Set[int]:
+        """The groups of these sets."""
+        return {id for one in self.marked_sets(version).values() for id in one.groups}
+
+    def cut_sets(self, version: int) -> dict[int, str]:
+        """The names for good of these sets, and of those of which that was so by an older version
+        of the plan: events that nodes kept then are still to be cut."""
+        if not self.settings.asks_marks or self.schema is None:
+            return {}
+        if version not in self._cut_sets:
+            older = (self.marked_sets(plan).values() for plan in self.plans if plan <= version)
+            names = {one.name for sets in older for one in sets}
+            sets = waiting_sets(self.plans[version].plan.groups, self.distributed_groups(version))
+            self._cut_sets[version] = {
+                id: one.name for id, one in sets.items() if one.name in names
+            }
+        return self._cut_sets[version]
+
+    @cached_property
+    def _cut_sets(self) -> dict[int, dict[int, str]]:
+        return {}
+
     def bound(self, version: int) -> BoundPlan:
         """A version of the plan, bound to the columns of the events."""
         if version not in self._bound:
@@ -118,6 +187,7 @@ class Charter:
                 census=True,
                 limits=given.memory_limits,
                 apart=self.distributed_groups(version),
+                made_of=self.plans[version].made_of,
             )
         return self._bound[version]
 
@@ -143,18 +213,20 @@ class Charter:
     def with_queries(
         self, queries: Iterable[Query], leaving: Iterable[str] | None = None
     ) -> Charter:
-        """With another set of queries: the plan gets a new version.
+        """The charter with another set of queries: the plan gets a new version.
 
-        This is the one door for queries, those of the job file and those that are added later:
-        each that is new must meet the tree's rules, and fit the events once these are known.
-        `leaving` are those that leave once their windows have ended; None: those that did before.
+        All queries come through here, those of the job file and those that are added later. Each
+        new one must meet the tree's rules, and fit the events once their columns are known.
+        `leaving` are the queries that are removed once their windows have ended; None: the same as
+        before.
         """
         before = self.plans[self.plan] if self.plans else NOTHING
+        asked = {query.name: query for query in queries}
         given = {
-            query.name: query
-            if before.queries.get(query.name) == query
-            else admitted(query, self.settings.query_rules, self.schema)
-            for query in queries
+            name: query
+            if before.queries.get(name) == query
+            else admitted(query, self.settings.query_rules, self.schema, asked)
+            for name, query in asked.items()
         }
         number = self.plan + 1 if self.plans else 0
         gone = [name for name in (before.leaving if leaving is None else leaving) if name in given]
@@ -162,22 +234,25 @@ class Charter:
         return self._with_plan(number, before.next(number, given, gone, rate))
 
     def _with_plan(self, number: int, planned: Planned) -> Charter:
+        before = self.plans[self.plan] if self.plans else NOTHING
+        made_of = coarser_groups(planned.plan, planned.lineage, before.made_of)
+        planned = replace(planned, made_of=made_of)
         plans = dict(sorted({**self.plans, number: planned}.items())[-PLANS:])
         return replace(self, version=self.version + 1, plans=plans)
 
     def handed_over(self, groups: Collection[int], rate: float) -> Charter:
-        """With the queries of some groups in others, made for the rate at which events come."""
+        """The charter with the queries of some groups moved to others that suit the rate."""
         held, number = self.plans[self.plan], self.plan + 1
         seen = EventRate(rate, "observed")
         return self._with_plan(number, held.next(number, held.queries, held.leaving, seen, groups))
 
     def without_former(self, names: Collection[str]) -> Charter:
-        """Without what queries were owed by the groups before, once they have been given it."""
+        """The charter without former groups, once their queries have got all windows from them."""
         held, number = self.plans[self.plan], self.plan + 1
         return self._with_plan(number, held.next(number, held.queries, held.leaving, ended=names))
 
     def without_queries(self, names: Iterable[str]) -> Charter:
-        """Without some queries, as far as they are there."""
+        """The charter without some queries; names that it does not have are ignored."""
         gone, there = set(names), self.plans[self.plan].queries
         return self.with_queries(query for name, query in there.items() if name not in gone)
 
@@ -199,6 +274,15 @@ class Charter:
         over = {self.moves[move] for move in moves}
         places = {id: replace(p, was=None) if id in over else p for id, p in self.places.items()}
         return replace(self, version=self.version + 1, places=places)
+
+    def replaced(self, old: str, new: str) -> Charter:
+        """With another node in the place of one that is gone for good."""
+        place, version = self.places[old], self.version + 1
+        number = 1 + max(other.number for other in self.places.values())
+        replaces = (*place.replaces, old)
+        made = NodePlace(new, number, place.parent, True, added=version, replaces=replaces)
+        others = {id: other for id, other in self.places.items() if id != old}
+        return replace(self, version=version, places={**others, new: made})
 
     def without(self, id: str) -> Charter:
         """Without a node, and without the reader of its own source."""
@@ -242,7 +326,7 @@ class _Record(msgspec.Struct, frozen=True):
     settings: TreeSettings
     places: tuple[NodePlace, ...]
     schema: bytes | None
-    """In Arrow's own format."""
+    """The columns of the events, in Arrow's own format."""
     plans: dict[NonNegative, bytes]
 
 

@@ -26,12 +26,13 @@ _PACKED = 0.3
 
 
 def holds_back(group: Group) -> bool:
-    """Whether a node holds back the slices of a group until they end.
+    """Whether a node holds back the slices of a group until they end, and may send rows early.
 
-    It does so only where all edges are known ahead: other windows end where the data says.
+    It does so where slices are cut as events come: at edges that are known ahead, or, for sessions,
+    at a grid. Rows that leave early are told under the old frontier, which closes no session.
     """
-    ahead = all(window.periods for window in group.windows)
-    return group.slicing == "arrival" and not group.distinct_on and ahead
+    known = all(window.periods or window.session_gap is not None for window in group.windows)
+    return group.slicing == "arrival" and not group.distinct_on and known
 
 
 class EarlyFlush:

@@ -13,13 +13,14 @@ from itertools import islice, takewhile
 
 from msgspec.structs import replace
 
+from catchment.durable import records
 from catchment.durable.disk import Disk
 from catchment.durable.records import RecordLog
 from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
-from catchment.tree.message import Head, checked
+from catchment.tree.message import Head, checked, head_of
 from catchment.tree.records import (
     Behind,
     Child,
@@ -32,12 +33,15 @@ from catchment.tree.records import (
     View,
 )
 from catchment.tree.stale_plan import joined
-from catchment.tree.words import Moved, NodeProgress
+from catchment.tree.take_over import NOTE
+from catchment.tree.words import Moved, NodeProgress, TakeOver
 
 _AT_ONCE = 256
 """Messages of a child that one step takes."""
 _ASIDE = 1000
 """Messages that are kept aside; the oldest go first."""
+AHEAD_BYTES = 8 << 20
+"""Bytes of messages of one child that are kept because some of their slices have not ended."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ class Inbox:
         """The numbers of messages whose frontier is before that of the previous message of the
         child."""
         self._moves: dict[int, str] = {}
+        self._replaced: dict[str, str] = {}
+        """Children that are gone for good and of which messages are not taken yet: who follows."""
         self._begun: dict[str, int] = {}
         """Children that came by a move and are here: which move."""
         self.heard: dict[str, int] = {}
@@ -152,7 +158,7 @@ class Inbox:
 
     def _reopen(self, id: str, seq: int, body: bytes) -> None:
         try:
-            head = checked(body, self._charter)
+            head = checked(body, self._charter).head
             if head.node != id or head.seq != seq:
                 raise DataError("a message is not in its place", given=f"{head.node} {head.seq}")
         except DataError as error:
@@ -162,9 +168,9 @@ class Inbox:
             self._note(id, seq, head)
 
     def lacks(self, id: str, seq: int) -> Behind:
-        """What results lack, once a message is taken: those before it that could not be taken.
+        """What results lack once this message is taken: messages before it that could not be read.
 
-        It says how far events in them may reach.
+        Their events are no newer than the newest event that this message knows of.
         """
         if not any(hole < seq for hole in self._holes[id]):
             return {}
@@ -176,9 +182,10 @@ class Inbox:
         return lost
 
     def gone_in(self, upto: Mapping[str, int], newest: int) -> Behind:
-        """What a step lacks that has taken messages before and is carried out again, if the last
-        ones that it took of a child are gone: `lacks` is said by the message behind, and there is
-        none. How far their events reach is known of the step alone.
+        """What results lack when a step is carried out again and messages that it took are gone.
+
+        `lacks` needs a later message of the child, and there may be none. So the newest event that
+        the step knew of stands for the newest event of the lost messages.
         """
         return {
             id: Lag(lost=newest)
@@ -206,6 +213,14 @@ class Inbox:
         self._charter, self._moves = charter, charter.moves
         self._here = [*charter.children(id), *charter.leaving(id)]
         self._known = charter.places.keys()
+        self._replaced = {
+            old: child
+            for child in charter.children(id)
+            for old in charter.places[child].replaces
+            if old in self.children and child not in self.children
+        }
+        self.succeed(now)
+        self._here = [child for child in self._here if child not in self._replaced.values()]
         for child, held in [*self.children.items()]:
             # Removed and added again: it begins anew.
             if child in self._here and held.added != charter.places[child].added:
@@ -216,6 +231,44 @@ class Inbox:
         for child in self._here:
             self.heard.setdefault(child, now)
 
+    def succeed(self, now: int) -> None:
+        """Puts nodes in the place of children that are gone for good, once everything is taken that
+        those have sent."""
+        for old, new in [*self._replaced.items()]:
+            if self._heads[old]:
+                continue
+            held, added = self.children[old], self._charter.places[new].added
+            name = f"{NOTE}-{new}"
+            # One that has sent nothing may have been about to take over itself.
+            told = self._handed_over(old, held) if held.taken else self.take_over(old)
+            if told is not None and self.disk.get(name) is None:
+                records.put(self.disk, name, told)
+            since = held.complete_until
+            self.children[new] = Child(since, 0, held.plan, since, since, added=added)
+            self._open(new)
+            self._here.append(new)
+            self.heard[new] = now
+            del self._replaced[old]
+
+    def _handed_over(self, old: str, held: Child) -> TakeOver:
+        """What a node that takes over from a child must know: how far its messages here go."""
+        at = NodeProgress(held.complete_until, held.complete_until, held.plan)
+        log, unsure = self._log(old), held.unsure
+        kept: list[bytes] = []
+        there = {seq: entry for seq, entry in log.entries() if seq <= held.taken}
+        for seq, end in held.ahead:
+            entry = there.get(seq)
+            # Slices by an older plan may have other bounds; what is damaged says nothing.
+            if isinstance(entry, Received) and head_of(entry.body).plan == held.plan:
+                kept.append(entry.body)
+            else:
+                unsure = max(unsure, end)
+        return TakeOver(old, at, held.newest, held.read, tuple(kept), unsure)
+
+    def take_over(self, id: str) -> TakeOver | None:
+        """What is told to a child that takes over from another; None: it takes over nothing."""
+        return records.get(self.disk, f"{NOTE}-{id}", TakeOver)
+
     def gone(self) -> list[str]:
         """Former children that nothing is expected of any more: they were removed, or have landed
         under another parent and everything they sent here is taken."""
@@ -223,6 +276,7 @@ class Inbox:
             id
             for id, child in self.children.items()
             if id not in self._here
+            and id not in self._replaced
             and (
                 id not in self._known
                 or child.added != self._charter.places[id].added
@@ -284,9 +338,9 @@ class Inbox:
         return self._received[id]
 
     def unfinished(self) -> list[str]:
-        """Children of which a step has not taken all that they will ever send.
+        """Children that have not ended, as far as the steps know that have been carried out.
 
-        What waits in the log is of no account: it is there too if the steps were lost.
+        Messages that wait in the log do not count, because they are there too if steps were lost.
         """
         return [id for id, child in self.children.items() if child.frontier != LATEST]
 
@@ -383,10 +437,14 @@ class Inbox:
         assert isinstance(entry, Received)
         return entry.body
 
-    def take(self, id: str, head: Head, last_end: int) -> None:
-        """Notes that a message was taken in, and what it says of its child."""
+    def take(self, id: str, head: Head, last_end: int, passes_on: bool = True) -> None:
+        """Notes that a message was taken in, and what it says of its child; `last_end` is the end
+        of its last slice, which is yet to be passed on, unless this is the root."""
         child = self.children[id]
-        loose = ((head.seq, last_end),) if last_end > EARLIEST else ()
+        loose = ((head.seq, last_end),) if passes_on and last_end > EARLIEST else ()
+        ahead = [(n, end) for n, end in child.ahead if end > head.complete_until]
+        if head.read is not None and last_end > head.complete_until:
+            ahead.append((head.seq, last_end))
         self.children[id] = replace(
             child,
             taken=head.seq,
@@ -396,6 +454,9 @@ class Inbox:
             missing=head.missing,
             loose=child.loose + loose,
             landed=head.landed,
+            newest=head.newest,
+            read=head.read,
+            ahead=tuple(ahead),
         )
         self._heads[id].setdefault(head.seq, head)
         self._lost = joined([self._lost, self.lacks(id, head.seq)])
@@ -458,6 +519,11 @@ class Inbox:
         of it."""
         return self.children[id] if last is None else self._heads[id][last]
 
+    def silent(self, id: str, now: int) -> bool:
+        """Whether a child has not been heard of for too long, and has not ended."""
+        timeout = self._charter.settings.timeout
+        return id in self.children and self._silent(id, now, timeout)
+
     def _silent(
         self, id: str, now: int, timeout: int | None, upto: Mapping[str, int] | None = None
     ) -> bool:
@@ -484,6 +550,14 @@ class Inbox:
         return child.loose[0][0] - 1 if child.loose else child.taken
 
     def trim(self, id: str, seq: int) -> None:
-        log = self._log(id)
-        log.trim(seq)
+        """Deletes messages up to one that were taken, but for those that a node which takes over
+        would have to know."""
+        log, child = self._log(id), self.children[id]
+        if child.ahead:
+            log.trim(min(seq, child.ahead[0][0] - 1))
+        if child.ahead and log.nbytes > AHEAD_BYTES:
+            unsure = max(child.unsure, *(end for _, end in child.ahead))
+            self.children[id] = child = replace(child, ahead=(), unsure=unsure)
+        if not child.ahead:
+            log.trim(seq)
         self._sizes[id] = log.nbytes

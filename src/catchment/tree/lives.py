@@ -52,6 +52,9 @@ A node that moves takes its life along: the new parent begins with the life that
 the farewell of the former one says which messages that one has. A node that was removed and is
 added again begins anew; `added`, the version of the charter that brought it, tells its folders
 apart.
+
+A node that was replaced is refused for good, with whatever folder: its place in the charter is
+gone, and that of its successor names it (`take_over`).
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ OLD_COPY = "the folder of this node is an old copy"
 LOST = "this node has lost its folder"
 TAKEN_OVER = "another process has taken over from this one"
 REMOVED = "this folder is of a node that was removed from the tree"
-_FINAL = frozenset((OLD_COPY, LOST, TAKEN_OVER, REMOVED))
+REPLACED = "another node has taken over from this one for good"
+_FINAL = frozenset((OLD_COPY, LOST, TAKEN_OVER, REMOVED, REPLACED))
 
 
 class OutdatedError(RefusedError):
@@ -201,6 +205,15 @@ class Lives:
             changed = self._granted | {id: known}
             records.put(self._disk, _NOTE, changed)
             self._granted = changed
+
+
+def replaced_by(id: str, new: str) -> RefusedError:
+    """Why a node is refused whose place another has."""
+    return RefusedError(
+        REPLACED,
+        given=f"{id}: {new} is in its place",
+        hint="stop it; its machine may run a node of another id, with an empty folder",
+    )
 
 
 def outdated(id: str, why: str) -> OutdatedError:

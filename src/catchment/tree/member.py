@@ -7,7 +7,7 @@ as `lives` says. Every reply a child gets may bring it a newer charter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 import pyarrow as pa
@@ -21,14 +21,23 @@ from catchment.model.node_id import NodeId, node_id
 from catchment.sources.base import Source
 from catchment.tree.charter import Charter
 from catchment.tree.inbox import Inbox, UntakenError, set_aside
-from catchment.tree.lives import Lives, OutdatedError, OwnLife, for_good, outdated
+from catchment.tree.lives import (
+    Lives,
+    OutdatedError,
+    OwnLife,
+    for_good,
+    outdated,
+    replaced_by,
+)
 from catchment.tree.local import AsideWriter, Local
-from catchment.tree.message import checked, head_of, heard, spoken
+from catchment.tree.message import DecodedMessage, checked, head_of, heard, spoken
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import FORMAT, NOWHERE
 from catchment.tree.relay import Relay
 from catchment.tree.role import Role
 from catchment.tree.root import Deliver, Root
+from catchment.tree.take_over import NOTE, own_windows
+from catchment.tree.window_traffic import ChildTraffic
 from catchment.tree.words import (
     Beat,
     Farewell,
@@ -47,13 +56,15 @@ GRACE = 5_000_000
 """Microseconds that a root waits for its children's hellos before its first step: longer than a
 child pauses between two attempts to reach it."""
 _TOLD = 64
-"""Refusals that are passed up."""
+"""Refusals, and spares that wait, that are passed up."""
+_WAITS = 10_000_000
+"""Microseconds after its last word for which a spare counts as ready."""
 
 
 class _FolderIdentity(msgspec.Struct, frozen=True):
     node: NodeId
     format: int
-    """Of the node's folder."""
+    """The format of the node's folder."""
 
 
 class Member:
@@ -82,13 +93,18 @@ class Member:
         """What children say that the links to here carry."""
         self.carried: dict[str, int] = {}
         """Bytes of the messages that children have sent here since this process began."""
+        self.traffic: dict[str, ChildTraffic] = {}
+        """What these brought for windows of each type."""
         self.refusals: dict[str, str] = {}
         """Nodes that were turned away, and why, until they are taken in."""
         self.below: dict[str, dict[str, str]] = {}
-        """The same of nodes further below, as children tell."""
+        """Nodes further below that were turned away, and why, as children tell."""
         self.unread: Unread | None = None
         """What of its own source was never read, as far as whoever runs this node has said."""
         self.unread_below: dict[str, dict[str, Unread]] = {}
+        self._spares: dict[str, int] = {}
+        """Spares that wait here, and when each was last heard of."""
+        self._spares_below: dict[str, tuple[str, ...]] = {}
         self.refused: str | None = None
         """Why the parent has turned this node away for good: it takes no step any more."""
         self._claims: dict[str, str] = {}
@@ -110,6 +126,14 @@ class Member:
         self._orders = Orders()
         self._ordered: dict[str, int] = {}
         """The last orders that each child has."""
+        self._questions = Orders()
+        self._questioned: dict[str, int] = {}
+        """The last questions that each child has."""
+        self._edges = Orders()
+        self._edged: dict[str, int] = {}
+        """The last word about marks that each child has."""
+        self._due: dict[str, int] = {}
+        """The time about which each child was asked last."""
         self._identify()
         self.lives = Lives(self.id, disk)
         self.own_life = records.get(disk, "life", OwnLife) or OwnLife()
@@ -181,8 +205,11 @@ class Member:
 
     def reload(self, now: int) -> None:
         """Goes back to what is on disk, after a step that could not be finished."""
+        due = None if self.flow is None else self.flow.due
         if self.charter is not None:
             self._start(now)
+        if self.flow is not None:
+            self.flow.due = due
         self.sent = self.acked
 
     @property
@@ -202,11 +229,15 @@ class Member:
         self.disk.put("charter", charter.data)
         self.charter = charter
         self._orders.keep(charter.distributed_groups(charter.plan).values())
+        self._questions.keep(charter.ranked_groups(charter.plan).values())
+        self._edges.keep(charter.cut_sets(charter.plan).values())
         here = {*charter.children(self.id), *charter.leaving(self.id)}
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
         self.unread_below = {id: told for id, told in self.unread_below.items() if id in here}
+        self._spares_below = {id: told for id, told in self._spares_below.items() if id in here}
         self.carried = {id: nbytes for id, nbytes in self.carried.items() if id in here}
+        self.traffic = {id: found for id, found in self.traffic.items() if id in here}
         self.refusals = {id: why for id, why in self.refusals.items() if id in charter.places}
         self._claims = {id: why for id, why in self._claims.items() if id in here}
         if self.machine is None:
@@ -259,6 +290,26 @@ class Member:
         if self.machine is not None:
             for newer in self.machine.amendments():
                 self.adopt(newer, now)
+            if self.parent is None and self.charter is not None and self.charter.settings.spares:
+                self._call_spares(self.charter, now)
+
+    def _call_spares(self, charter: Charter, now: int) -> None:
+        """Has spares take over that are ready for it."""
+        for spare in self.spares(now):
+            old = charter.settings.spares.get(spare, "")
+            if old in charter.places and spare not in charter.places and not own_windows(charter):
+                charter = charter.replaced(old, spare)
+                self.adopt(charter, now)
+
+    def spares(self, now: int) -> tuple[str, ...]:
+        """The spares that wait here or below, and whose nodes are silent there."""
+        inbox, charter = self.inbox, self.charter
+        found = {id for told in self._spares_below.values() for id in told}
+        if inbox is not None and charter is not None:
+            spares = charter.settings.spares
+            ready = [id for id, heard in self._spares.items() if now - heard <= _WAITS]
+            found |= {id for id in ready if inbox.silent(spares[id], now)}
+        return tuple(sorted(found))[:_TOLD]
 
     def over(self, id: str) -> bool:
         """Whether a node below has sent all it ever will, as far as is known here."""
@@ -298,17 +349,21 @@ class Member:
             charter=-1 if known is None else known.version,
             added=self.own_life.added,
             orders=self._heard_orders,
+            questions=self._heard_questions,
+            edges=self._heard_edges,
             schema=self._told_schema(),
             moved=self.moved,
             root=self.own_life.root,
         )
 
     @property
-    def distributes_counts(self) -> bool:
-        """Whether the root asks for edges of count windows."""
-        return self.charter is not None and bool(self.charter.distributed_groups(self.charter.plan))
+    def asked_soon(self) -> bool:
+        """Whether the root asks for edges of count windows, or is about to ask about values."""
+        if self.charter is not None and self.charter.distributed_groups(self.charter.plan):
+            return True
+        return self.flow is not None and self.flow.expects_questions
 
-    def beat(self) -> Beat:
+    def beat(self, now: int) -> Beat:
         """What a node says when it has nothing else to say."""
         flow = self.flow
         seen = flow is not None and flow.link.estimate.seen
@@ -316,10 +371,13 @@ class Member:
             life=self.own_life.life,
             charter=-1 if self.charter is None else self.charter.version,
             orders=self._heard_orders,
+            questions=self._heard_questions,
+            edges=self._heard_edges,
             schema=self._told_schema(),
             link=flow.link.shown() | flow.early.shown() if flow and seen else None,
             refused=dict([*self.turned_away().items()][:_TOLD]),
             unread=dict([*self.never_read().items()][:_TOLD]),
+            spares=self.spares(now),
         )
 
     def turned_away(self) -> dict[str, str]:
@@ -350,6 +408,30 @@ class Member:
         own = None if self.machine is None else self.machine.orders
         return self._orders if own is None else own
 
+    @property
+    def _heard_questions(self) -> int:
+        """The last questions of the root that are here."""
+        ranking = None if self.flow is None else self.flow.ranking
+        return self.questions.number if ranking is None else ranking.leaf.heard
+
+    @property
+    def questions(self) -> Orders:
+        """What the root asks about values that nodes keep back."""
+        own = None if self.machine is None else self.machine.questions
+        return self._questions if own is None else own
+
+    @property
+    def _heard_edges(self) -> int:
+        """The last word of the root about marks that is here."""
+        marking = None if self.flow is None else self.flow.marking
+        return self.edges.number if marking is None else marking.leaf.heard
+
+    @property
+    def edges(self) -> Orders:
+        """What the root tells of marks."""
+        own = None if self.machine is None else self.machine.edges
+        return self._edges if own is None else own
+
     def _told_schema(self) -> bytes | None:
         """What events look like, until the root knows."""
         if self.charter is not None and self.charter.schema is not None:
@@ -360,14 +442,25 @@ class Member:
 
     def heard(self, reply: Reply, now: int) -> None:
         """Takes the parent's reply to a hello, a message or a beat."""
+        begins = reply.take_over is not None and self.disk.get(NOTE) is None
+        if begins:
+            records.put(self.disk, NOTE, reply.take_over)
         if reply.charter is not None:
             self.adopt(Charter.from_bytes(reply.charter), now)
+        if begins and self.machine is not None:
+            self._start(now)
         if reply.farewell is not None:
             self._leave(reply.farewell)
             return
         self._live(reply)
         if reply.orders is not None:
             self._obey(reply.orders)
+        if reply.questions is not None:
+            self._hear(reply.questions)
+        if reply.edges is not None:
+            self._hear_edges(reply.edges)
+        if self.flow is not None and reply.due is not None:
+            self.flow.due = reply.due
         if self.flow is None or reply.ack is None:
             return
         if reply.again:
@@ -410,6 +503,23 @@ class Member:
             self.flow.counting.hear(orders)
         else:
             self._orders.take(orders)
+
+    def _hear(self, questions: bytes) -> None:
+        if self.flow is None:
+            return
+        self.flow.told_ranks = False
+        if self.flow.ranking is not None:
+            self.flow.ranking.hear(questions)
+        else:
+            self._questions.take(questions)
+
+    def _hear_edges(self, edges: bytes) -> None:
+        if self.flow is None:
+            return
+        if self.flow.marking is not None:
+            self.flow.marking.hear(edges)
+        else:
+            self._edges.take(edges)
 
     def _settle(self, received: int, settled: int) -> None:
         if self.machine is not None:
@@ -461,7 +571,7 @@ class Member:
         return reply
 
     def _at_peace(self, id: str) -> None:
-        """Forgets why a child was refused: it was taken in, or has spoken in its own life."""
+        """Forgets why a child was refused, because it has been accepted since."""
         self.refusals.pop(id, None)
         self._claims.pop(id, None)
 
@@ -483,9 +593,15 @@ class Member:
         if self._leaves(id) and move < charter.places[id].move:
             self.lives.ask(hello, self._received(hello), charter.places[id].added, offers=False)
             return self._farewell(id)
-        self._check_place(id, hello.job, move)
+        self._check_place(id, hello.job, move, now)
         self._check_root(hello)
         added = charter.places[id].added
+        if self.inbox is not None and id not in self.inbox.children:
+            raise RefusedError(
+                "what the node before this one has sent is still being taken",
+                given=f"{id}, after {charter.places[id].replaces[-1]}",
+                hint="try again in a moment",
+            )
         if self.inbox is not None and self.inbox.children[id].added != added:
             raise RefusedError(
                 "the node that had this id before is still being let go",
@@ -499,10 +615,20 @@ class Member:
                 self.inbox.begin(id, hello.moved)
         if self.inbox is not None:
             self.inbox.heard[id] = now
-        self._ordered[id] = hello.orders
+        self._ordered[id], self._questioned[id] = hello.orders, hello.questions
+        self._edged[id] = hello.edges
+        self._due.pop(id, None)
         self._learn(hello.schema)
         reply = self._reply(id, hello.charter)
-        return msgspec.structs.replace(reply, again=True, life=life, added=added)
+        told = None if self.inbox is None or hello.sent else self.inbox.take_over(id)
+        if told is not None and told.read is None:
+            raise RefusedError(
+                "nobody knows how much of its source the node before this one has read",
+                given=f"{id}, after {told.old}",
+                hint="it ran on Spark, had just moved, or read many partitions with long names: "
+                "catchment nodes rm, then add a node",
+            )
+        return msgspec.structs.replace(reply, again=True, life=life, added=added, take_over=told)
 
     def _received(self, hello: Hello) -> int:
         """The last message of a child that is here, or with the parent it comes from."""
@@ -513,10 +639,18 @@ class Member:
             return moved.last
         return inbox.received(hello.node)
 
-    def _check_place(self, id: str, job: str | None, move: int) -> None:
+    def _check_place(self, id: str, job: str | None, move: int, now: int) -> None:
         assert self.charter is not None
         children = self.charter.children(self.id)
         if id not in children:
+            self._check_replaced(id)
+            if id in self.charter.settings.spares and id not in self.charter.places:
+                self._spares[id] = now
+                raise RefusedError(
+                    "this node is a spare, and is not needed yet",
+                    given=f"{id}, for {self.charter.settings.spares[id]}",
+                    hint="it takes over as soon as that one is missing",
+                )
             raise RefusedError(
                 "this node is no child of mine",
                 given=f"{id} under {self.id}",
@@ -535,6 +669,12 @@ class Member:
                 given=f"{id}, from {place.was}",
                 hint="it must reach that one first: what it sent there is there",
             )
+
+    def _check_replaced(self, id: str) -> None:
+        """Refuses a node for good whose place another has."""
+        successor = None if self.charter is None else self.charter.successor(id)
+        if successor is not None:
+            raise replaced_by(id, successor.id)
 
     def _check_root(self, hello: Hello) -> None:
         """Raises where a child knows of more than the folder of this root does."""
@@ -557,7 +697,7 @@ class Member:
 
     @property
     def root_life(self) -> RootLife | None:
-        """Of the root: which life this is, and how far it is."""
+        """At the root: which life this is, and its last step."""
         if self.parent is not None:
             return None
         step = 0 if self.machine is None else self.machine.number
@@ -580,7 +720,9 @@ class Member:
                 raise RefusedError("a node sent another's message", given=f"{id} as {head.node}")
             follows = head.seq == inbox.received(id) + 1 and head.plan in charter.plans
             if follows and not full:
-                inbox.receive(checked(said[1], charter), said[1], now)
+                found = checked(said[1], charter)
+                inbox.receive(head, said[1], now)
+                self._note_traffic(id, found, len(data), now)
         except (DataError, RefusedError) as error:
             self.refusals[id] = str(error)
             raise RefusedError(error.what, given=error.given, hint=error.hint) from error
@@ -589,11 +731,20 @@ class Member:
         again = inbox.received(id) < head.seq
         return msgspec.structs.replace(self._reply(id, None), again=again, full=full)
 
+    def _note_traffic(self, id: str, message: DecodedMessage, nbytes: int, now: int) -> None:
+        """Notes what a message brings for windows of each type, and how stale they are."""
+        assert self.charter is not None
+        head, traffic = message.head, self.traffic.setdefault(id, ChildTraffic())
+        rows = {group: table.num_rows for group, table in message.partials.groups.items()}
+        plan = self.charter.plans[head.plan].plan
+        traffic.came(head.plan, plan, rows, nbytes, head.frontier, now)
+
     def _speaks(self, id: str, life: int) -> None:
         """Checks that a child may speak in this life; raises otherwise."""
         charter = self.charter
         here = () if charter is None else (*charter.children(self.id), *charter.leaving(self.id))
         if charter is None or id not in here:
+            self._check_replaced(id)
             raise RefusedError("this node is no child of mine", given=f"{id} under {self.id}")
         inbox = self.inbox
         known = inbox is not None and id in inbox.children
@@ -611,8 +762,10 @@ class Member:
             self.links[id] = dict(beat.link)
         self.below[id] = dict(beat.refused)
         self.unread_below[id] = dict(beat.unread)
+        self._spares_below[id] = beat.spares
         self._at_peace(id)
-        self._ordered[id] = beat.orders
+        self._ordered[id], self._questioned[id] = beat.orders, beat.questions
+        self._edged[id] = beat.edges
         self._learn(beat.schema)
         return self._reply(id, beat.charter)
 
@@ -627,14 +780,38 @@ class Member:
         if self._ordered.get(id, 0) < self.orders.number:
             orders = self.orders.since(self._ordered.get(id, 0))
             self._ordered[id] = self.orders.number
+        questions = None
+        if self._questioned.get(id, 0) < self.questions.number:
+            questions = self.questions.since(self._questioned.get(id, 0))
+            self._questioned[id] = self.questions.number
+        edges = None
+        if self._edged.get(id, 0) < self.edges.number:
+            edges = self.edges.since(self._edged.get(id, 0))
+            self._edged[id] = self.edges.number
         newer = charter is not None and charter < self.charter.version
         return Reply(
             ack=received,
             settled=settled or 0,
             orders=orders,
+            questions=questions,
+            edges=edges,
+            due=self._question(id),
             charter=self.charter.data if newer else None,
             root=self.root_life,
         )
+
+    def _question(self, id: str) -> int | None:
+        """The time about which a child is asked, if it does not know."""
+        due = None if self.machine is None else self.machine.due
+        if due is None or self._due.get(id) == due:
+            return None
+        self._due[id] = due
+        return due
+
+    def due_questions(self, linked: Collection[str]) -> dict[str, Reply]:
+        """What children that are linked to this node are asked at once."""
+        asked = {id: self._question(id) for id in linked if not self._leaves(id)}
+        return {id: Reply(due=due) for id, due in asked.items() if due is not None}
 
     def _leaves(self, id: str) -> bool:
         """Whether a child is about to go on under another parent; no more is taken of it here."""

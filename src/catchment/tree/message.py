@@ -1,7 +1,7 @@
 """What climbs the tree: partials in columns, the frontier, and who is missing from them.
 
-    | life | magic | checksum | sizes | head (JSON) | index and sections, packed |
-    |<---->|<------------------------- a message ---------------------------->|
+    | life | magic | checksum | sizes | head | index and sections, packed |
+    |<---->|<--------------------- a message ------------------------->|
 
 A message is written down once, in the outbox, and may go out in a later life than it was made in:
 so the life of the speaker stands before the message and is no part of it (`spoken`, `heard`).
@@ -24,21 +24,25 @@ from catchment.counting import wire
 from catchment.counting.leaf_by_key import LeafNote
 from catchment.counting.message import Up
 from catchment.engine import codec, columns, settled
+from catchment.engine.columns import unpack
 from catchment.engine.partials import NODE, SELECTION, SEQ, Partials
 from catchment.errors import CatchmentError, DataError
+from catchment.marking.message import MarkNote
+from catchment.marking.rows import GroupRows, events_schema
 from catchment.model import records
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
+from catchment.ranking.message import RankNote
 from catchment.tree.charter import Charter
 from catchment.tree.records import Behind, Lag
 from catchment.tree.stale_plan import joined
-from catchment.tree.words import MOST, EventTime, Name, NonNegative
+from catchment.tree.words import MOST, EventTime, Name, NonNegative, PartitionsRead
 
 _HEAD = struct.Struct(">4sI")
 _SIZES = struct.Struct(">III")
 _LIFE = struct.Struct(">QI")
 """The life, and a checksum of it and of what the message begins with."""
-_MAGIC = b"CTM4"
+_MAGIC = b"CTM6"
 
 LARGEST = 1 << 30
 """Bytes that a message may unpack to."""
@@ -61,7 +65,7 @@ _FOREIGN: tuple[type[Exception], ...] = (
 """What libraries raise when bytes are not what they should be."""
 
 
-class Head(Struct, frozen=True, omit_defaults=True):
+class Head(Struct, frozen=True, array_like=True, omit_defaults=True):
     """All of a message but its partials."""
 
     node: NodeId
@@ -71,7 +75,7 @@ class Head(Struct, frozen=True, omit_defaults=True):
     frontier: EventTime | None
     """No more is expected before it; None: the node is idle, and nobody need wait for it."""
     complete_until: EventTime
-    """Nothing at all is missing before it, whatever was given up waiting for."""
+    """Nothing is missing before it, also nothing of nodes that are no longer waited for."""
     missing: tuple[NodeId, ...] = ()
     newest: EventTime = 0
     counts: dict[Name, NonNegative] = field(default_factory=dict)
@@ -82,14 +86,16 @@ class Head(Struct, frozen=True, omit_defaults=True):
     """The nodes whose streams have ended, and the time of the last event of each."""
     behind: Behind = field(default_factory=dict)
     """Since the message before: what nodes that were given up had cut by older plans."""
+    read: PartitionsRead | None = None
+    """Of a node that reads events: how much of its source is in this message and those before."""
 
 
 class MessageSection(Struct, frozen=True, array_like=True):
     """Where the rows of a table are in a message."""
 
-    of: NonNegative | Literal["events", "notes"]
-    """The group whose partials they are; events of groups that drop duplicates; or notes on count
-    windows."""
+    of: NonNegative | Literal["events", "notes", "ranks", "marks"]
+    """The group whose partials they are; events of groups that drop duplicates; notes on count
+    windows; on values that nodes keep back; or on events between marks."""
     rows: Annotated[int, Meta(ge=0, le=1 << 31)]
     size: Annotated[int, Meta(ge=0, le=LARGEST)]
 
@@ -101,6 +107,10 @@ class DecodedMessage(NamedTuple):
     partials: Partials
     notes: pa.Table | None
     """What is said of events that are counted."""
+    ranks: pa.Table | None = None
+    """What is said of values that are kept back."""
+    marks: pa.Table | None = None
+    """What is said of events between marks."""
 
 
 _INDEX: Any = Annotated[list[MessageSection], Meta(max_length=_SECTIONS)]
@@ -127,7 +137,7 @@ def _mark(life: int, message: bytes) -> int:
 
 
 def behind_of(head: Head, plan: int) -> Behind:
-    """What a message says, or is itself, that was cut by an older plan than is in use."""
+    """Events cut by older plans than the one in use: as the message tells, and its own."""
     if head.plan >= plan:
         return head.behind
     return joined([head.behind, {head.node: Lag({head.plan: head.newest})}])
@@ -139,6 +149,8 @@ def encode(
     charter: Charter,
     compress: bool = True,
     notes: pa.Table | None = None,
+    ranks: pa.Table | None = None,
+    marks: pa.Table | None = None,
 ) -> bytes:
     """A message as bytes: a checksum, the head, and a record batch for each table.
 
@@ -148,7 +160,9 @@ def encode(
     parts: list[bytes] = []
     sections: list[MessageSection] = []
 
-    def add(of: int | Literal["events", "notes"], table: pa.Table, body: bytes) -> None:
+    def add(
+        of: int | Literal["events", "notes", "ranks", "marks"], table: pa.Table, body: bytes
+    ) -> None:
         sections.append(MessageSection(of, table.num_rows, len(body)))
         parts.append(body)
 
@@ -160,8 +174,12 @@ def encode(
     if partials.events is not None and partials.events.num_rows:
         add("events", partials.events, _stream(partials.events))
     if notes is not None and notes.num_rows:
-        add("notes", notes, _stream(notes))
-    text = records.encode(head)
+        add("notes", notes, _noted(notes))
+    if ranks is not None and ranks.num_rows:
+        add("ranks", ranks, _noted(ranks))
+    if marks is not None and marks.num_rows:
+        add("marks", marks, _noted(marks))
+    text = records.pack(head)
     index = records.encode(sections) if sections else b""
     rest = index + b"".join(parts)
     packed = pa.Codec("zstd").compress(rest, asbytes=True) if rest and compress else rest
@@ -194,43 +212,56 @@ def decode(data: bytes, charter: Charter) -> DecodedMessage:
                 raise _misfit(head, f"two sections of {_named(section.of)}")
             if isinstance(section.of, int):
                 table = groups[section.of] = _group_table(body, section.of, charter, head)
-            else:
+            elif section.of == "events":
                 table = others[section.of] = pa.ipc.open_stream(body).read_all()
+            else:
+                table = others[section.of] = _notes_in(body)
             if table.num_rows != section.rows:
                 told = f"{section.rows} are told"
                 raise _misfit(head, f"{table.num_rows} rows of {_named(section.of)}, {told}")
-        return DecodedMessage(head, Partials(groups, others.get("events")), others.get("notes"))
+        partials = Partials(groups, others.get("events"))
+        said = (others.get(name) for name in ("notes", "ranks", "marks"))
+        return DecodedMessage(head, partials, *said)
     except CatchmentError:
         raise
     except _FOREIGN as error:
         raise DataError("a message cannot be read", given=_brief(error)) from error
 
 
-def checked(data: bytes, charter: Charter) -> Head:
-    """The head of a message that is whole and makes sense by the charter; raises otherwise."""
-    head, partials, notes = decode(data, charter)
+def checked(data: bytes, charter: Charter) -> DecodedMessage:
+    """A message that is whole and makes sense by the charter; raises otherwise."""
+    found = decode(data, charter)
+    head, partials, notes, ranks, marks = found
     try:
         if head.frontier is not None and head.complete_until > head.frontier:
             raise _misfit(head, "it is complete beyond what it says to expect")
         for id, table in partials.groups.items():
+            if id in charter.plans[head.plan].made_of:
+                raise _misfit(head, f"group {id} is made of another one")
             _check_rows(head, id, table)
             _check_selections(head, id, table, charter)
         if partials.events is not None:
             _check_events(head, partials.events, charter)
             _check_rows(head, "events", partials.events)
-        if notes is not None:
-            _check_notes(head, notes)
+        for note in _each(notes):
+            for said in wire.load(LeafNote, note).said:
+                wire.load(Up, said.up)
+        for note in _each(ranks):
+            wire.load(RankNote, note)
+        for note in _each(marks):
+            _check_mark_note(head, wire.load(MarkNote, note), charter)
     except CatchmentError:
         raise
     except _FOREIGN as error:
         raise DataError("a message cannot be read", given=_brief(error)) from error
-    return head
+    return found
 
 
-def notes_of(data: bytes) -> pa.Table | None:
-    """What a message says of events that are counted, if it does."""
-    found = (body for section, body in _sections(data) if section.of == "notes")
-    return next((pa.ipc.open_stream(body).read_all() for body in found), None)
+def notes_of(data: bytes, of: Literal["notes", "ranks", "marks"] = "notes") -> pa.Table | None:
+    """What a message says of events that are counted, of values that are kept back, or of events
+    between marks, if it does."""
+    found = (body for section, body in _sections(data) if section.of == of)
+    return next((_notes_in(body) for body in found), None)
 
 
 def _sections(data: bytes) -> Iterator[tuple[MessageSection, bytes]]:
@@ -270,7 +301,7 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
         raise DataError(
             "the parts of a message are not as long as it says", given=f"{len(data)} bytes"
         )
-    head = records.decode(Head, data[at : at + text], "the head of a message", _unreadable)
+    head = records.unpack(Head, data[at : at + text], "the head of a message", _unreadable)
     return head, index, length, data[at + text :]
 
 
@@ -283,6 +314,16 @@ def _stream(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _noted(notes: pa.Table) -> bytes:
+    """What nodes say, a note after the other."""
+    return wire.dump(notes.column("note").to_pylist())
+
+
+def _notes_in(body: bytes) -> pa.Table:
+    """The inverse of `_noted`."""
+    return pa.table({"note": pa.array(wire.load(list[bytes], body), pa.binary())})
 
 
 def _group_table(body: bytes, id: int, charter: Charter, head: Head) -> pa.Table:
@@ -320,11 +361,13 @@ def _check_rows(head: Head, of: int | str, table: pa.Table) -> None:
         raise _misfit(head, f"less than no events in {what}")
 
 
-def _check_selections(head: Head, id: int, table: pa.Table, charter: Charter) -> None:
+def _check_selections(
+    head: Head, id: int, table: pa.Table, charter: Charter, plan: int | None = None
+) -> None:
     """Selections that the plan has; of events that wait, also none, and marks that are known."""
     if not table.num_rows:
         return
-    bound, least = charter.bound(head.plan), 0
+    bound, least = charter.bound(head.plan if plan is None else plan), 0
     selections = {SELECTION: bound.groups[id].group.selections}
     if settled.TIME in table.schema.names:
         selections, least = bound.waiting[id].choices, -1
@@ -336,6 +379,28 @@ def _check_selections(head: Head, id: int, table: pa.Table, charter: Charter) ->
         chosen = codec.ints(table, name)
         if chosen.min() < least or chosen.max() >= len(known):
             raise _misfit(head, f"a selection of group {id} that the plan does not have")
+
+
+def _check_mark_note(head: Head, note: MarkNote, charter: Charter) -> None:
+    """Slices and events of groups that the plan has, by the version that made them."""
+    if not note.slices and not note.sent:
+        return
+    if note.plan not in charter.plans:
+        raise _misfit(head, f"slices by version {note.plan} of the plan, which is not known here")
+    bound = charter.bound(note.plan)
+    for id, body in note.slices.items():
+        if id not in bound.groups:
+            raise _misfit(head, f"slices of group {id}, which the plan does not have")
+        table = unpack(body, GroupRows(bound.groups[id]).schema)
+        _check_rows(head, id, table)
+        _check_selections(head, id, table, charter, note.plan)
+    names = {name: id for id, name in charter.cut_sets(note.plan).items()}
+    for body in note.sent:
+        if note.set not in names:
+            raise _misfit(head, f"events of {note.set}, which do not wait for marks")
+        table = unpack(body, events_schema(bound, names[note.set]))
+        _check_rows(head, names[note.set], table)
+        _check_selections(head, names[note.set], table, charter, note.plan)
 
 
 def _check_events(head: Head, table: pa.Table, charter: Charter) -> None:
@@ -350,14 +415,10 @@ def _check_events(head: Head, table: pa.Table, charter: Charter) -> None:
             raise _misfit(head, f"events with a column {name} of type {kind}")
 
 
-def _check_notes(head: Head, table: pa.Table) -> None:
-    """Notes on events that are counted, which must be readable to the last."""
-    if table.schema.names != ["note"] or not pa.types.is_binary(table.schema.field("note").type):
-        raise _misfit(head, "notes of other columns than one")
-    table.validate(full=True)
-    for note in table.column("note"):
-        for said in wire.load(LeafNote, note.as_py()).said:
-            wire.load(Up, said.up)
+def _each(notes: pa.Table | None) -> Iterator[bytes]:
+    """What nodes say, if there is any: it must be readable to the last."""
+    for note in () if notes is None else notes.column("note"):
+        yield note.as_py()
 
 
 def _misfit(head: Head, why: str) -> DataError:

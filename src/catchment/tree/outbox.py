@@ -90,7 +90,7 @@ class Outbox:
 
     @property
     def number(self) -> int:
-        """Of the last step written down."""
+        """The number of the last step that was written."""
         return self._log.last
 
     @property

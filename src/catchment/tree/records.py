@@ -6,7 +6,7 @@
 | log `inbox-ID` | parents, for each child | `Received`, `MovedHere` or `Lost` |
 | log `aside` | parents | `Aside`: a message that could not be taken |
 | log `steps`, note `snapshot` | the root | `RootStep` for each step, `RootState` |
-| log and note `counted` | nodes that read events | `catchment.counting.leaf_log` |
+| logs and notes `counted`, `ranked`, `marked` | nodes that read events | `counting.leaf_log` |
 | notes | all nodes | in `member`, `words` and `lives` |
 
 Times are microseconds of event time, except for `now`, which is by the clock of the node.
@@ -23,30 +23,39 @@ from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.observed import RateWatch
 from catchment.sources.base import Position
-from catchment.tree.words import EventTime, Name, NodeProgress, NonNegative, Version
+from catchment.tree.words import (
+    EventTime,
+    Name,
+    NodeProgress,
+    NonNegative,
+    PartitionsRead,
+    Version,
+)
 
-FORMAT = 6
-"""Of a node's folder."""
+FORMAT = 8
+"""The format of a node's folder."""
 
 NOWHERE = NodeProgress(EARLIEST, EARLIEST, -1)
-"""Of a node that has said nothing yet."""
+"""The progress of a node that has told nothing yet."""
 
 
 class Lag(Struct, frozen=True, omit_defaults=True):
-    """What a node's events lack for: how far those may reach that serve no newer query."""
+    """Which events of a node results may lack, and up to which time."""
 
     cut: dict[NonNegative, EventTime] = field(default_factory=dict)
-    """By version of the plan: the time of the newest event that was cut by it, too late."""
+    """By version of the plan: the newest event that was cut by it after the plan had changed."""
     lost: EventTime | None = None
     """The time of the newest event that may have been in messages that were lost."""
+    late: dict[NonNegative, EventTime] = field(default_factory=dict)
+    """By group of the plan in use: the end of the last slice that came too late for results."""
 
 
 Behind = dict[NodeId, Lag]
-"""What nodes that were given up for silent cut by an older plan, and what of theirs was lost."""
+"""By node: the events that results may lack, because they were cut by an older plan or lost."""
 
 
 class Lagging(Struct, frozen=True):
-    """Who is behind in the results of a step, and since which plan each query is there."""
+    """The nodes whose events results of a step may lack, and the plan that brought each query."""
 
     behind: Behind
     added: dict[str, NonNegative]
@@ -54,12 +63,12 @@ class Lagging(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """The frontier of a subtree: what is expected, what is complete, and who is the difference."""
+    """The frontier of a subtree, the time up to which it is complete, and who is missing."""
 
     frontier: EventTime | None
     """No more is expected before it; None: all of it is idle."""
     complete_until: EventTime
-    """Nothing at all is missing before it, whatever was given up waiting for."""
+    """Nothing is missing before it, also nothing of nodes that are no longer waited for."""
     missing: tuple[NodeId, ...] = ()
     landed: tuple[NonNegative, ...] = ()
     """Moves that end in it: it waits for the nodes that came, and may go back for them."""
@@ -83,6 +92,14 @@ class Child(Struct, frozen=True, omit_defaults=True):
     """Moves that end below it, as of the last message taken."""
     added: NonNegative = 0
     """The version of the charter that brought it."""
+    newest: EventTime = EARLIEST
+    """The newest event of the last message taken."""
+    read: PartitionsRead | None = None
+    """How much of its source it had read by then, if it reads events and says so."""
+    ahead: tuple[tuple[NonNegative, EventTime], ...] = ()
+    """Messages taken with rows of slices that it still adds to: number, end of the last slice."""
+    unsure: EventTime = EARLIEST
+    """The end of the last slice of such messages that were too many to be kept."""
 
 
 # -- the inbox of a parent ------------------------------------------------------------------------
@@ -122,13 +139,13 @@ class RefusedMessage(Struct, frozen=True):
 
 
 class LastSent(Struct, frozen=True):
-    """What the last message said besides how far it goes: a change of it is worth a message."""
+    """What the last message said besides the frontier. A change of it is worth a message."""
 
     idle: bool
     plan: NonNegative
     missing: tuple[NodeId, ...]
     complete: bool
-    """Whether nobody was given up waiting for."""
+    """Whether all nodes are waited for."""
     landed: tuple[NonNegative, ...]
     ended: tuple[NodeId, ...]
 
@@ -143,6 +160,8 @@ class LocalPlace(Struct, frozen=True, tag="local"):
     idle: bool
     batch: NonNegative | None = None
     """The last batch, where batches are read elsewhere."""
+    read: PartitionsRead | None = None
+    """How far its partitions were read, in places of events; None: they are read elsewhere."""
 
 
 class RelayPlace(Struct, frozen=True, tag="relay"):
@@ -169,14 +188,18 @@ class FlowNote(Struct, frozen=True):
     ends: dict[NodeId, EventTime]
     """The nodes below whose streams have ended, and the time of the last event of each."""
     behind: Behind
-    """Since the last message."""
+    """What was cut by an older plan since the last message."""
     flush: Learnt
     last: NodeProgress
-    """As of the last message."""
+    """How far the node was, as of its last message."""
     before: NodeProgress | None
-    """As of the message before those of this step, if it has any."""
+    """How far the node was, as of the message before those of this step."""
     counted: NonNegative | None = None
     """The last entry of the log of events that are counted."""
+    ranked: NonNegative | None = None
+    """The last entry of the log of values that are kept back."""
+    marked: NonNegative | None = None
+    """The last entry of the log of events that are kept between marks."""
 
 
 class OutboxEntry(Struct, frozen=True):
@@ -222,6 +245,17 @@ class Uncounted(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+class Unranked(Struct, frozen=True):
+    """Windows of a group that may lack values of some nodes: those that end after one time and by
+    another, and start at `start`, where that is given."""
+
+    group: int
+    after: EventTime
+    by: EventTime
+    nodes: tuple[str, ...]
+    start: EventTime | None = None
+
+
 class Readers(Struct, frozen=True):
     """The numbers of the nodes that read events, and of those of them that are missing."""
 
@@ -247,7 +281,7 @@ class RootStep(StepRecord, frozen=True, tag="root"):
     since: dict[NodeId, EventTime]
     """Since when each child is waited for."""
     readers: Readers | None
-    """Where count windows are found by asking."""
+    """Where the root asks nodes that read events."""
     uncounted: tuple[Uncounted, ...] = ()
     """Found when the step is carried out."""
     counted_late: NonNegative = 0
@@ -255,12 +289,12 @@ class RootStep(StepRecord, frozen=True, tag="root"):
 
     @property
     def decided(self) -> tuple[int, int, int, tuple[str, ...]]:
-        """What another step that takes no message must differ in."""
+        """A step that takes no message is worth making only if this differs from the last step."""
         return self.plan, self.frontier, self.view.complete_until, self.view.missing
 
     @property
     def closing(self) -> bool:
-        """Whether everybody has ended."""
+        """Whether all nodes have ended."""
         return self.complete_until >= LATEST
 
 
@@ -276,6 +310,10 @@ class RootState(Struct, frozen=True):
     """None where steps are carried out elsewhere."""
     observed: RateWatch = RateWatch()
     """The rate at which events have come."""
+    ranking: bytes | None = None
+    """Values that are asked for; None: there are none."""
+    marking: bytes | None = None
+    """Rounds about marks; None: there are none."""
 
 
 class StepFile(Struct, frozen=True):

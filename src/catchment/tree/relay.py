@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pyarrow as pa
-
 from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
 from catchment.model.capacity import Capacity
@@ -28,6 +26,8 @@ class Relay:
 
     source = None
     orders = None
+    questions = None
+    edges = None
 
     def __init__(self, id: str, disk: Disk, charter: Charter, now: int) -> None:
         self.flow = Outflow(id, disk, charter)
@@ -41,6 +41,10 @@ class Relay:
         place = None if self.flow.note is None else self.flow.note.place
         assert place is None or isinstance(place, RelayPlace)
         return place
+
+    @property
+    def due(self) -> int | None:
+        return self.flow.due
 
     @property
     def plan(self) -> int:
@@ -73,6 +77,8 @@ class Relay:
                 found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
                 self.flow.merger.absorb(found.partials, found.head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
+            self.flow.ranks += [] if found.ranks is None else [found.ranks]
+            self.flow.marks += [] if found.marks is None else [found.marks]
             self._took(id, found.head, found.end)
         self._finish(step)
         return True
@@ -85,7 +91,7 @@ class Relay:
             flow.plan, flow.charter.plan, now, flow.charter.settings.timeout, flow.frontier, landed
         )
         same = place is not None and (choice.plan, choice.view) == (place.plan, place.view)
-        if not choice.upto and same:
+        if not choice.upto and same and not flow.owes:
             return None
         version = flow.charter.version
         return RelayStep(self.number + 1, choice.plan, now, choice.upto, choice.view, version)
@@ -101,17 +107,16 @@ class Relay:
         for id, seq in self.inbox.chosen(step.take):
             head = self.inbox.head(id, seq)
             newest = max(newest, head.newest)
-            self.flow.notes += self._notes(id, seq)
+            settings, body = self.flow.charter.settings, self.inbox.body
+            if settings.distributes_counts and (notes := notes_of(body(id, seq))) is not None:
+                self.flow.notes.append(notes)
+            if settings.asks_values and (ranks := notes_of(body(id, seq), "ranks")) is not None:
+                self.flow.ranks.append(ranks)
+            if settings.asks_marks and (marks := notes_of(body(id, seq), "marks")) is not None:
+                self.flow.marks.append(marks)
             self._took(id, head, ends.get((id, seq), EARLIEST))
         self.flow.merger.absorb(partials, newest)
         self._finish(step)
-
-    def _notes(self, id: str, seq: int) -> list[pa.Table]:
-        """What a message says of events that are counted."""
-        if not self.flow.charter.settings.distributes_counts:
-            return []
-        found = notes_of(self.inbox.body(id, seq))
-        return [] if found is None else [found]
 
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)
@@ -125,6 +130,7 @@ class Relay:
         self.flow.step(step.view, place, step.now)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
+        self.inbox.succeed(step.now)
         self.inbox.forget(self.inbox.gone())
 
     def acknowledged(self, received: int, settled: int) -> None:

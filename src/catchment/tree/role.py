@@ -39,22 +39,35 @@ class Role(Protocol):
         """What it decides about count windows; None where it only hands on what the root said."""
 
     @property
+    def edges(self) -> Orders | None:
+        """What it tells of marks; None where it only hands that on."""
+
+    @property
+    def questions(self) -> Orders | None:
+        """What it asks about values that nodes keep back; None where it only hands that on."""
+
+    @property
+    def due(self) -> int | None:
+        """The time after which children should tell their frontier at once, without waiting for
+        their next message; None: there is no such time."""
+
+    @property
     def plan(self) -> int:
         """The version of the plan that it works by."""
         ...
 
     @property
     def number(self) -> int:
-        """Of the last step."""
+        """The number of the last step."""
         ...
 
     @property
     def done(self) -> bool:
-        """Whether nothing can come any more, and all is worked up."""
+        """Whether all input has ended and everything is processed."""
         ...
 
     def step(self, now: int) -> bool:
-        """Does what there is to do; whether anything happened."""
+        """Takes one step, if there is something to do; whether there was."""
         ...
 
     def commit(self) -> None:

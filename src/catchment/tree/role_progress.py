@@ -12,7 +12,7 @@ class RoleProgress(Struct, frozen=True):
 
     frontier: int
     complete_until: int
-    """Nothing at all is missing before it, whatever was given up waiting for."""
+    """Nothing is missing before it, also nothing of nodes that are no longer waited for."""
     missing: tuple[str, ...]
     plan: int
     step: int | UnsetType = UNSET
@@ -20,3 +20,7 @@ class RoleProgress(Struct, frozen=True):
     event_rate: float | UnsetType = UNSET
     planned_rate: float | UnsetType = UNSET
     count_windows: dict[str, CountStatus] | UnsetType = UNSET
+    lost: dict[str, int] | UnsetType = UNSET
+    """Nodes of which events are lost, and the time up to which results may lack them."""
+    not_asked: dict[str, str] | UnsetType = UNSET
+    """Nodes that are not asked for values any more, because of what they said, and why."""

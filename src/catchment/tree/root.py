@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import pyarrow as pa
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -18,26 +19,64 @@ from catchment.counting.root_by_key import RootByKey
 from catchment.durable.disk import Disk, damaged
 from catchment.durable.journaled import Journaled
 from catchment.engine.assembler import Assembler
+from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import Partials
+from catchment.errors import StateError
+from catchment.marking.root import RootMarks
 from catchment.model.capacity import Capacity
-from catchment.model.plan import longest
+from catchment.model.plan import longest_chain, unbounded
+from catchment.planner.cost import smallest_gap
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.planner.observed import RateWatch
+from catchment.ranking.root import RootRanks
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
-from catchment.tree.completeness import lacking_in, marked
-from catchment.tree.decode import taken
+from catchment.tree.completeness import inclusive_in, lacking_in, marked
+from catchment.tree.decode import last_end, taken, upgraded
+from catchment.tree.edges_told import next_edge
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.message import behind_of, notes_of
-from catchment.tree.records import Behind, Readers, RootState, RootStep, Uncounted
+from catchment.tree.records import Behind, Lag, Readers, RootState, RootStep, Uncounted, Unranked
 from catchment.tree.role_progress import RoleProgress
-from catchment.tree.stale_plan import joined, lagging_in, lost_in, recent
+from catchment.tree.stale_plan import followed, joined, lagging_in, lost_in, recent
 
-_COUNTS = ("events", "late", "bad", "updates", "aside_dropped")
+_COUNTS = ("events", "late", "bad", "updates", "no_window", "aside_dropped")
 _OPEN = ("open_windows", "open_events")
-"""Windows that had not ended when everybody had, and the events in them."""
+"""Counts of windows that had not ended when all nodes had ended, and of the events in them."""
+
+_SOON = 64
+"""The root asks nodes about the end of a session only if that saves more than one part in so many
+of the time until they tell their frontier by themselves."""
 
 Deliver = Callable[[Delivery], None]
+
+
+class KnownPlans:
+    """The versions of the plan that a charter knows, seen from the one in use."""
+
+    def __init__(self, charter: Charter, plan: int) -> None:
+        self._charter, self._plan = charter, plan
+
+    def bound(self, version: int) -> BoundPlan:
+        return self._charter.bound(version)
+
+    def set_in(self, version: int, name: str) -> int | None:
+        """The first group of a set of groups in a version; None: it was not there."""
+        return _named(self._charter.cut_sets(version), name)
+
+    def group_now(self, version: int, id: int) -> int | None:
+        """The group that continues one of another version; None: it is gone."""
+        plans = self._charter.plans
+        return _named(plans[self._plan].origins, plans[version].origins[id])
+
+    def events_now(self, version: int, id: int, events: pa.Table) -> pa.Table | None:
+        """Events of a set of another version, as the plan in use would have kept them."""
+        found = upgraded(Partials({id: events}), version, self._plan, self._charter).groups
+        return next((table for table in found.values() if table.num_rows), None)
+
+
+def _named(names: Mapping[int, str], name: str) -> int | None:
+    return next((id for id, known in names.items() if known == name), None)
 
 
 def _nowhere(_: Delivery) -> None:
@@ -75,12 +114,22 @@ class Root:
         self.observed = RateWatch()
         """The rate at which events have come."""
         self.counting: RootByKey | None = None
+        self.ranking: RootRanks | None = None
+        self.marking: RootMarks | None = None
+        self.due: int | None = None
+        """When the next session ends, if nodes would not tell their frontier soon after that. The
+        nodes are then asked, so that the result of the session does not wait for their next
+        message."""
         self.assembler: Assembler | None = None
         saved, self._journal.state = self._journal.state, None
         self._restore(saved)
         self.inbox = Inbox(disk, {} if saved is None else dict(saved.children), charter)
         if saved is not None and saved.counting is not None:
             self.counting = self._root_by_key(saved.counting)
+        if saved is not None and saved.ranking is not None:
+            self.ranking = self._root_ranks(saved.ranking)
+        if saved is not None and saved.marking is not None:
+            self.marking = self._root_marks(saved.marking)
         self._replay()
         if self.assembler is not None and charter.distributed_groups(self.plan):
             self.counting = self.counting or self._root_by_key()
@@ -92,7 +141,7 @@ class Root:
 
     @property
     def complete_until(self) -> int:
-        """Nothing at all is missing before it, whatever was given up waiting for."""
+        """Nothing is missing before it, also nothing of nodes that are no longer waited for."""
         return EARLIEST if self.last is None else self.last.complete_until
 
     @property
@@ -114,6 +163,14 @@ class Root:
     @property
     def orders(self) -> Orders | None:
         return None if self.counting is None else self.counting.orders
+
+    @property
+    def questions(self) -> Orders | None:
+        return None if self.ranking is None else self.ranking.orders
+
+    @property
+    def edges(self) -> Orders | None:
+        return None if self.marking is None else self.marking.orders
 
     @property
     def _behind(self) -> Behind:
@@ -152,7 +209,7 @@ class Root:
                 self._carry_out(step, deliver=step is steps[-1])
 
     def _has(self, step: RootStep) -> None:
-        """Raises if a step has taken messages of which the inbox does not know any more."""
+        """Raises if a step took messages that the inbox has lost."""
         for id, last in step.take.items():
             if last > (here := self.inbox.received(id)):
                 why = f"step {step.step} has taken message {last}, the last one there is {here}"
@@ -160,12 +217,13 @@ class Root:
 
     def _expect(self, now: int) -> None:
         self.inbox.expect(self.charter, self.id, now, self.frontier)
-        if self._part() & {*self.charter.children(self.id)}:  # removed and added again
+        if self._part(now) & {*self.charter.children(self.id)}:  # removed and added again
             self.inbox.expect(self.charter, self.id, now, self.frontier)
 
-    def _part(self) -> set[str]:
+    def _part(self, now: int) -> set[str]:
         """Forgets former children; gives their ids. A snapshot is written before, so that no step
         needs their messages again."""
+        self.inbox.succeed(now)
         gone = self.inbox.gone()
         if not gone or self.undone:
             return set()
@@ -183,7 +241,7 @@ class Root:
         self._carry_out(step, deliver=True)
         if self._journal.due:
             self.snapshot()
-        self._part()
+        self._part(now)
         return True
 
     def decide(self, now: int) -> RootStep | None:
@@ -191,29 +249,45 @@ class Root:
         if self.charter.schema is None:
             return None
         charter, last = self.charter, self.last
+        kept = charter.ranked_groups(charter.plan) or charter.cut_sets(charter.plan)
+        if self.apart and kept:
+            raise StateError(
+                "nodes keep rows back until the root asks, and a root on Spark does not ask",
+                given=self.id,
+                hint="start the root with the engine it was first started with",
+            )
         choice = self.inbox.choose(
             self.plan, charter.plan, now, charter.settings.timeout, self.frontier
         )
         plan, view = choice.plan, choice.view
         frontier = self.frontier if view.frontier is None else max(self.frontier, view.frontier)
         decided = (plan, frontier, view.complete_until, view.missing)
-        if not choice.upto and last is not None and decided == last.decided:
+        timeout = charter.settings.timeout
+        silent = self.ranking is not None and self.ranking.overdue(now, timeout)
+        silent = silent or (self.marking is not None and self.marking.overdue(now, timeout))
+        if not choice.upto and last is not None and decided == last.decided and not silent:
             return None
         chosen = self.inbox.chosen(choice.upto)
         heads = [self.inbox.head(id, seq) for id, seq in chosen]
         newest = max([EARLIEST if last is None else last.newest, *(head.newest for head in heads)])
         reached = EARLIEST if last is None else last.reach
         # No further than where every window that holds an event is complete: events of somebody
-        # who is missing may still come after the others have ended.
-        furthest = newest + 1 + longest(charter.plans[plan].plan)
-        reach = min(frontier, furthest) if newest > EARLIEST else frontier
+        # who is missing may still come after the others have ended, or have had none.
+        reach = min(frontier, newest + 1 + longest_chain(charter.plans[plan].plan))
         ended = {} if last is None else dict(last.ended)
         for head in heads:
             ended |= head.ended
         found = [behind_of(head, plan) for head in heads]
         found += [self.inbox.lacks(id, seq) for id, seq in chosen]
-        oldest = reached - self._keep(plan) - longest(charter.plans[plan].plan)
-        behind = recent(joined([self._behind, *found]), oldest)
+        too_late = max(reached - self._keep(plan), EARLIEST)
+        found += [self._late_in(id, seq, plan, too_late) for id, seq in chosen]
+        known = self._behind
+        for version in range(self.plan + 1, plan + 1):
+            known = followed(known, charter.plans[version].lineage)
+        # Of windows that wait for answers, none later was given than they.
+        given = min([reached, *self._held.values()])
+        oldest = given - self._keep(plan) - longest_chain(charter.plans[plan].plan)
+        behind = recent(joined([known, *found]), oldest, unbounded(charter.plans[plan].plan))
         step = RootStep(
             step=self.number + 1,
             plan=plan,
@@ -224,28 +298,44 @@ class Root:
             reach=max(reach, reached),
             complete_until=max(self.complete_until, view.complete_until),
             newest=newest,
-            too_late=max(reached - self._keep(plan), EARLIEST),
+            too_late=too_late,
             charter=charter.version,
             lagging=lagging_in(behind, charter, plan),
             ended=ended,
             live=self._live(plan, ended, max(reach, reached)),
             since={id: child.since for id, child in self.inbox.children.items()},
-            readers=self._readers(view.missing) if charter.distributed_groups(plan) else None,
+            readers=self._readers(view.missing) if self._questions_readers(plan) else None,
         )
         self._journal.append(step)
         return step
 
+    def _late_in(self, id: str, seq: int, plan: int, too_late: int) -> Behind:
+        """What results lack after a message of a child that was no longer waited for: those of its
+        slices that come too late."""
+        if self.inbox.children[id].complete_until >= too_late:
+            return {}
+        with taking(id, seq):
+            found = taken(self.inbox.body(id, seq), plan, self.charter, too_late, at_root=True)
+        return {id: Lag(late=found.late_until)} if found.late_until else {}
+
     def _live(self, plan: int, ended: dict[str, int], reach: int) -> tuple[str, ...] | None:
         """The nodes that may still bring slices, where some windows are read by stream.
 
-        Until the frontier has passed its last event, those of one that has ended may be on the way.
+        Slices of a node that has ended may still be on their way until the frontier has passed its
+        last event.
         """
         groups = self.charter.plans[plan].plan.groups
         if not any(group.slicing == "stream" for group in groups):
             return None
         places = self.charter.places.values()
-        live = (p.id for p in places if p.source and ended.get(p.id, reach) >= reach)
+        live = (p.stream for p in places if p.source and ended.get(p.stream, reach) >= reach)
         return tuple(sorted(live))
+
+    def _questions_readers(self, plan: int) -> bool:
+        """Whether nodes that read events are asked something, by a version of the plan."""
+        charter = self.charter
+        ranked = charter.distributed_groups(plan) or charter.ranked_groups(plan)
+        return bool(ranked) or charter.settings.asks_marks
 
     def _readers(self, missing: tuple[str, ...]) -> Readers:
         """The nodes that read events, and those of them that are missing or below such a node."""
@@ -271,7 +361,8 @@ class Root:
             planned = self.charter.plans[version]
             bound = self.charter.bound(version)
             assembler.follow(bound, planned.lineage, planned.leaving)
-        counting = self._counting_in(step)
+        counting, ranking = self._counting_in(step), self._ranking_in(step)
+        marking = self._marking_in(step)
         for id, seq in self.inbox.chosen(step.take):
             with taking(id, seq):
                 self._take(id, seq, step)
@@ -281,23 +372,53 @@ class Root:
             assembler.absorb(counting.step(step.readers.away))
             self.counts["late"] += counting.newly_late()
             uncounted = self._uncounted(counting)
+        unranked: tuple[Unranked, ...] = ()
+        assembler.held, assembler.fill = {}, None
+        if ranking is not None and step.readers is not None:
+            reach = LATEST if step.closing else step.reach
+            ranking.over(reach, step.complete_until, step.view.missing)
+            timeout = self.charter.settings.timeout
+            ranking.step(reach, step.readers.numbers, step.readers.away, step.now, timeout)
+            assembler.held, assembler.fill = ranking.held, ranking.fill
+            assembler.beside = ranking.nbytes
+            unranked = self._unranked(ranking)
+        if marking is not None and step.readers is not None and not step.closing:
+            step = self._cut_at_marks(marking, step, step.readers, assembler)
+            assembler.held = self._held
         assembler.live = step.live
         if step.closing:
             results = assembler.close()
             self.counts |= self._unended(assembler.counts, counting)
         else:
             results = assembler.advance(step.reach, step.complete_until)
+        if ranking is not None:
+            ranking.given()
         self.counts["results"] += results.rows()
         self.counts["missed"] = assembler.missed
         self.drained = tuple(assembler.drained(self.charter.distributed_groups(step.plan)))
         self.last = step
+        self.due = self._next_due(step, assembler.next_end())
         self._observe(step)
         if deliver and len(results):
             planned = self.charter.plans[step.plan]
-            short = partial(lacking_in, step.lagging, planned, uncounted)
-            tables = marked(results, step.complete_until, step.view.missing, short)
+            short = partial(lacking_in, step.lagging, planned, uncounted, unranked)
+            inclusive = inclusive_in(planned)
+            tables = marked(results, step.complete_until, step.view.missing, short, inclusive)
             named = planned.delivered(tables)
             self.deliver(Delivery(self.charter.job, step.step, 0, *named))
+
+    def _next_due(self, step: RootStep, end: int | None) -> int | None:
+        """The end of the next session, if it is worth a question."""
+        if end is None or step.closing or step.reach <= EARLIEST:
+            return None
+        asked = self.charter.distributed_groups(step.plan)
+        marked = self.charter.marked_groups(step.plan)
+        told = next_edge(self.charter.plans[step.plan].plan, asked, marked, step.reach)
+        return end if (told - end) * _SOON > told - step.reach else None
+
+    def _has_sessions(self, plan: int) -> bool:
+        groups = self.charter.plans[plan].plan.every_group
+        return any(smallest_gap(group.windows) is not None for group in groups)
 
     def _unended(self, counts: Mapping[str, int], counting: RootByKey | None) -> dict[str, int]:
         """Windows that never ended: those of the assembler, and those found by asking."""
@@ -308,7 +429,7 @@ class Root:
         """With what could not be taken, where a step that was decided should have taken it."""
         gone = self.inbox.gone_in(step.take, step.newest)
         lost = joined([self.inbox.take_lost(), gone, lost_in(self._behind)])
-        lost = recent(lost, step.too_late - longest(self.charter.plans[step.plan].plan))
+        lost = recent(lost, step.too_late - longest_chain(self.charter.plans[step.plan].plan))
         if not lost:
             return step
         known = {} if step.lagging is None else step.lagging.behind
@@ -317,24 +438,114 @@ class Root:
     def _take(self, id: str, seq: int, step: RootStep) -> None:
         assert self.assembler is not None
         body = self.inbox.body(id, seq)
-        found = taken(body, step.plan, self.charter, step.too_late)
-        self.assembler.absorb(found.partials, found.head.newest)
+        found = taken(body, step.plan, self.charter, step.too_late, at_root=True)
+        partials = found.partials
+        if self.ranking is not None:
+            partials = Partials(self.ranking.absorb(partials.groups), partials.events)
+        self.assembler.absorb(partials, found.head.newest)
+        if self.marking is not None:
+            self.marking.events_held += found.head.counts.get("held", 0)
+            if found.marks is not None:
+                self.marking.take(found.marks, self.assembler, KnownPlans(self.charter, step.plan))
+        if found.ranks is not None and self.ranking is not None:
+            self.ranking.take(found.ranks, step.too_late)
         if found.notes is not None and self.counting is not None:
             self.counting.take(found.notes)
         self.counts["late"] += found.late
         for name in _COUNTS:
             self.counts[name] += found.head.counts.get(name, 0)
         self._journal.grew(len(body))
-        self.inbox.take(id, found.head, EARLIEST)
+        self.inbox.take(id, found.head, found.end, passes_on=False)
 
     def _root_by_key(self, saved: bytes = b"") -> RootByKey:
         """The count windows that are found by asking."""
-        scheme, groups = self.charter.settings.count, self.charter.distributed_groups(self.plan)
-        return RootByKey(scheme, self.charter.bound(self.plan), groups, saved)
+        settings, groups = self.charter.settings, self.charter.distributed_groups(self.plan)
+        bound, options = self.charter.bound(self.plan), settings.count_options
+        return RootByKey(settings.count, bound, groups, saved, options)
+
+    def _root_ranks(self, saved: bytes = b"") -> RootRanks:
+        """The values that are asked for."""
+        return RootRanks(
+            self.charter.bound(self.plan), self.charter.ranked_groups(self.plan), saved
+        )
+
+    def _ranking_in(self, step: RootStep) -> RootRanks | None:
+        """The values that are asked for, as a step begins; None: there are none."""
+        groups = self.charter.ranked_groups(step.plan)
+        if self.ranking is None and not groups:
+            return None
+        ranking = self.ranking = self.ranking or self._root_ranks()
+        if step.plan > self.plan:
+            ranking.switch(self.charter.bound(step.plan), groups)
+        return ranking
+
+    @property
+    def _held(self) -> dict[int, int]:
+        """By group: the time up to which windows can be given that wait for answers of nodes."""
+        ranked = {} if self.ranking is None else self.ranking.held
+        return ranked if self.marking is None else ranked | self.marking.held
+
+    def _root_marks(self, saved: bytes = b"") -> RootMarks:
+        """The user-defined windows that are found by their marks."""
+        return RootMarks(self.charter.bound(self.plan), self.charter.cut_sets(self.plan), saved)
+
+    def _marking_in(self, step: RootStep) -> RootMarks | None:
+        """The windows that are found by their marks, as a step begins; None: events climb."""
+        if not self.charter.settings.asks_marks:
+            return None
+        if self.marking is None or step.plan > self.plan:
+            marking = self.marking = self.marking or self._root_marks()
+            marking.switch(self.charter.bound(step.plan), self.charter.cut_sets(step.plan))
+        return self.marking
+
+    def _cut_at_marks(
+        self, marking: RootMarks, step: RootStep, readers: Readers, assembler: Assembler
+    ) -> RootStep:
+        """Tells nodes of marks; the step, with what windows lack of nodes that did not answer."""
+        marking.step(
+            assembler,
+            step.reach,
+            step.frontier,
+            readers.numbers,
+            readers.away,
+            step.now,
+            self.charter.settings.timeout,
+        )
+        self.counts["late"] += marking.newly_late()
+        ids = {place.number: place.id for place in self.charter.places.values()}
+        lags = [
+            {ids[node]: Lag(late=dict.fromkeys(one.groups, one.until))}
+            for one in marking.lacking
+            for node in one.nodes
+        ]
+        if not lags:
+            return step
+        known = {} if step.lagging is None else step.lagging.behind
+        return replace(step, lagging=lagging_in(joined([known, *lags]), self.charter, step.plan))
+
+    def _unranked(self, ranking: RootRanks) -> tuple[Unranked, ...]:
+        """Windows of this step that lack values of nodes, and whose."""
+        ids = {place.number: place.id for place in self.charter.places.values()}
+        found = [
+            Unranked(
+                one.group,
+                one.end - 1,
+                one.end,
+                tuple(ids.get(n, str(n)) for n in one.nodes),
+                one.start,
+            )
+            for one in ranking.lacking
+        ]
+        found += [
+            Unranked(id, one.after, one.by, one.missing)
+            for one in ranking.passed
+            for id in ranking.held
+        ]
+        return tuple(found)
 
     def _counting_in(self, step: RootStep) -> RootByKey | None:
         """The count windows that are found by asking, as a step begins; None: there are none."""
-        if step.readers is None:
+        if step.readers is None or not self.charter.distributed_groups(step.plan):
             return None  # it stays: orders go on from the last number that nodes have heard
         counting = self.counting = self.counting or self._root_by_key()
         if step.plan > self.plan:
@@ -361,12 +572,13 @@ class Root:
     def _uncounted(self, counting: RootByKey) -> tuple[Uncounted, ...]:
         """Count windows of this step that are not all that they should be, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
-        return tuple(
-            Uncounted(
-                id, window.number, key.values, tuple(ids.get(n, str(n)) for n in window.missing)
-            )
-            for id, key, window in counting.uncounted
-        )
+        found = []
+        for id, key, window in counting.uncounted:
+            # Where the edge was not verified, any node may have had other events in the window.
+            numbers = window.missing if window.exact else sorted(counting.nodes)
+            nodes = tuple(ids.get(number, str(number)) for number in numbers)
+            found.append(Uncounted(id, window.number, key.values, nodes))
+        return tuple(found)
 
     def carried_out(
         self, step: RootStep, counts: dict[str, int], drained: tuple[str, ...] = ()
@@ -374,16 +586,19 @@ class Root:
         """A step was carried out elsewhere, where the state is kept too."""
         self.drained = drained
         for id, seq in self.inbox.chosen(step.take):
-            self.inbox.take(id, self.inbox.head(id, seq), EARLIEST)
+            end = last_end(self.inbox.body(id, seq), self.charter)
+            self.inbox.take(id, self.inbox.head(id, seq), end, passes_on=False)
         step = self._with_lost(step)
         self.counts = {name: counts.get(name, 0) for name in self.counts}
         self.counts["late"] += step.counted_late
         if step.closing:
             self.counts |= self._unended(self.counts, self.counting)
         self.last = replace(step, uncounted=())  # they were told
+        # When sessions end is known only there: any step of the nodes may complete one.
+        self.due = self._next_due(step, step.reach if self._has_sessions(step.plan) else None)
         self._observe(step)
         self.snapshot()
-        self._part()
+        self._part(step.now)
 
     # -- the rate of events -----------------------------------------------------------------------
 
@@ -425,7 +640,11 @@ class Root:
         counting = None if self.counting is None else self.counting.to_bytes()
         assembler = None if self.assembler is None else self.assembler.save()
         children = dict(self.inbox.children)
-        state = RootState(self.last, self.counts, children, counting, assembler, self.observed)
+        ranking = None if self.ranking is None else self.ranking.to_bytes()
+        marking = None if self.marking is None else self.marking.to_bytes()
+        state = RootState(
+            self.last, self.counts, children, counting, assembler, self.observed, ranking, marking
+        )
         self._journal.compact(state, self.number)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)
@@ -469,4 +688,12 @@ class Root:
             event_rate=UNSET if self.observed.rate is None else self.observed.rate,
             planned_rate=self.planned_rate,
             count_windows=UNSET if self.counting is None else self.counting.status(),
+            lost={id: lag.lost for id, lag in self._behind.items() if lag.lost is not None},
+            not_asked=self._not_asked(),
         )
+
+    def _not_asked(self) -> dict[str, str]:
+        """Nodes whose values are set aside, and why."""
+        ids = {place.number: place.id for place in self.charter.places.values()}
+        aside = {} if self.ranking is None else self.ranking.aside
+        return {ids[number]: why for number, why in aside.items() if number in ids}

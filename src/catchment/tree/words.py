@@ -26,6 +26,8 @@ Version = Annotated[int, Meta(ge=-1, le=MOST)]
 Blob = Annotated[bytes, Meta(max_length=64 << 20)]
 ShortText = Annotated[str, Meta(max_length=2000)]
 Name = Annotated[str, Meta(max_length=200)]
+PartitionsRead = dict[ShortText, NonNegative]
+"""How far each partition of a source was read: the place after its last event."""
 LinkFigures = dict[Name, float | int | None]
 """What a node says that its link carries, for people to look at."""
 
@@ -65,7 +67,7 @@ class Moved(Struct, frozen=True):
     last: NonNegative
     """The last message that the former parent has."""
     at: NodeProgress
-    """As of that message."""
+    """How far the node was, as of that message."""
     highest: NonNegative = 0
     """The last life that the former parent has offered."""
 
@@ -87,6 +89,8 @@ class Hello(Struct, frozen=True, omit_defaults=True):
     added: NonNegative = 0
     """The version of the charter by which the node of this folder joined."""
     orders: NonNegative = 0
+    questions: NonNegative = 0
+    edges: NonNegative = 0
     schema: Blob | None = None
     moved: Moved | None = None
     root: RootLife | None = None
@@ -99,7 +103,7 @@ class Unread(Struct, frozen=True, omit_defaults=True):
     origins: NonNegative
     """Files or partitions of which something was not read."""
     reason: ShortText
-    """Of the first of them, with its name."""
+    """The reason of the first of them, with its name."""
     nbytes: NonNegative = 0
     rows: NonNegative | None = None
     """None: nobody knows how many."""
@@ -111,12 +115,34 @@ class Beat(Struct, frozen=True, omit_defaults=True):
     life: NonNegative = 0
     charter: Version = -1
     orders: NonNegative = 0
+    """The last of the root's orders on count windows, of its questions about values, and of what it
+    told of marks."""
+    questions: NonNegative = 0
+    edges: NonNegative = 0
     schema: Blob | None = None
     link: LinkFigures | None = None
     refused: dict[NodeId, ShortText] = field(default_factory=dict)
     """Nodes below that were turned away, and why."""
     unread: dict[NodeId, Unread] = field(default_factory=dict)
     """What of their sources this node and those below have never read, where that is anything."""
+    spares: tuple[NodeId, ...] = ()
+    """Spares that wait here or below, and whose nodes have been silent for too long."""
+
+
+class TakeOver(Struct, frozen=True):
+    """What the parent of a node that is gone for good tells the node that takes over from it."""
+
+    old: NodeId
+    at: NodeProgress
+    """How far the old one was, as of its last message here: slices that end by the frontier are
+    with the parent, and no others but those in `messages`."""
+    newest: EventTime
+    read: PartitionsRead | None
+    """How much of the source was read by then; None: it did not say."""
+    messages: tuple[Blob, ...] = ()
+    """Messages with rows of slices that had not ended: these rows are with the parent too."""
+    unsure: EventTime = EARLIEST
+    """Slices that end by then may have been sent in part, and nobody knows which rows."""
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
@@ -134,9 +160,14 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     """The life that is granted, as an answer to a hello."""
     added: NonNegative = 0
     orders: Blob | None = None
+    questions: Blob | None = None
+    edges: Blob | None = None
+    due: EventTime | None = None
+    """The child is asked to say so as soon as it has passed this time."""
     charter: Blob | None = None
     farewell: Farewell | None = None
     root: RootLife | None = None
+    take_over: TakeOver | None = None
 
 
 def read(kind: type[_T], note: bytes) -> _T:

@@ -61,7 +61,7 @@ def queries_view(planned: Planned) -> QueriesView:
     """What the page shows of a version of the plan."""
     plan, leaving = planned.plan, set(planned.leaving)
     lines = []
-    by_id = {group.id: group for group in plan.groups}
+    by_id = {group.id: group for group in plan.every_group}
     alone: dict[tuple[int, int], int] = {}
     for name, query in planned.queries.items():
         group, answer = place = plan.names.get(name, (-1, -1))
@@ -80,7 +80,7 @@ def queries_view(planned: Planned) -> QueriesView:
     told = explained_groups(plan)
     groups = [
         _group(group, title, said, uses.get(group.id, Counter()))
-        for group, (title, said) in zip(plan.groups, told, strict=True)
+        for group, (title, said) in zip(plan.every_group, told, strict=True)
     ]
     return QueriesView(plan.version, lines, groups)
 

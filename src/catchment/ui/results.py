@@ -34,7 +34,7 @@ class RowsView(Struct, frozen=True):
 
     columns: list[str]
     kinds: list[str]
-    """Of each column: time, number or text."""
+    """The kind of each column: time, number or text."""
     rows: list[Raw]
     """A JSON list for each row, oldest first."""
     keys: tuple[str, ...] = ()

@@ -34,13 +34,13 @@ from catchment.errors import CatchmentError, QueryError
 from catchment.model import records
 from catchment.model.names import file_name
 from catchment.model.query import Query
+from catchment.serving.strangers import STRANGERS, Strangers, protocol
 from catchment.sources.aside_files import KINDS
 from catchment.sqltext import sql as query_of
 from catchment.ui.feed import PERIOD, WATCHERS, Feed, event
 from catchment.ui.guard import Guard
 from catchment.ui.plan_view import queries_view
 from catchment.ui.results import EXPORTED, SHOWN, ResultReader, as_csv, as_parquet, rows_view
-from catchment.ui.strangers import STRANGERS, Strangers, protocol
 from catchment.ui.watched import WatchedJob
 
 HOST = "127.0.0.1"

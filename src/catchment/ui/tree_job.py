@@ -243,7 +243,7 @@ class TreeJob:
     # -- rows --------------------------------------------------------------------------------------
 
     def set_aside(self, kind: str, rows: int) -> pa.Table:
-        """Of the nodes that read, as far as their folders are on this host."""
+        """Rows set aside by nodes that read, as far as their folders are on this host."""
         found = []
         for node in self.job.nodes:
             home = self._home(node.id) if node.source is not None else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from catchment.expression import canonical
 from catchment.model.window import Marked, register, window_builder
-from catchment.windows.checks import one_reading
+from catchment.windows.checks import read_as
 from catchment.windows.wording import with_reading
 
 
@@ -26,12 +26,12 @@ def between(start: str, end: str, *, reading: str = "global") -> Between:
     Both events belong to the window and their times are its bounds; windows of equal bounds, of
     marks at one instant, are numbered from 0 by `window_index`. An event that meets both
     conditions opens a window when none is open and ends it when one is. `reading` says what
-    becomes of the windows of many nodes: `global`, `local`, `aligned`, `ordered` or `gaps`.
+    becomes of the windows of many nodes: `global`, `local`, `aligned`, `ordered`, `gaps` or `any`.
 
     >>> between(start="door = 'open'", end="door = 'shut'")
-    Between(opens="door = 'open'", closes="door = 'shut'", reading='global')
+    Between(opens="door = 'open'", closes="door = 'shut'")
 
     Raises QueryError for a condition that is no SQL, and for a reading that there is not.
     """
     opens, closes = canonical(start, "start condition"), canonical(end, "end condition")
-    return Between(opens, closes, one_reading(reading))
+    return read_as(Between(opens, closes), reading)

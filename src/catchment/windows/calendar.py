@@ -9,6 +9,7 @@ from catchment.model.calendar import DAY, Calendar, Unit, time_zone
 from catchment.model.duration import CalendarSpan, Duration, calendar_span, counts_months, show
 from catchment.model.window import Period, Periodic, register
 from catchment.windows.checks import positive
+from catchment.windows.wording import with_reading
 
 _MONDAY = 4
 """The number of 1970-01-05, from which days are counted: so weeks begin on Mondays."""
@@ -53,7 +54,7 @@ class CalendarWindow(Periodic):
         offset = f", offset={' '.join(parts)}" if parts else ""
         one = length if self.length == self.slide else f"{length}, {slide}"
         name = "tumbling" if self.length == self.slide else "sliding"
-        return f"{name}({one}{offset}, zone={self.zone})"
+        return f"{name}({one}{offset}, zone={self.zone}{with_reading(self.reading)})"
 
     def _text(self, count: int) -> str:
         """So many units, in the largest that divides them."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 from catchment.errors import QueryError, did_you_mean
-from catchment.model.window import READINGS, Reading
+from catchment.model.window import READINGS, Window, no_such_reading
+
+Some = TypeVar("Some", bound=Window)
 
 MOST_EVENTS = 1 << 48
-"""Of a count window: positions of events are counted in 64 bits, over many nodes."""
+"""The largest count window: positions of events over many nodes are counted in 64 bits."""
 
 
 def positive(value: int, what: str, given: object) -> int:
@@ -30,13 +35,19 @@ def count(value: object, what: str) -> int:
     return value
 
 
-def one_reading(value: object) -> Reading:
-    """What a user-defined window means over the streams of many nodes."""
+def read_as(window: Some, reading: object) -> Some:
+    """The window with what it means over the streams of many nodes."""
     for known in READINGS:
-        if value == known:
-            return known
-    raise QueryError(
-        "no such reading of a user-defined window",
-        given=repr(value),
-        hint=did_you_mean(str(value), READINGS),
-    )
+        if reading == known:
+            break
+    else:
+        raise QueryError(
+            "no such reading of a window",
+            given=repr(reading),
+            hint=did_you_mean(str(reading), READINGS),
+        )
+    if known in window.as_global:
+        known = "global"
+    if known not in window.readings:
+        raise no_such_reading(window, known)
+    return window if known == window.reading else replace(window, reading=known)

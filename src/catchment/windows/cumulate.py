@@ -8,10 +8,10 @@ from functools import lru_cache
 from catchment.errors import QueryError
 from catchment.model.duration import Duration, micros, show
 from catchment.model.window import Period, Periodic, register, window_builder
-from catchment.windows.checks import positive
+from catchment.windows.checks import positive, read_as
 from catchment.windows.in_sql import in_sql
 from catchment.windows.tumbling import tumbling
-from catchment.windows.wording import with_offset
+from catchment.windows.wording import with_offset, with_reading
 
 
 @register
@@ -28,7 +28,8 @@ class Cumulate(Periodic):
         return _periods(self.size, self.step, self.offset)
 
     def describe(self) -> str:
-        return f"cumulate({show(self.size)}, {show(self.step)}{with_offset(self.offset)})"
+        more = with_offset(self.offset) + with_reading(self.reading)
+        return f"cumulate({show(self.size)}, {show(self.step)}{more})"
 
 
 @lru_cache(maxsize=64)
@@ -37,13 +38,15 @@ def _periods(size: int, step: int, offset: int) -> tuple[Period, ...]:
 
 
 @window_builder
-def cumulate(size: Duration, step: Duration, *, offset: Duration = "0s") -> Periodic:
+def cumulate(
+    size: Duration, step: Duration, *, offset: Duration = "0s", reading: str = "global"
+) -> Periodic:
     """Windows `[k * size + offset, k * size + offset + j * step)`, for j from 1 to `size / step`.
 
     All windows of one k start together, and each ends a step after the one before it; the last has
     the whole size. `offset` shifts all of them against 1970. The size must be a multiple of the
     step; a step as long as the size makes a tumbling window, and is the same window to the planner.
-    Flink calls it CUMULATE.
+    Flink calls it CUMULATE. `reading` means what it does for tumbling windows.
 
     >>> cumulate("1h", "10min")
     Cumulate(size=3600000000, step=600000000, offset=0)
@@ -59,10 +62,12 @@ def cumulate(size: Duration, step: Duration, *, offset: Duration = "0s") -> Peri
             hint='try cumulate("1h", "10min")',
         )
     if whole == part:
-        return tumbling(size, offset=offset)
-    return Cumulate(whole, part, micros(offset, "window offset") % whole)
+        return tumbling(size, offset=offset, reading=reading)
+    return read_as(Cumulate(whole, part, micros(offset, "window offset") % whole), reading)
 
 
-@in_sql("cumulate_window(ts, size, step[, start])")
-def _cumulate_window(size: Duration, step: Duration, start: Duration = "0s") -> Periodic:
-    return cumulate(size, step, offset=start)
+@in_sql("cumulate_window(ts, size, step[, start][, reading => 'local'])")
+def _cumulate_window(
+    size: Duration, step: Duration, start: Duration = "0s", reading: str = "global"
+) -> Periodic:
+    return cumulate(size, step, offset=start, reading=reading)

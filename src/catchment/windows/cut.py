@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from catchment.errors import QueryError
 from catchment.expression import canonical
-from catchment.model.window import Marked, register, window_builder
-from catchment.windows.checks import one_reading
+from catchment.model.window import Marked, Reading, register, window_builder
+from catchment.windows.checks import read_as
 from catchment.windows.wording import with_reading
 
 
@@ -15,6 +16,8 @@ from catchment.windows.wording import with_reading
 @dataclass(frozen=True, slots=True)
 class Cut(Marked):
     kind = "cut"
+    readings: ClassVar[tuple[Reading, ...]] = ("global", "local", "aligned", "ordered")
+    as_global: ClassVar[tuple[Reading, ...]] = ("any",)
 
     def describe(self) -> str:
         return f"cut(at {self.opens}{with_reading(self.reading)})"
@@ -30,15 +33,14 @@ def cut(at: str, *, reading: str = "global") -> Cut:
     the windows of many nodes: `global`, `local`, `aligned` or `ordered`.
 
     >>> cut("lap_done")
-    Cut(opens='lap_done', closes=None, reading='global')
+    Cut(opens='lap_done', closes=None)
 
     Raises QueryError for a condition that is no SQL, and for a reading that there is not.
     """
-    how = one_reading(reading)
-    if how == "gaps":
+    if reading == "gaps":
         raise QueryError(
             "windows of a cut follow each other without a gap",
             given="reading='gaps'",
             hint="use between(start=, end=), or reading='aligned' or 'ordered'",
         )
-    return Cut(canonical(at, "cut condition"), None, how)
+    return read_as(Cut(canonical(at, "cut condition"), None), reading)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from catchment.errors import QueryError
 from catchment.model.duration import LONGEST, Instant, instant
 from catchment.model.window import OnePeriod, Period, register, window_builder
+from catchment.windows.checks import read_as
+from catchment.windows.wording import with_reading
 
 
 @register
@@ -19,12 +21,15 @@ class Fixed(OnePeriod):
         return (Period(self.length, self.slide, self.offset, only=True),)
 
     def describe(self) -> str:
-        return f"fixed({self.offset}us, {self.offset + self.length}us)"
+        bounds = f"{self.offset}us, {self.offset + self.length}us"
+        return f"fixed({bounds}{with_reading(self.reading)})"
 
 
 @window_builder
-def fixed(start: Instant, end: Instant) -> Fixed:
+def fixed(start: Instant, end: Instant, *, reading: str = "global") -> Fixed:
     """The single window `[start, end)`: times as texts, datetimes or microseconds since 1970.
+
+    `reading` means what it does for tumbling windows.
 
     >>> fixed(0, 10)
     Fixed(length=10, slide=10, offset=0)
@@ -44,4 +49,4 @@ def fixed(start: Instant, end: Instant) -> Fixed:
             given=f"{start} to {end}",
             hint="the most is 36,000 years",
         )
-    return Fixed(last - first, last - first, first)
+    return read_as(Fixed(last - first, last - first, first), reading)

@@ -8,8 +8,9 @@ from catchment.errors import QueryError
 from catchment.expression import canonical
 from catchment.model.duration import Duration, micros, show
 from catchment.model.window import Chained, Gap, Window, register, window_builder
-from catchment.windows.checks import count, positive
+from catchment.windows.checks import count, positive, read_as
 from catchment.windows.in_sql import in_sql
+from catchment.windows.wording import with_reading
 
 
 @register
@@ -18,7 +19,7 @@ class Session(Gap):
     kind = "session"
 
     def describe(self) -> str:
-        return f"session({show(self.gap)})"
+        return f"session({show(self.gap)}{with_reading(self.reading)})"
 
 
 @register
@@ -34,12 +35,12 @@ class LimitedSession(Chained):
             parts.append(f"max_length={show(self.max_length)}")
         if self.min_events > 1:
             parts.append(f"min_events={self.min_events}")
-        return f"session({', '.join(parts)})"
+        return f"session({', '.join(parts)}{with_reading(self.reading)})"
 
 
 @window_builder
 @in_sql(
-    "session_window(ts, gap[, max_length => length][, min_events => n]), "
+    "session_window(ts, gap[, max_length => length][, min_events => n][, reading => 'local']), "
     "or session_window(ts, gap_from => seconds)"
 )
 def session(
@@ -48,6 +49,7 @@ def session(
     gap_from: str | None = None,
     max_length: Duration | None = None,
     min_events: int = 1,
+    reading: str = "global",
 ) -> Window:
     """Events of a key at most `gap` apart share the window `[first, last + gap)`.
 
@@ -56,6 +58,10 @@ def session(
     Events whose gap is null, not a number, or not positive are in no session, as if `where` said
     so. With `max_length`, an event that comes that long after the first of a session, or later,
     begins the next one. Sessions of fewer than `min_events` events are left out.
+
+    `reading` says what becomes of the sessions of many nodes: by `global` there are those of all
+    events together. By the others each node has its own, which stay apart (`local`), or are one
+    where their bounds are equal (`aligned`) or by their number (`ordered`).
 
     >>> session("30 minutes")
     Session(gap=1800000000)
@@ -77,6 +83,6 @@ def session(
         longest = positive(micros(max_length, what), what, max_length)
     fewest = count(min_events, "minimal number of events of a session")
     if pause is not None and longest is None and fewest == 1:
-        return Session(pause)
+        return read_as(Session(pause), reading)
     seconds = None if gap_from is None else canonical(gap_from, "session gap")
-    return LimitedSession(pause, seconds, longest, None, fewest)
+    return read_as(LimitedSession(pause, seconds, longest, None, fewest), reading)

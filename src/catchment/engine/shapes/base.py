@@ -114,7 +114,7 @@ class ShapeState(ABC):
     """What is kept for a group's windows of one shape; `places` are those of its types there."""
 
     name: ClassVar[str]
-    """Of its part of a snapshot."""
+    """The name of its part of a snapshot."""
     keeps_keys: ClassVar[bool] = False
     """Whether it needs all keys for good."""
     slices: int = 0
@@ -148,6 +148,11 @@ class ShapeState(ABC):
     def complete(self, moment: Moment) -> list[Complete]:
         """The windows complete now."""
         return []
+
+    def next_end(self, frontier: int) -> int | None:
+        """When the first window that is open at the frontier ends if no more events join it, where
+        that is not known ahead."""
+        return None
 
     @abstractmethod
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
@@ -189,7 +194,7 @@ class ShapeState(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Of what is not in `tables`."""
+        """Bytes of state that is not in `tables`."""
         return 0
 
     # -- as tables -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from catchment.model.plan import StoreKind
 from catchment.model.window import Counted
 from catchment.operators import grouped
 from catchment.operators.grouping import runs
-from catchment.operators.ragged import Ints
+from catchment.operators.ragged import Ints, lengths_of
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
 
@@ -135,7 +135,7 @@ def _joined(
     state: Ranks, rows: Rows, rank: Ints, heads: Ints, events: int, operators: Operators
 ) -> Rows:
     inside = np.flatnonzero(rank >= 0)
-    lengths = np.diff(heads, append=events)
+    lengths = lengths_of(heads, events)
     fresh = rows.take(inside)
     fresh.start = rank[inside]
     fresh.end = fresh.start + lengths[inside]

@@ -7,9 +7,10 @@ settled events, which says where these must be cut, and then takes the rows that
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete, of_type
@@ -24,14 +25,27 @@ from catchment.engine.rows import (
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Get, Put
 from catchment.engine.shapes.event_bounded import EventBoundedState
-from catchment.model.window import Marked
+from catchment.model.window import STREAM, Marked
 from catchment.operators import grouped
 from catchment.operators.grouping import segment_codes
-from catchment.operators.ragged import Array, Ints
+from catchment.operators.ragged import Array, Ints, lengths_of
 from catchment.operators.values import Mask
 
 UNSEEN, UNSURE = 1, 2
 """Of an open window: its beginning was not seen; or not even whether one is open is known."""
+
+
+class Begun(NamedTuple):
+    """Keys, and streams of theirs."""
+
+    key: Ints = np.empty(0, np.int64)
+    stream: Array = np.empty(0, object)
+
+    def where(self, keep: Mask) -> Begun:
+        return Begun(self.key[keep], self.stream[keep])
+
+    def table(self) -> pa.Table:
+        return pa.table({"key": pa.array(self.key), "stream": pa.array(self.stream, pa.string())})
 
 
 class OpenMarked(NamedTuple):
@@ -50,6 +64,8 @@ class OpenMarked(NamedTuple):
     """Keys met so far by a window type that started late, whose state was unknown before."""
     events: Ints = np.empty(0, np.int64)
     """How many events each open window holds."""
+    begun: Begun = Begun()
+    """Read as `any`: the streams that have begun the open windows themselves."""
 
 
 def marks(window: Marked, operators: Operators, since: int | None) -> OpenMarked:
@@ -67,6 +83,8 @@ class MarkAssignment(NamedTuple):
     unknown: Ints
     carried: Ints
     """For each open window of before, its number here."""
+    begun: Begun = Begun()
+    """Read as `any`: the streams that have begun windows which are open now."""
 
 
 def assign(state: OpenMarked, events: Ordered) -> MarkAssignment:
@@ -135,13 +153,11 @@ def assign(state: OpenMarked, events: Ordered) -> MarkAssignment:
     unknown = np.zeros(len(starts), np.int64)
     virtual_numbers = number[~real]
     unknown[virtual_numbers] = flags
-    member = np.repeat(
-        np.where(stays_open, number, -1)[real], np.diff(looked_at, append=len(events))
-    )
+    member = np.repeat(np.where(stays_open, number, -1)[real], lengths_of(looked_at, len(events)))
     member[looked_at] = np.where(inside & counted, number, -1)[real]
     if after is not None:
         member[~after] = -1
-    return MarkAssignment(
+    found = MarkAssignment(
         member,
         keys[segment[starts]],
         time[starts],
@@ -150,6 +166,48 @@ def assign(state: OpenMarked, events: Ordered) -> MarkAssignment:
         unknown,
         virtual_numbers[carried_at],
     )
+    return _begun_only(state, events, found, before) if state.window.reading == "any" else found
+
+
+def _begun_only(
+    state: OpenMarked, events: Ordered, found: MarkAssignment, before: Ints
+) -> MarkAssignment:
+    """Leaves out events of streams that have not begun the window themselves, but for the event
+    that ends it. `before` are the keys of the open windows of before."""
+    inside = np.flatnonzero(found.member >= 0)
+    window = found.member[inside]
+    # Of events before the query nobody noted the stream; they are in no window.
+    rows: Any = pa.array(inside)
+    encoded = events.column(STREAM).take(rows).dictionary_encode()
+    known = [*dict.fromkeys([*encoded.dictionary.to_pylist(), *state.begun.stream.tolist()])]
+    code = encoded.indices.to_numpy().astype(np.int64)
+    goes_on = np.isin(state.begun.key, before)
+    held = state.begun.where(goes_on)
+    place = np.argsort(before)
+    carried = found.carried[place[np.searchsorted(before, held.key, sorter=place)]]
+    carried_code = np.array([known.index(name) for name in held.stream], np.int64)
+    pair = np.concatenate([carried, window]) * len(known)
+    pair += np.concatenate([carried_code, code])
+    present, place = np.unique(pair, return_inverse=True)
+    opening = np.flatnonzero(events.condition(state.window.opens)[inside])
+    never = len(events)
+    since = np.full(len(present), never)
+    since[place[: len(held.key)]] = -1
+    of_events = place[len(held.key) :]
+    np.minimum.at(since, of_events[opening], inside[opening])
+    last = np.full(len(found.key), -1)
+    np.maximum.at(last, window, inside)
+    kept = (inside >= since[of_events]) | (found.closed[window] & (inside == last[window]))
+    member = found.member.copy()
+    member[inside[~kept]] = -1
+    open_now = (since < never) & ~found.closed[present // max(len(known), 1)]
+    owner, name = np.divmod(present[open_now], max(len(known), 1))
+    streams = np.array(known, object)[name]
+    others = state.begun.where(~goes_on)
+    begun = Begun(
+        np.concatenate([others.key, found.key[owner]]), np.concatenate([others.stream, streams])
+    )
+    return found._replace(member=member, begun=begun)
 
 
 def _open_before(opening: Mask, closing: Mask, first: Mask) -> Mask:
@@ -209,15 +267,18 @@ def step(
         operators,
     )
     flags = np.concatenate([state.unknown[untouched], unknown[stays], followed.unknown[bare]])
-    sizes_of = np.diff(heads, append=len(events))
+    sizes_of = events.sizes(heads)
     held = np.bincount(member[inside], sizes_of[inside], len(followed.key)).astype(np.int64)
     held[followed.carried] += state.events[~untouched]
     sizes = np.concatenate([state.events[untouched], held[present][stays], held[bare]])
     seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
-    return state._replace(open=still, unknown=flags, seen=seen, events=sizes), result
+    after = state._replace(open=still, unknown=flags, seen=seen, events=sizes, begun=followed.begun)
+    return after, result
 
 
 def _bare(followed: MarkAssignment, bare: Ints, operators: Operators) -> Rows:
+    if not len(bare):
+        return no_rows(operators)
     start = followed.start[bare]
     return Rows(
         start, start, followed.key[bare], start, start, identity_fields(operators, len(bare))
@@ -252,16 +313,24 @@ class MarkedState(EventBoundedState[OpenMarked, MarkAssignment]):
             yield windows, int(state.events[seen].sum())
 
     def needed_keys(self) -> list[Ints]:
-        return [state.seen for state in self.opened]
+        return [keys for state in self.opened for keys in (state.seen, state.begun.key)]
 
     def recode(self, place: Ints) -> None:
-        self.opened = [state._replace(seen=np.sort(place[state.seen])) for state in self.opened]
+        self.opened = [
+            state._replace(
+                seen=np.sort(place[state.seen]),
+                begun=state.begun._replace(key=place[state.begun.key]),
+            )
+            for state in self.opened
+        ]
 
     def save(self, put: Put) -> None:
         for place, state in zip(self.places, self.opened, strict=True):
             put.rows(f"{place}", state.open)
             put.ints(f"{place} open", unknown=state.unknown, events=state.events)
             put.ints(f"{place} seen", key=state.seen)
+            if state.window.reading == "any":
+                put.table(f"{place} begun", state.begun.table())
         put.record([state.since for state in self.opened])
 
     def load(self, get: Get) -> None:
@@ -273,6 +342,12 @@ class MarkedState(EventBoundedState[OpenMarked, MarkAssignment]):
                 unknown=get.ints(f"{place} open", "unknown"),
                 seen=get.ints(f"{place} seen", "key"),
                 events=get.ints(f"{place} open", "events"),
+                begun=_begun_in(get, place) if state.window.reading == "any" else state.begun,
             )
             for place, state, since in zip(self.places, self.opened, since_when, strict=True)
         ]
+
+
+def _begun_in(get: Get, place: int) -> Begun:
+    names = get.table(f"{place} begun").column("stream").to_pylist()
+    return Begun(get.ints(f"{place} begun", "key"), np.array(names, object))

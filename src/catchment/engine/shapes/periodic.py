@@ -6,7 +6,9 @@ those that may still get more. A window type is one or several evenly spaced ser
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -36,10 +38,17 @@ from catchment.operators.grouping import Grouping, runs, sort_order
 from catchment.operators.ragged import Field, Ints, take
 from catchment.operators.values import Mask
 from catchment.planner.cost import periods_of
-from catchment.planner.edges import EARLIEST, Edges, Series
+from catchment.planner.edges import EARLIEST, LATEST, Edges, Series
 
 _LOOKED_AT = 1 << 16
 """Edges of a new window type that are compared with those of older plans, at most."""
+
+_FEW_SLICES, _MORE = 1 << 10, 1.15
+"""Slices of a group that need not be merged, however old they are, and how many times as many as
+after the last time there must be before it is worth it again."""
+
+_WORTH = 4.0
+"""How many times fewer slices there must be in the end: to merge them takes time."""
 
 _BYTES_A_WINDOW = 512
 """What a window that ends in a step takes, from its bounds to its row of results, roughly."""
@@ -96,8 +105,13 @@ def _bounded(windows: int) -> None:
 
 def touched(series: Series, starts: Ints, after: int, upto: int) -> Windows:
     """The windows with `after < end <= upto` that hold a slice with one of these starts."""
-    low = series.ending_after(after)
+    none = np.empty(0, np.int64), np.empty(0, np.int64)
+    if not len(starts):
+        return none
+    low = np.maximum(series.ending_after(after), series.ending_after(int(starts.min())))
     high = np.minimum(series.ending_after(upto) - 1, series.last)
+    if (low > high).all():  # as of slices that were begun before, and go on
+        return none
     return _holding(series, np.unique(starts), low, high)
 
 
@@ -207,7 +221,7 @@ class PeriodicRecord(msgspec.Struct, frozen=True):
     """What a snapshot holds of periodic windows besides tables."""
 
     first: list[int]
-    """Of each series: the first window that is not complete."""
+    """For each series, the number of the first window that is not complete."""
     kept_from: int
     slices: int
     eras: list[tuple[list[WindowForm], int]]
@@ -219,6 +233,33 @@ class Era(NamedTuple):
 
     windows: tuple[Window, ...]
     until: int
+
+
+class AgeRange(NamedTuple):
+    """How long ago open windows may have begun: from `first` to `last` microseconds before now,
+    only these."""
+
+    first: int
+    last: int
+    windows: tuple[Periodic, ...]
+    edges: Edges
+
+
+def age_ranges(windows: Sequence[Periodic]) -> list[AgeRange]:
+    """The ranges of some windows, the oldest first, each at most half as old as the one before.
+
+    In the newest one, which is not among them, all windows may begin.
+    """
+    reaches = sorted({_reach(window) for window in windows}, reverse=True)
+    bounds = reaches[:1]
+    for reach in reaches:
+        if 2 * reach <= bounds[-1]:
+            bounds.append(reach)
+    found = []
+    for first, last in pairwise(bounds):
+        longer = tuple(window for window in windows if _reach(window) > last)
+        found.append(AgeRange(first, last, longer, Edges(periods_of(longer))))
+    return found
 
 
 class PeriodicState(ShapeState):
@@ -240,12 +281,12 @@ class PeriodicState(ShapeState):
         counts = [len(window.periods) for window in self._windows]
         ends = np.cumsum(counts).tolist()
         self._place_of = np.repeat(np.array(self.places, np.int64), counts)
-        """Of each series, the place of its window type."""
+        """For each series, the place of its window type."""
         self._rows_of = {
             window: slice(end - count, end)
             for window, count, end in zip(self._windows, counts, ends, strict=True)
         }
-        """Of each window type, its series."""
+        """For each window type, its series."""
         self._series = Series(periods_of(self._windows))
         self._needs = [
             (np.isin(self._place_of, need.places) if len(bound.needs) > 1 else None, need.operators)
@@ -257,7 +298,9 @@ class PeriodicState(ShapeState):
         self._late: list[Ints] = []
         self._kept_from = EARLIEST
         self._eras: list[Era] = []
-        """The older plans by which events were cut whose slices may still be there."""
+        """The edges that slices have which may still be there, where these are not all edges of
+        the plan: an older one cut them, or they were merged."""
+        self._enough = _FEW_SLICES
 
     def absorb(self, rows: Rows) -> None:
         self._pending.add(rows)
@@ -363,7 +406,48 @@ class PeriodicState(ShapeState):
         needed = self._series.needed_from(horizon)
         self._kept_from = max(self._kept_from, needed)
         self._store.trim(needed)
+        if len(self._store) > self._enough and self._age_ranges and horizon < LATEST:
+            self._merge_old(horizon)
         self._pending.rows = [rows.where(rows.start >= needed) for rows in self._pending.rows]
+
+    @cached_property
+    def _age_ranges(self) -> list[AgeRange]:
+        """The ranges whose slices are merged; none where that would leave most of them."""
+        if self._exact or len(self._windows) < 2:
+            return []
+        ranges = age_ranges(self._windows)
+        rate = Edges(periods_of(self._windows)).rate
+        left = sum((age.first - age.last) * age.edges.rate for age in ranges)
+        left += ranges[-1].last * rate if ranges else 0.0
+        return ranges if ranges and ranges[0].first * rate > _WORTH * left else []
+
+    def _merge_old(self, horizon: int) -> None:
+        """Merges slices of the past at whose edges no window begins that is still open.
+
+        Windows of a month that begin each minute need slices of a minute, and windows of a second
+        need their slices for a second only.
+        """
+        starts = self._store.starts
+        new = np.ones(len(starts), np.bool_)
+        for age in self._age_ranges:
+            until = horizon - age.last
+            begin, stop = np.searchsorted(starts, [horizon - age.first, until]).tolist()
+            if stop < begin + 2:
+                continue
+            some = starts[begin:stop]
+            edges = age.edges.around(some, int(some[0]), int(some[-1]))
+            place = np.searchsorted(edges, some, side="right")
+            new[begin + 1 : stop] = place[1:] != place[:-1]
+            known = {era.windows: era.until for era in self._eras}
+            known[age.windows] = max(until - 1, known.get(age.windows, EARLIEST))
+            self._eras = [Era(*era) for era in known.items()]
+        rows = self._store.all_rows()
+        first = starts[np.maximum.accumulate(np.where(new, np.arange(len(starts)), 0))]
+        rows.start = first[np.searchsorted(starts, rows.start)]
+        self._store = SliceStore(self._store.kind, self.operators)
+        self._store.append(compact(rows, self.operators))
+        self._eras = [era for era in self._eras if era.until >= self._kept_from]
+        self._enough = max(_FEW_SLICES, int(_MORE * len(self._store)))
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         return all(
@@ -439,6 +523,11 @@ class PeriodicState(ShapeState):
             Era(tuple(window_from_dict(window) for window in windows), until)
             for windows, until in saved.eras
         ]
+
+
+def _reach(window: Periodic) -> int:
+    """How far before its end a window begins, at most."""
+    return max(period.reach for period in window.periods)
 
 
 def _eras(eras: list[Era], change: Change, kept_from: int) -> list[Era]:

@@ -108,6 +108,11 @@ class SessionState(ShapeState):
             for place, window, rows in zip(self.places, self._windows, part, strict=True)
         ]
 
+    def next_end(self, frontier: int) -> int | None:
+        ends = [state.open.last + state.gap for state in self._open]
+        open_ones = [some[some >= frontier] for some in ends]
+        return min((int(some.min()) for some in open_ones if len(some)), default=None)
+
     def _step(self, horizon: int) -> list[Rows]:
         """Fuses what has come; gives the sessions of each gap that are final."""
         fresh = self._fresh.emptied(self.operators)

@@ -41,19 +41,27 @@ def windows_of(group: Group, shape: type[W]) -> dict[int, W]:
 
 
 def stream_state(bound: BoundGroup) -> StreamsState | None:
-    """The state of a group whose events are cut at the marks of their own stream."""
+    """The state of a group whose windows are followed where their own stream is read."""
     if bound.group.slicing != "stream":
         return None
-    return StreamsState(bound, windows_of(bound.group, Marked))
+    others = [
+        make(bound, windows, None)
+        for shape, make in STATES.items()
+        if shape is not Marked and (windows := windows_of(bound.group, shape))
+    ]
+    marked = windows_of(bound.group, Marked)
+    return StreamsState(bound, windows_of(bound.group, Window), marked, others)
 
 
 def shape_states(
     bound: BoundGroup, emitted: Emitted | None, own: StreamsState | None
 ) -> list[ShapeState]:
-    """The states of all shapes among the windows of a group; `own` is that of its streams."""
-    states: list[ShapeState] = [] if own is None else [own]
-    for shape, make in STATES.items():
-        windows = windows_of(bound.group, shape)
-        if windows and not (own is not None and shape is Marked):
-            states.append(make(bound, windows, emitted))
-    return states
+    """The states of all shapes among the windows of a group; `own` is that of its streams, which
+    has all of them."""
+    if own is not None:
+        return [own]
+    return [
+        make(bound, windows, emitted)
+        for shape, make in STATES.items()
+        if (windows := windows_of(bound.group, shape))
+    ]

@@ -1,13 +1,14 @@
-"""User-defined windows that each stream has for itself: cut on its node, put together at the root.
+"""Windows that each stream has for itself: followed on its node, put together at the root.
 
 The state has two halves. Where a stream is read, it knows how far its windows have come, and cuts
-settled events into slices that know their windows. Where streams meet, it has a row for each window
-of a stream, until all that make one result are there.
+settled events into slices that know their windows; windows that no marks bound become one slice
+each, once they have ended. Where streams meet, it has a row for each window of a stream, until all
+that make one result are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -17,11 +18,12 @@ import pyarrow as pa
 from catchment.engine import codec, settled, stream_merge, streams
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
+from catchment.engine.lanes import OPEN, LaneWindow, LaneWindows
 from catchment.engine.rows import Rows, fit, no_rows
 from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState
 from catchment.engine.stream_merge import Awaited, Gathered
-from catchment.engine.streams import OPEN, Course, Owned, Streams
-from catchment.model.window import Marked
+from catchment.engine.streams import Course, Owned, Streams
+from catchment.model.window import Marked, Window
 from catchment.operators.ragged import Ints, plain
 from catchment.planner.edges import EARLIEST, LATEST
 
@@ -40,30 +42,52 @@ class StreamsRecord(msgspec.Struct, frozen=True):
     streams: list[str]
     """The names of the streams, but for the first, which has none."""
     gathered: list[tuple[int | None, int]]
-    """Of each window type: since when it is known, and how many slices came too late."""
+    """For each window type: since when it is known, and how many slices came too late."""
 
 
 class StreamsState(ShapeState):
-    """Both halves: where a stream is read, `courses`; where streams meet, `gathered`."""
+    """Both halves: `courses` and `lanes` where a stream is read, `gathered` where streams meet."""
 
     name = "streams"
     keeps_keys = True  # how many windows a key has had is kept for good
 
-    def __init__(self, bound: BoundGroup, windows: Mapping[int, Marked]) -> None:
+    def __init__(
+        self,
+        bound: BoundGroup,
+        windows: Mapping[int, Window],
+        marked: Mapping[int, Marked],
+        others: Sequence[ShapeState],
+    ) -> None:
+        """`windows` are all that each stream has for itself. Those that are `marked` are followed
+        here, the others each by the state of its shape."""
         super().__init__(bound, windows)
         self.group = bound.group
         self.streams = Streams()
-        self.courses = [streams.course(window) for window in windows.values()]
-        self.gathered = [stream_merge.gathered(w, self.operators) for w in windows.values()]
+        self.courses = [streams.course(w, self.places.index(n)) for n, w in marked.items()]
+        self.lanes = LaneWindows(bound, windows, others)
+        self.gathered = [
+            stream_merge.gathered(window, self.operators, whole=place in self.lanes.windows)
+            for place, window in windows.items()
+        ]
+        self._elsewhere = False
+        """Whether windows are followed on other nodes."""
         self.open = [no_rows(self.operators) for _ in windows]
         """At the end of the input: the windows of each type that had not ended."""
         self._fresh: list[Owned] = []
         self._frontier = EARLIEST
 
-    def cut(self, events: settled.Ordered) -> Owned:
-        """Cuts settled events, and remembers which windows are open."""
-        self.courses, owned = streams.cut(self.courses, events, self.group, self.operators)
-        return owned
+    def cut(self, events: settled.Ordered | None, time: int) -> Owned:
+        """Cuts the events before a time, and remembers which windows are open."""
+        kinds = len(self.places)
+        parts: list[Owned] = []
+        ended: list[LaneWindow] = []
+        if events is not None and len(events):
+            self.courses, owned = streams.cut(self.courses, events, self.group, self.operators)
+            parts.append(owned)
+            ended += self.lanes.follow(events)
+        ended += self.lanes.pass_time(time)
+        parts += [streams.whole(some, self.places.index(some.place), kinds) for some in ended]
+        return streams.concat_owned(parts, kinds, self.operators)
 
     def take_in(self, owned: Owned, frontier: int) -> None:
         """Takes in slices that come while the frontier is there."""
@@ -82,6 +106,7 @@ class StreamsState(ShapeState):
 
     def complete(self, moment: Moment) -> list[Complete]:
         self.gather()
+        self._elsewhere = moment.live is not None
         awaited, time = self._awaited(moment.live), moment.frontier
         if time >= LATEST:
             self.open = [state.rows.where(state.rows.end == OPEN) for state in self.gathered]
@@ -105,11 +130,15 @@ class StreamsState(ShapeState):
         return sum(state.missed for state in self.gathered)
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
+        """Of windows that climb whole nobody knows at the root whether any is open."""
         self.gather()
         kind = self.places.index(place)
-        start = self.courses[kind].start
-        open_ = ((start != OPEN) & (start <= until)).any()
-        return not (waiting or open_ or (self.gathered[kind].rows.start <= until).any())
+        if waiting or (self.gathered[kind].rows.start <= until).any():
+            return False
+        if place in self.lanes.windows:
+            return not self._elsewhere and self.lanes.ended(place, until, waiting)
+        start = next(course.start for course in self.courses if course.kind == kind)
+        return not ((start != OPEN) & (start <= until)).any()
 
     def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
         """Windows that are open on one node or another, put together by their reading.
@@ -119,7 +148,7 @@ class StreamsState(ShapeState):
         for place, gathered, rows in zip(self.places, self.gathered, self.open, strict=True):
             if gathered.since is not None:
                 rows = rows.where(rows.start > gathered.since)
-            events = int(plain(rows.fields[_EVENTS]).sum()) if len(rows) else 0
+            events = _events_in(rows)
             if gathered.window.reading == "ordered":
                 # Of these, another stream's window has gone out under the same number.
                 rows = rows.where(~stream_merge.went_out(gathered, rows))
@@ -133,6 +162,7 @@ class StreamsState(ShapeState):
     def begin(self, frontier: int, newest: int) -> None:
         if newest > EARLIEST:
             self.courses = [state._replace(since=newest) for state in self.courses]
+            self.lanes.begin(newest)
             self.gathered = [state._replace(since=newest) for state in self.gathered]
 
     def continue_from(self, old: StreamsState | None, change: Change) -> None:
@@ -143,24 +173,28 @@ class StreamsState(ShapeState):
         """Goes on from the state of a group that this one continues."""
         old.gather()
         self.streams = old.streams
-        was = {state.window: kind for kind, state in enumerate(old.courses)}
-        for kind, state in enumerate(self.courses):
-            known = was.get(state.window)
-            if known is None:
-                self.courses[kind] = state._replace(since=since)
-                self.gathered[kind] = self.gathered[kind]._replace(since=since)
-                continue
-            self.courses[kind] = old.courses[known]
-            held = old.gathered[known]
-            self.gathered[kind] = held._replace(rows=fit(held.rows, self.operators))
+        self.lanes.continue_from(old.lanes, since)
+        courses = {state.window: state for state in old.courses}
+        for n, state in enumerate(self.courses):
+            before = courses.get(state.window)
+            self.courses[n] = (
+                state._replace(since=since) if before is None else before._replace(kind=state.kind)
+            )
+        held = {state.window: state for state in old.gathered}
+        for kind, one in enumerate(self.gathered):
+            known = held.get(one.window)
+            self.gathered[kind] = (
+                one._replace(since=since)
+                if known is None
+                else known._replace(rows=fit(known.rows, self.operators))
+            )
 
     def retagged(self, owned: Owned, old: StreamsState, rows: Rows) -> Owned:
         """Slices that the old one tagged, with these rows, as this one would have tagged them."""
-        tags = np.full((len(rows), 1 + 3 * len(self.places)), OPEN, np.int64)
-        tags[:, 1::3], tags[:, 2::3] = -1, 0
+        tags = streams.untagged(len(rows), len(self.places))
         tags[:, 0] = owned.tags[:, 0]
-        was = {state.window: kind for kind, state in enumerate(old.courses)}
-        for kind, state in enumerate(self.courses):
+        was = {state.window: kind for kind, state in enumerate(old.gathered)}
+        for kind, state in enumerate(self.gathered):
             if state.window in was:
                 known = 1 + 3 * was[state.window]
                 tags[:, 1 + 3 * kind : 4 + 3 * kind] = owned.tags[:, known : known + 3]
@@ -174,14 +208,15 @@ class StreamsState(ShapeState):
 
     @property
     def nbytes(self) -> int:
-        return 32 * sum(len(state.lane) for state in self.courses)
+        return 32 * sum(len(state.lane) for state in self.courses) + self.lanes.nbytes
 
     # -- as tables --------------------------------------------------------------------------------
 
     def courses_table(self) -> pa.Table:
         """How far every type has come in every lane, and since when it is followed."""
         columns: dict[str, list[Ints]] = {name: [] for name in ("kind", *_COURSE)}
-        for kind, state in enumerate(self.courses):
+        for state in self.courses:
+            kind = state.kind
             for name in _COURSE:
                 columns[name].append(getattr(state, name))
             columns["kind"].append(np.full(len(state.lane), kind, np.int64))
@@ -199,11 +234,12 @@ class StreamsState(ShapeState):
             codec.ints(table, name) for name in ("kind", "begun", "start", "unknown")
         )
         for number, state in enumerate(self.courses):
-            mine = np.flatnonzero((kind == number) & (unknown != _SINCE))
+            mine = np.flatnonzero((kind == state.kind) & (unknown != _SINCE))
             mine = mine[np.argsort(lanes[mine])]
-            since = start[(kind == number) & (unknown == _SINCE)].tolist()
+            since = start[(kind == state.kind) & (unknown == _SINCE)].tolist()
             self.courses[number] = Course(
                 state.window,
+                state.kind,
                 lanes[mine],
                 begun[mine],
                 start[mine],
@@ -214,6 +250,9 @@ class StreamsState(ShapeState):
     def save(self, put: Put) -> None:
         self.gather()
         put.table("courses", self.courses_table())
+        if self.lanes.states:
+            put.table("lanes", self.lanes.table())
+            put.table("whole", pa.table({"states": [self.lanes.save()]}))
         for kind, state in enumerate(self.gathered):
             put.rows(f"gathered {kind}", state.rows)
             put.ints(f"gathered {kind} given", key=state.key, given=state.given)
@@ -225,6 +264,9 @@ class StreamsState(ShapeState):
         saved = get.record(StreamsRecord)
         self.streams = Streams(saved.streams)
         self.load_courses(get.table("courses"), get.ints("courses", "lane"))
+        if self.lanes.states:
+            states = get.table("whole").column("states")[0].as_py()
+            self.lanes.load(get.table("lanes"), get.ints("lanes", "lane"), states)
         for kind, (since, missed) in enumerate(saved.gathered):
             self.gathered[kind] = Gathered(
                 self.gathered[kind].window,
@@ -234,4 +276,15 @@ class StreamsState(ShapeState):
                 get.ints(f"gathered {kind} given", "given"),
                 missed,
                 get.ints(f"gathered {kind} heard", "lane"),
+                self.gathered[kind].whole,
             )
+
+
+def _events_in(rows: Rows) -> int:
+    """How many events are in windows that are open. Where those of a stream and key overlap, as
+    count windows do, the first of them holds all of the others' events."""
+    held = plain(rows.fields[_EVENTS]) if len(rows) else np.empty(0, np.int64)
+    _, lane = np.unique(np.stack([rows.key, rows.first]), axis=1, return_inverse=True)
+    most = np.zeros(len(rows), np.int64)
+    np.maximum.at(most, lane, held)
+    return int(most.sum())

@@ -1,8 +1,9 @@
 """Connections of those who have not been let in yet: there are few of them, and none lasts.
 
 A server of HTTP waits for a request as long as it takes, and every process of this host can
-connect. Without limits a few hundred silent connections would keep the page from everybody else,
-and many more would leave the job beside it without descriptors.
+connect. Without limits a few hundred silent connections would keep the server from everybody else,
+and many more would leave the job beside it without descriptors. Who was let in with one request is
+a stranger again from the first byte of the next one until that is let in.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Strangers:
         return len(self._held)
 
     def enter(self, peer: PeerAddress, transport: asyncio.Transport) -> None:
-        """Somebody has connected: for whom there is no room, the oldest is cut off."""
+        """Somebody has connected, or begins a request: to make room, the oldest is cut off."""
+        if peer in self._held:
+            return
         while len(self._held) >= self._most:
             self._cut_off(next(iter(self._held)))
         loop = asyncio.get_running_loop()
@@ -58,6 +61,11 @@ def protocol(strangers: Strangers) -> type[H11Protocol]:
                 transport.abort()
             else:
                 strangers.enter(self.client, transport)
+
+        def data_received(self, data: bytes) -> None:
+            if self.client is not None and (self.cycle is None or self.cycle.response_complete):
+                strangers.enter(self.client, self.transport)
+            super().data_received(data)
 
         def connection_lost(self, exc: Exception | None) -> None:
             strangers.leave(self.client)

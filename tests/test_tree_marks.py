@@ -1,0 +1,314 @@
+"""User-defined windows that the root finds by their marks: whole trees under faults, against brute
+force."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import catchment as ct
+from catchment.simulate import Faults, World
+from catchment.tree.root import Root
+from schedules import share
+from test_simulate import faults, flushing, moving, shape, wrongs
+from trees import SCHEMA, SECOND, batches, charter, check, check_marked
+
+ON, OFF = "m = 'on'", "m = 'off'"
+MARKED = [
+    ct.Query("trips", ct.sum("v"), ct.first("v"), ct.count(), by="k", window=ct.between(ON, OFF)),
+    ct.Query("parts", ct.avg("v"), ct.max("v"), by="k", window=ct.cut(ON)),
+    ct.Query("whole", ct.sum("v"), ct.last("v"), ct.median("v"), window=ct.cut(OFF)),
+    ct.Query("some", ct.sum("v"), by="k", window=ct.between(ON, OFF), where="v > 9"),
+    ct.Query("others", ct.min("v"), by="k", window=ct.cut("v > 90"), where="v <= 9 OR v > 90"),
+    ct.Query("same", ct.sum("v"), window=ct.between("m IS NOT NULL", "m IS NOT NULL")),
+]
+steps = ct.function(
+    "t_marked_steps",
+    lift=str,
+    combine=lambda a, b: a + b,
+    lower=str,
+    result=pa.string(),
+    commutative=False,
+)
+LISTED = ct.Query("list", ct.collect_list("v"), by="k", window=ct.between(ON, OFF))
+IN_ORDER = ct.Query("steps", steps("v"), by="k", window=ct.between(ON, OFF))
+
+
+def drawn(dice: random.Random) -> list[ct.Query]:
+    return dice.sample(MARKED, dice.randint(1, 3))
+
+
+def thinned(seed: int, tables: list[pa.Table], share_of_marks: float, tick: int) -> list[pa.Table]:
+    """The same events with fewer marks, at times that many of them share."""
+    dice = random.Random(seed)
+    made = []
+    for table in tables:
+        rows = table.to_pylist()
+        for row in rows:
+            row["m"] = row["m"] if dice.random() < share_of_marks else None
+        made.append(pa.Table.from_pylist(rows, SCHEMA))
+        times = pa.array([int(row["ts"].timestamp() * SECOND) // tick * tick for row in rows])
+        made[-1] = made[-1].set_column(0, SCHEMA.field(0), times.cast(SCHEMA.field(0).type))
+    return made
+
+
+def some_events(dice: random.Random, parents: dict[str, str | None], seed: int) -> Any:
+    """Events with few marks or many, of all leaves alike or not, and often at one instant."""
+    count, spread = dice.choice([12, 60, 200]), dice.choice([3, 6, 20])
+    tick = dice.choice([1000, 250_000, 1_000_000])
+    leaves = [id for id in parents if id.startswith("l")]
+    return {
+        id: thinned(n, batches(seed * 100 + n, count, spread), dice.choice([0.0, 0.1, 1.0]), tick)
+        for n, id in enumerate(leaves)
+    }
+
+
+def rounds(world: World) -> int:
+    """The number of the root's last word about marks."""
+    root = world.sites["root"].member
+    assert root is not None and isinstance(root.machine, Root)
+    return root.edges.number
+
+
+def ended(world: World, seed: int) -> None:
+    world.run()
+    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
+
+
+@pytest.fixture(autouse=True, params=["slices", "events"])
+def cheaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether nodes send slices wherever they can, or as it costs less: of few events, events."""
+    if request.param == "slices":
+        monkeypatch.setattr("catchment.marking.choice.EDGE_BYTES", 0)
+
+
+def one_schedule(seed: int) -> World:
+    """A small tree in which links, disks and processes fail; all windows are checked."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 4))
+    events = some_events(dice, parents, seed)
+    queries = drawn(dice)
+    flush, trouble = flushing(seed, faults(dice))
+    world = World(charter(parents, queries, **flush), events, seed, trouble, until=4)
+    ended(world, seed)
+    check(world.deliveries, events, queries)
+    return world
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_schedules_with_faults(part: int) -> None:
+    assert sum(rounds(one_schedule(seed)) for seed in range(part, share(125, 20), 4))
+
+
+def gone_wrong(seed: int) -> World:
+    """A tree whose folders and processes go wrong; what is exact is checked."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(1, 3))
+    events = some_events(dice, parents, seed)
+    queries = drawn(dice)
+    timeout = {"timeout": 10**6} if dice.random() < 0.5 else {}
+    world = World(charter(parents, queries, **timeout), events, seed, wrongs(dice), until=8)
+    world.run()
+    if world.stuck is not None or world.aside or timeout:
+        check_missing(world, events, queries)
+        return world
+    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s: {world.happened}"
+    check(world.deliveries, events, queries)
+    return world
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_folders_and_processes_go_wrong(part: int) -> None:
+    for seed in range(part, share(500, 8), 4):
+        gone_wrong(seed)
+
+
+def missing(seed: int) -> World:
+    """Nodes that are given up for silent: what is said to be complete is exact."""
+    dice = random.Random(seed)
+    parents = shape(dice, dice.randint(2, 4))
+    events = some_events(dice, parents, seed)
+    queries = drawn(dice)
+    trouble = Faults(delay=0.05, crash=0.3, cut=0.3, down=3.0)
+    world = World(charter(parents, queries, timeout=10**6), events, seed, trouble, until=8)
+    ended(world, seed)
+    check_missing(world, events, queries)
+    return world
+
+
+def check_missing(world: World, events: dict[str, list[pa.Table]], queries: list[ct.Query]) -> None:
+    """Windows that are said to be complete are exact, unless events were dropped as late.
+
+    Such events are no marks: what begins after them follows from the marks that are left.
+    """
+    root = world.sites["root"].member
+    assert root is not None and isinstance(root.machine, Root)
+    if not root.machine.counts["late"]:
+        check_marked(world.deliveries, events, queries)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nodes_that_are_missing(part: int) -> None:
+    for seed in range(part, share(500, 8), 4):
+        missing(seed)
+
+
+def moved(seed: int) -> World:
+    """Nodes move and queries come while links and processes fail."""
+    dice = random.Random(seed)
+    parents: dict[str, str | None] = {"root": None, "m0": "root", "m1": "root", "m2": "m1"}
+    parents |= {f"l{n}": ["m0", "m1", "m2", "root"][n] for n in range(4)}
+    events = some_events(dice, parents, seed)
+    queries = drawn(dice)
+    trouble = faults(dice) if seed % 4 else Faults()
+    world = World(charter(parents, queries), events, seed, trouble, until=12)
+    gone, _ = moving(world, dice, ["l0", "l1", "m2"], ["root", "m0", "m1"])
+    ended(world, seed)
+    assert gone
+    check(world.deliveries, events, queries)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(share(2500, 1)))
+def test_nodes_that_move(seed: int) -> None:
+    moved(seed)
+
+
+FLAT: dict[str, str | None] = {"root": None, "a": "root", "m": "root", "b": "m", "c": "m"}
+
+
+def flat(events: dict[str, list[pa.Table]], queries: list[ct.Query], **settings: Any) -> World:
+    """A tree without faults, run to its end."""
+    world = World(charter(FLAT, queries, **settings), events, until=0)
+    ended(world, 0)
+    return world
+
+
+def few_marks(share_of_marks: float = 0.2, tick: int = 1000) -> dict[str, list[pa.Table]]:
+    return {id: thinned(n, batches(n, 300, 8), share_of_marks, tick) for n, id in enumerate("abc")}
+
+
+def test_marks_climb_and_slices_follow() -> None:
+    events = few_marks()
+    world = flat(events, MARKED)
+    check(world.deliveries, events, MARKED)
+
+
+@pytest.mark.parametrize("seed", [3, 22, 24, 37])
+def test_marks_at_the_time_up_to_which_all_is_there(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event just at the end of a window may be in it: these were said to be complete."""
+    monkeypatch.setattr(
+        "catchment.tree.settings.TreeSettings.asks_marks", property(lambda _: False)
+    )
+    missing(seed)
+
+
+def test_only_marks_climb_at_first() -> None:
+    """Of many events with few marks, what climbs is small."""
+    bytes_of = {}
+    for mode in ("ask", "send"):
+        events = {
+            id: thinned(n, batches(n, 6000, 8, 400), 0.01, 1000) for n, id in enumerate("abc")
+        }
+        world = flat(events, MARKED[:2], marks=mode)
+        check(world.deliveries, events, MARKED[:2])
+        bytes_of[mode] = sum(world.bytes.values())
+        assert bool(rounds(world)) == (mode == "ask")
+    assert bytes_of["ask"] < 0.4 * bytes_of["send"]
+
+
+@pytest.mark.parametrize("marks", [0.0, 1.0])
+def test_no_marks_and_a_mark_on_every_event(marks: float) -> None:
+    every = ct.Query("every", ct.sum("v"), by="k", window=ct.cut("v IS NOT NULL"))
+    queries = [every] if marks else MARKED[:3]
+    events = few_marks(marks)
+    sizes = {}
+    for mode in ("ask", "send"):
+        world = flat(events, queries, marks=mode)
+        check(world.deliveries, events, queries)
+        sizes[mode] = sum(world.bytes.values())
+    assert sizes["ask"] <= 1.05 * sizes["send"]
+
+
+def test_all_events_at_one_instant() -> None:
+    events = few_marks(0.3, 10 * SECOND)
+    world = flat(events, MARKED)
+    check(world.deliveries, events, MARKED)
+
+
+def test_a_clock_that_is_wrong_by_hours() -> None:
+    events = few_marks()
+    late = pa.scalar(3 * 3600 * SECOND, pa.duration("us"))
+    for n, table in enumerate(events["b"]):
+        times = pa.compute.add(table.column("ts"), late)
+        events["b"][n] = table.set_column(0, SCHEMA.field(0), times)
+    world = flat(events, MARKED)
+    check(world.deliveries, events, MARKED)
+
+
+def test_nodes_hold_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catchment.marking.leaf.HELD", 3000)
+    events = few_marks()
+    world = flat(events, MARKED)
+    check(world.deliveries, events, MARKED)
+
+
+def test_rounds_begin_without_marks_where_many_events_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("catchment.marking.root.MANY", 50)
+    events = few_marks(0.0)
+    world = flat(events, MARKED[:2])
+    check(world.deliveries, events, MARKED[:2])
+    assert rounds(world) > 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{"marks": "send"}, {"late": "update"}, {"idle": 10**9}, {"emit": "changes"}]
+)
+def test_where_all_events_climb(settings: dict[str, Any]) -> None:
+    events = few_marks()
+    world = flat(events, MARKED[:2], **settings)
+    if "emit" not in settings:
+        check(world.deliveries, events, MARKED[:2])
+    assert not rounds(world)
+
+
+@pytest.mark.parametrize("needing", [IN_ORDER, LISTED])
+def test_functions_that_need_all_events_have_them(needing: ct.Query) -> None:
+    queries = [needing, MARKED[0]]
+    events = few_marks()
+    world = flat(events, queries)
+    check(world.deliveries, events, [LISTED, MARKED[0]] if needing is LISTED else [MARKED[0]])
+    assert not rounds(world)
+    assert "local: all events climb, since" in ct.explain(queries)
+    assert "local: marks climb, other events stay" in ct.explain(MARKED)
+
+
+@pytest.mark.parametrize("seed", range(share(1250, 2)))
+def test_queries_that_come_while_events_are_kept(seed: int) -> None:
+    """One that shares their events, one that needs all of them, one that leaves."""
+    dice = random.Random(seed)
+    parents = shape(dice, 3)
+    leaves = [id for id in parents if id.startswith("l")]
+    events = {
+        id: thinned(n, batches(seed * 9 + n, 200, 8), 0.2, 1000) for n, id in enumerate(leaves)
+    }
+    trouble = faults(dice) if seed % 2 else Faults()
+    world = World(charter(parents, MARKED[:1]), events, seed, trouble, until=4)
+    for n, new in enumerate([MARKED[1], IN_ORDER], start=1):
+
+        def add(new: ct.Query = new) -> None:
+            root = world.sites["root"].member
+            if root is not None and root.charter is not None and root.charter.schema is not None:
+                known = root.charter.plans[root.charter.plan].queries
+                root.adopt(root.charter.with_queries([*known.values(), new]), world.now)
+
+        world.after(n * dice.random(), add)
+    ended(world, seed)
+    check(world.deliveries, events, MARKED[:1])
