@@ -235,7 +235,9 @@ def test_damage_that_comes_while_a_job_runs(tmp_path: Path) -> None:
     spool = Spool(tmp_path, SEGMENT)
     path = path_of(tmp_path, 2)
     sound = path.read_bytes()
-    path.write_bytes(sound[: HEAD.size + 3] + b"?" + sound[HEAD.size + 4 :])
+    damaged = bytearray(sound)
+    damaged[HEAD.size + 3] ^= 1
+    path.write_bytes(damaged)
     seen, _ = read_on(spool, tmp_path, spool.first(), 1)
     (gone,) = lost(spool)
     assert seen == [n for n in range(COUNT) if n != gone]
