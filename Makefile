@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # What a caller may set: make test SEED=7 ARGS='-k session', make soak EXAMPLES=5000 SOAK=300, make bench QUICK=1 RECORD=1
-WORKERS ?= 3
+# Many tests wait for processes and servers, so there are more workers than cores.
+WORKERS ?= 5
 EXAMPLES ?= 2000
 KILLS ?= 100
 FAULTS ?= 300

@@ -21,11 +21,12 @@ from catchment.errors import DataError, JobError, QueryError, StateError
 from catchment.flush.link import LinkEstimate
 from catchment.job import JobModel, load_job
 from catchment.job.topology import NodeSection, check_nodes
+from catchment.model.capacity import Capacity
 from catchment.nodes.bootstrap import NodeConfig, founded
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.node_service import NodeService, check_move
 from catchment.nodes.process import NodeProcess
-from catchment.nodes.status import status, unread_of
+from catchment.nodes.status import filling_of, status, unread_of
 from catchment.simulate import World
 from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.sources.base import NeverRead
@@ -33,7 +34,7 @@ from catchment.testing.compare import rows_of
 from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.member import Member, RefusedError
 from catchment.tree.message import decode, encode, head_of, heard, spoken
-from catchment.tree.words import Hello, Unread
+from catchment.tree.words import Beat, Hello, Unread, read, said
 from notes import answer
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check, check_marked, final
 
@@ -592,3 +593,21 @@ def test_what_a_node_never_read_is_told_at_the_root() -> None:
         root.on_beat("m", mid.beat(world.now), world.now)
         assert status(root, set()).never_read_by_nodes == wanted
         leaf.unread, wanted = None, {}
+
+
+def test_what_is_getting_full_on_a_node_is_told_at_the_root() -> None:
+    parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "root"}
+    world = World(charter(parents, QUERIES[:1]), {"a": batches(1, 60), "b": batches(2, 60)})
+    world.run()
+    members = {id: site.member for id, site in world.sites.items()}
+    root, mid, leaf = members["root"], members["m"], members["a"]
+    assert root is not None and mid is not None and leaf is not None
+    half = Capacity("outbox", 512, 1024, "bytes", "nothing more is read")
+    nearly = Capacity("spool", 9, 10, "bytes", "nothing is acknowledged")
+    leaf.fills = filling_of([half, Capacity("inbox", 511, 1024, "bytes", "children wait"), nearly])
+    wanted = {"a": [nearly, half]}
+    for _ in range(2):
+        mid.on_beat("a", leaf.beat(world.now), world.now)
+        root.on_beat("m", read(Beat, said(mid.beat(world.now))), world.now)
+        assert status(root, set()).filling_by_nodes == wanted
+        leaf.fills, wanted = (), {}

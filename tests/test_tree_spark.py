@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,11 @@ def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
     path = job(tmp_path, on_spark)
     command = [sys.executable, "-m", "catchment.cli.main", "up", str(path), "--quiet"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        assert moved(str(yaml.safe_load(path.read_text())["nodes"][0]["listen"]), running)
-        _, said = running.communicate(timeout=280)
+        try:
+            assert moved(str(yaml.safe_load(path.read_text())["nodes"][0]["listen"]), running)
+            _, said = running.communicate(timeout=280)
+        finally:
+            running.kill()  # where that failed; its nodes end with it
     assert running.returncode == 0, said[-3000:]
     queries = ct.load_job({"queries": QUERIES}).build()
     engine = ct.Engine(queries)
@@ -192,9 +196,14 @@ def test_a_node_in_between(
     with running(job) as tree:
         tree.wait(lambda: tree.frontier >= LATEST)
     assert bool(handed) == (few < 0)
+    check_plain(job, memory, read, (1, 2))
+
+
+def check_plain(job: JobModel, memory: Memory, read: dict[str, Any], seeds: Sequence[int]) -> None:
+    """Compares results with those of one engine; every window is whole."""
     engine = ct.Engine(job.build())
     options = {name: value for name, value in read.items() if name != "type"}
-    made = [Generated(**options, seed=seed).generator(0).table(4000) for seed in (1, 2)]
+    made = [Generated(**options, seed=seed).generator(0).table(4000) for seed in seeds]
     engine.push(pa.concat_tables(made))
     wanted = engine.close()
     for query in job.build():
@@ -202,3 +211,38 @@ def test_a_node_in_between(
         assert all(found["complete"].to_pylist())
         plain = found.drop_columns(["complete", "missing"])
         assert_same(rows_of(wanted[query.name]), plain, query.name, keys=query.keys)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_query_that_starts_before_its_first_step(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark runs a batch as soon as its query starts, whether or not a step has been decided."""
+    began = list[bool]()
+
+    def go_on(execution: spark_execution.Stepwise) -> bool:
+        query = execution._node.work.query
+        if query is None or query.lastProgress is None:
+            return False
+        began.append(True)
+        return real(execution)
+
+    real = spark_execution.Stepwise.go_on
+    monkeypatch.setattr(spark_execution.Stepwise, "go_on", go_on)
+    read = {"type": "generator", "rate": 1000, "keys": 5, "events": 4000, "per_batch": 1000}
+    memory = Memory()
+    job = JobModel(
+        name="early",
+        queries=[query for query in QUERIES if query["name"] in ("mean", "visits")],
+        nodes=[
+            {"id": "root", "listen": f"127.0.0.1:{free_port()}", "engine": "spark"},
+            {"id": "e1", "parent": "root", "engine": "embedded", "source": read | {"seed": 1}},
+        ],
+        checkpoint=str(tmp_path / "state"),
+        sinks=[memory],
+    )
+    with running(job) as tree:
+        tree.wait(lambda: tree.frontier >= LATEST)
+    assert began
+    check_plain(job, memory, read, (1,))

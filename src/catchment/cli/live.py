@@ -19,7 +19,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, 
 from rich.table import Table
 from rich.text import Text
 
-from catchment.model.capacity import Capacity
 from catchment.model.costs import shown
 from catchment.sinks.console import Console as Results
 from catchment.sources.base import NeverRead
@@ -241,16 +240,6 @@ def never_read_line(found: NeverRead) -> str:
     """
     rows = "" if found.rows is None else f" ({found.rows:,} rows)"
     return f"never read: {found.origin}: {found.reason}{rows}"
-
-
-def limit_line(found: Capacity) -> str:
-    """How full something is, and what happens when it is full.
-
-    >>> limit_line(Capacity("outbox", 512, 1024, "bytes", "nothing more is read"))
-    'outbox: 512 of 1,024 bytes; when full, nothing more is read'
-    """
-    used = f"{found.used:,} of {found.limit:,} {found.unit}"
-    return f"{found.name}: {used}; when full, {found.when_reached}"
 
 
 def span(seconds: float) -> str:

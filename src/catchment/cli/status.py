@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from msgspec import UNSET
 
-from catchment.cli.live import limit_line, moment, never_read_line, span
+from catchment.cli.live import moment, never_read_line, span
 from catchment.cli.tree import ask
 from catchment.errors import JobError
 from catchment.job import JobModel, load_job
@@ -93,7 +93,7 @@ def _spark_lines(found: Status) -> Iterator[str]:
         if one.origin not in found.waiting:
             yield never_read_line(one)
     for limit in found.limits:
-        yield limit_line(limit)
+        yield limit.line
     if found.error:
         yield f"failed: {found.error}"
 
@@ -118,6 +118,14 @@ def _rates(seen: float | None, planned: float | None) -> str:
     return f"events in event time: {said}{more}"
 
 
+def _filling_lines(found: NodeStatus) -> Iterator[str]:
+    """The limits of this node, and what is at least half full on those below."""
+    yield from (limit.line for limit in found.limits)
+    for id, filling in found.filling_by_nodes.items():
+        if id != found.node:
+            yield from (f"{id}: {limit.line}" for limit in filling)
+
+
 def _tree_lines(found: NodeStatus) -> Iterator[str]:
     plan = None if found.plan is UNSET else found.plan
     flush = None if found.flush is UNSET else found.flush
@@ -136,8 +144,7 @@ def _tree_lines(found: NodeStatus) -> Iterator[str]:
             f"never read by {id}: {rows} rows of {told.origins} files or partitions, "
             f"such as {told.reason}"
         )
-    for limit in found.limits:
-        yield limit_line(limit)
+    yield from _filling_lines(found)
     yield f"missing: {', '.join(found.missing) or 'nobody'}"
     for damage in found.damage:
         yield f"damaged: {damage}"

@@ -35,6 +35,16 @@ class Capacity:
         """How much of the limit is used: 1.0 is full."""
         return self.used / max(self.limit, 1)
 
+    @property
+    def line(self) -> str:
+        """How full it is, and what happens when it is full.
+
+        >>> Capacity("outbox", 512, 1024, "bytes", "nothing more is read").line
+        'outbox: 512 of 1,024 bytes; when full, nothing more is read'
+        """
+        used = f"{self.used:,} of {self.limit:,} {self.unit}"
+        return f"{self.name}: {used}; when full, {self.when_reached}"
+
 
 KEY_BYTES = 4 << 30
 """What keys may take unless it is said otherwise: enough for some ten million."""

@@ -22,7 +22,7 @@ from catchment.nodes.bootstrap import NodeConfig, follow_file
 from catchment.nodes.disk import FileDisk
 from catchment.nodes.node_service import NodeService
 from catchment.nodes.reader import InnerLink, Reader
-from catchment.nodes.status import unread_of
+from catchment.nodes.status import filling_of, limits, unread_of
 from catchment.sinks.base import Delivery
 from catchment.sinks.result_counts import ResultCounts, counts_of_results
 from catchment.sources.aside_files import AsideFiles
@@ -147,13 +147,15 @@ class NodeProcess:
         """How full what this process holds is, besides the node's state."""
         return [] if self.server is None else self.server.capacities()
 
-    def _look_at_source(self) -> None:
-        """Has the beats say what of the source was never read."""
-        if time.monotonic() < self._next_look or self.given.source is None:
+    def _look_around(self) -> None:
+        """Has the beats say what of the source was never read, and what is getting full."""
+        if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK
-        note = self.source_note()
-        self.member.unread = None if note is None else unread_of(note.never_read)
+        note = self.source_note() or SourceNote()
+        self.member.unread = unread_of(note.never_read)
+        held = [*limits(self.member), *note.limits, *self.capacities()]
+        self.member.fills = filling_of(held)
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -172,7 +174,7 @@ class NodeProcess:
         try:
             while not self.stopping.is_set() and not self.done:
                 busy = self._work()
-                self._look_at_source()
+                self._look_around()
                 self._talk()
                 if self.reader is not None:
                     self.reader.check()

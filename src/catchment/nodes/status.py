@@ -19,10 +19,14 @@ from catchment.tree.charter import PLANS, Charter
 from catchment.tree.inbox import Inbox
 from catchment.tree.member import WINDOW, Member
 from catchment.tree.window_traffic import WindowTraffic
-from catchment.tree.words import LinkFigures, Unread
+from catchment.tree.words import Filling, LinkFigures, Unread
 
 _TEXT = 16
 """Bytes that a text or list of an event is taken to have."""
+
+HALF = 0.5
+"""What is fuller than that is told to the nodes above."""
+_TOLD = 16
 
 When = int | str | None
 """A time, "idle" or "ended"; None: it has not begun."""
@@ -99,6 +103,8 @@ class NodeStatus(Struct, frozen=True, rename=_spaced, kw_only=True):
     never_read: tuple[NeverRead, ...]
     never_read_by_nodes: dict[str, Unread]
     limits: list[Capacity]
+    filling_by_nodes: dict[str, list[Capacity]] = {}
+    """What is at least half full on this node and on those below, as they have said."""
     children: dict[str, ChildStatus] | UnsetType = UNSET
 
 
@@ -130,6 +136,9 @@ def status(
         never_read=tuple(note.never_read),
         never_read_by_nodes=member.never_read(),
         limits=[*limits(member), *note.limits, *capacities],
+        filling_by_nodes={
+            id: [one.capacity for one in told] for id, told in member.filling().items()
+        },
         children=UNSET if inbox is None else _children(inbox, links, member),
     )
     return _with_progress(found, member)
@@ -203,6 +212,12 @@ def limits(member: Member) -> list[Capacity]:
         flying = max(member.sent - member.acked, 0)
         found.append(Capacity("messages on their way", flying, WINDOW, "entries", then))
     return found if machine is None else [*found, *machine.capacities()]
+
+
+def filling_of(found: Sequence[Capacity]) -> tuple[Filling, ...]:
+    """What is at least half full, the fullest first."""
+    half = sorted((one for one in found if one.share >= HALF), key=lambda one: -one.share)
+    return tuple(Filling.of(one) for one in half[:_TOLD])
 
 
 def _role(member: Member) -> str:

@@ -41,6 +41,7 @@ from catchment.tree.window_traffic import ChildTraffic
 from catchment.tree.words import (
     Beat,
     Farewell,
+    Filling,
     Hello,
     LinkFigures,
     Moved,
@@ -102,6 +103,9 @@ class Member:
         self.unread: Unread | None = None
         """What of its own source was never read, as far as whoever runs this node has said."""
         self.unread_below: dict[str, dict[str, Unread]] = {}
+        self.fills: tuple[Filling, ...] = ()
+        """What of this node is at least half full, as far as whoever runs it has said."""
+        self.filling_below: dict[str, dict[str, tuple[Filling, ...]]] = {}
         self._spares: dict[str, int] = {}
         """Spares that wait here, and when each was last heard of."""
         self._spares_below: dict[str, tuple[str, ...]] = {}
@@ -235,6 +239,7 @@ class Member:
         self.lives.keep(here)
         self.below = {id: told for id, told in self.below.items() if id in here}
         self.unread_below = {id: told for id, told in self.unread_below.items() if id in here}
+        self.filling_below = {id: told for id, told in self.filling_below.items() if id in here}
         self._spares_below = {id: told for id, told in self._spares_below.items() if id in here}
         self.carried = {id: nbytes for id, nbytes in self.carried.items() if id in here}
         self.traffic = {id: found for id, found in self.traffic.items() if id in here}
@@ -377,6 +382,7 @@ class Member:
             link=flow.link.shown() | flow.early.shown() if flow and seen else None,
             refused=dict([*self.turned_away().items()][:_TOLD]),
             unread=dict([*self.never_read().items()][:_TOLD]),
+            filling=dict([*self.filling().items()][:_TOLD]),
             spares=self.spares(now),
         )
 
@@ -393,6 +399,13 @@ class Member:
         """The nodes in this subtree that have not read all of their sources."""
         found = {} if self.unread is None else {self.id: self.unread}
         for told in self.unread_below.values():
+            found |= told
+        return found
+
+    def filling(self) -> dict[str, tuple[Filling, ...]]:
+        """The nodes in this subtree on which something is at least half full, and what."""
+        found = {self.id: self.fills} if self.fills else {}
+        for told in self.filling_below.values():
             found |= told
         return found
 
@@ -762,6 +775,7 @@ class Member:
             self.links[id] = dict(beat.link)
         self.below[id] = dict(beat.refused)
         self.unread_below[id] = dict(beat.unread)
+        self.filling_below[id] = dict(beat.filling)
         self._spares_below[id] = beat.spares
         self._at_peace(id)
         self._ordered[id], self._questioned[id] = beat.orders, beat.questions

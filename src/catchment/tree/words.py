@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 from msgspec import Meta, Struct, field
 
 from catchment.model import records
+from catchment.model.capacity import Capacity, CapacityUnit
 from catchment.model.node_id import NodeId
 from catchment.planner.edges import EARLIEST, LATEST
 
@@ -109,6 +110,24 @@ class Unread(Struct, frozen=True, omit_defaults=True):
     """None: nobody knows how many."""
 
 
+class Filling(Struct, frozen=True):
+    """Something of a node that is at least half full, as `Capacity` describes it."""
+
+    name: Name
+    used: NonNegative
+    limit: NonNegative
+    unit: CapacityUnit
+    when_reached: ShortText
+
+    @classmethod
+    def of(cls, found: Capacity) -> Filling:
+        return cls(found.name, found.used, found.limit, found.unit, found.when_reached)
+
+    @property
+    def capacity(self) -> Capacity:
+        return Capacity(self.name, self.used, self.limit, self.unit, self.when_reached)
+
+
 class Beat(Struct, frozen=True, omit_defaults=True):
     """What a node says when it has nothing else to say."""
 
@@ -125,6 +144,8 @@ class Beat(Struct, frozen=True, omit_defaults=True):
     """Nodes below that were turned away, and why."""
     unread: dict[NodeId, Unread] = field(default_factory=dict)
     """What of their sources this node and those below have never read, where that is anything."""
+    filling: dict[NodeId, tuple[Filling, ...]] = field(default_factory=dict)
+    """What is at least half full on this node and on those below."""
     spares: tuple[NodeId, ...] = ()
     """Spares that wait here or below, and whose nodes have been silent for too long."""
 

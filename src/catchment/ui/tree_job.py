@@ -321,6 +321,9 @@ def notices(root: NodeStatus) -> tuple[Notice, ...]:
     """What a person should know of a tree."""
     found = [Notice("never read", one.origin, one.reason) for one in root.never_read]
     found += [Notice("never read", id, u.reason) for id, u in root.never_read_by_nodes.items()]
+    for id, filling in root.filling_by_nodes.items():
+        others = filling if id != root.node else ()
+        found += [Notice("filling up", id, one.line) for one in others]
     found += [Notice("damaged", root.node, text) for text in root.damage]
     found += [Notice("refused", id, why) for id, why in (root.refused or {}).items()]
     for id, child in (root.children or {}).items():
