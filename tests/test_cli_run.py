@@ -27,7 +27,7 @@ from catchment.spark.profile import PARTS
 from schedules import in_soak
 
 # Spark takes its time to start where it shares the machine.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 
 EVENTS_OF_INIT = 20_000
 # Runs this short are over before Java's better compiler has earned back what it takes.

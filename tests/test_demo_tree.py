@@ -13,7 +13,6 @@ from catchment.cli.main import app
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_site_is_killed_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,7 +170,6 @@ def lines(folder: Path) -> dict[str, list[list[Any]]]:
     return {name: sorted(rows, key=lambda row: (row[1], row[0])) for name, rows in found.items()}
 
 
-@pytest.mark.timeout(120)
 def test_in_a_tree(site: Path, tmp_path: Path) -> None:
     source = {"type": "ramp", "events": EVENTS, "per_batch": 7}
     early = {"name": "early", "select": ["rms(v) AS x"], "window": "overlapping(4s)"}
@@ -294,7 +293,6 @@ def test_windows_of_a_package_and_their_laws(site: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_on_spark(site: Path, tmp_path: Path) -> None:
     """Functions, windows, a source and a sink of the package in a batch, and windows in a stream
     whose source ends, so that all of them come."""
@@ -311,7 +309,6 @@ def test_on_spark(site: Path, tmp_path: Path) -> None:
         assert found[name] == found[f"{name} streamed"] == rows
 
 
-@pytest.mark.timeout(120)
 def test_windows_of_a_package_in_a_tree(site: Path, tmp_path: Path) -> None:
     port = free_port()
     job = {

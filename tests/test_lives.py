@@ -440,7 +440,6 @@ class Tree:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_real_site_with_an_old_folder_is_refused_and_the_right_one_is_exact(
     tmp_path: Path,
 ) -> None:

@@ -165,7 +165,7 @@ def one_schedule(
     return world
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(8))
 def test_thousands_of_schedules(part: int) -> None:
     assert sum(one_schedule(seed).faulted for seed in range(part, PLAIN, 8))
@@ -195,7 +195,7 @@ def given_up(seed: int) -> int:
     return root.machine.counts["late"]
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_what_comes_too_late_makes_windows_incomplete(part: int) -> None:
     assert sum(given_up(seed) for seed in range(part, share(100, 8), 2))
@@ -243,7 +243,7 @@ def gone_wrong(seed: int) -> World:
     return world
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(8))
 def test_folders_and_processes_go_wrong(part: int) -> None:
     happened: list[str] = []

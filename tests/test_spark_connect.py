@@ -14,7 +14,6 @@ HERE = Path(__file__).parent
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_on_a_server_of_spark_connect() -> None:
     """In a process of its own: PySpark has sessions of one kind in a process, never of both."""
     pytest.importorskip("grpc")

@@ -25,7 +25,7 @@ from catchment.spark.batch_job import run_bounded
 from catchment.spark.handle import Status
 from catchment.testing.compare import rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parent.parent
 
 EVENTS = Generator(seed=5, keys=3, rate=100, markers=0.02).table(5_000)

@@ -14,7 +14,7 @@ from catchment.sinks.parquet import ParquetSink
 from catchment.testing.compare import assert_same, rows_of
 from test_spark_stream import EVENTS, QUERIES, complete, job, newest, write
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from catchment.sinks.kafka import KafkaSink
 from catchment.sinks.postgres import PostgresSink
 from catchment.sources.kafka import Kafka
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 EVENTS = Generator(seed=2, keys=4, rate=50).table(2_000)
 QUERY = ct.Query("five", ct.count().alias("n"), by="player", window=ct.tumbling("5s"))

@@ -28,7 +28,7 @@ from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
 from numbered_files import write_numbered
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 EVENTS = Generator(seed=5, keys=5, rate=100, markers=0.01).table(6_000)
 """A minute of events."""

@@ -387,7 +387,6 @@ JOB_QUERIES = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_real_site_is_killed_and_another_takes_over(tmp_path: Path) -> None:
     address, results = f"127.0.0.1:{free_port()}", tmp_path / "out"
     base = {"type": "generator", "rate": 500, "keys": 4, "per_batch": 50, "pace": 500}

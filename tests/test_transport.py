@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from catchment.errors import RefusedError
+from catchment.measure.ports import free_port
 from catchment.measure.proxy import Proxy
 from catchment.transport import (
     OLDEST,
@@ -31,6 +32,7 @@ from catchment.transport import (
 from catchment.transport.frames import MAGIC, Frames, frame
 from catchment.transport.wire import EMPTY, Who
 from notes import ask, note, read
+from patience import PATIENCE, wait_for
 
 HOST = "127.0.0.1"
 
@@ -72,18 +74,15 @@ class Recorder:
         return [body for who, body in self.seen if who != "hello"]
 
 
-def until(met: Callable[[], object], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.005)
+def until(met: Callable[[], object]) -> None:
+    wait_for(met, 0.005)
 
 
 class Raw:
     """The connecting side of a connection, byte by byte."""
 
     def __init__(self, where: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(where, timeout=20)
+        self.socket = socket.create_connection(where, timeout=PATIENCE)
         self.frames = Frames()
 
     def send(self, *packed: bytes) -> None:
@@ -121,8 +120,10 @@ class Tree:
         self.handler = Recorder()
         self.closing: list[Any] = []
 
-    def serve(self, security: Security | None = None, **limits: Any) -> Server:
-        self.server = Server(f"{HOST}:0", self.handler, security, Limits(**limits))
+    def serve(
+        self, security: Security | None = None, port: int = 0, **limits: Any
+    ) -> Server:
+        self.server = Server(f"{HOST}:{port}", self.handler, security, Limits(**limits))
         self.server.start()
         self.closing.append(self.server.stop)
         return self.server
@@ -148,7 +149,7 @@ class Tree:
     ) -> tuple[ParentLink, list[dict[str, Any]]]:
         heard: list[dict[str, Any]] = []
         hello = options.pop("hello", {})
-        options.setdefault("timeout", 5.0)
+        options.setdefault("timeout", PATIENCE)
         link = ParentLink(
             address or self.address,
             node,
@@ -190,12 +191,15 @@ def test_messages_beats_and_pushes_go_both_ways_in_order(tree: Tree) -> None:
     assert heard[220:] == [{"push": number} for number in range(50)]
     assert not server.push("b", note({"push": 0})) and server.links() == {"a"}
     link.close()
-    assert link.closed and link.error is None
-    until(lambda: not server.links())
+    until(lambda: link.closed and not server.links())
+    assert link.error is None
     assert not server.push("a", note({}))
 
 
-def test_what_was_sent_before_close_arrives(tree: Tree) -> None:
+def test_what_was_sent_before_close_arrives(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catchment.transport.link.GRACE", PATIENCE)
     tree.serve()
     link, _ = tree.link()
     for number in range(100):
@@ -240,10 +244,10 @@ def test_old_link_is_silent_once_the_new_one_is_greeted(tree: Tree) -> None:
     tree.serve()
     old, _ = tree.link("a")
     entered, leave = threading.Event(), threading.Event()
-    tree.handler.fail = lambda word: entered.set() or leave.wait(10)
+    tree.handler.fail = lambda word: entered.set() or leave.wait(PATIENCE)
     for body in (b"1", b"2", b"3"):
         old.send(body)
-    entered.wait(10)
+    assert entered.wait(PATIENCE)
     threading.Timer(0.1, leave.set).start()
     tree.link("a")
     until(lambda: old.closed)
@@ -317,7 +321,7 @@ def test_versions(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_addresses(tree: Tree) -> None:
-    tree.serve()
+    tree.serve(port=free_port())  # one that no connection is given once nobody listens there
     with pytest.raises(AddressError) as error:
         Server(tree.address, Recorder()).start()
     hint = "stop what uses it or choose another port"
@@ -338,7 +342,7 @@ def test_addresses(tree: Tree) -> None:
 
 
 def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = tree.serve()
+    server = tree.serve(port=free_port())
     link, _ = tree.link()
     server.stop()
     until(lambda: link.closed)
@@ -354,7 +358,7 @@ def test_stopping(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stuck.read() == (b"r", welcome("stuck"))
     begun = time.monotonic()
     again.stop()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 60
     ends = stuck.read()
     assert ends is not None and ends[0] == b"q" and ends[1]["what"] == "the other side was stopped"
     assert stuck.read() is None
@@ -367,7 +371,7 @@ from catchment.transport import Server
 handler = types.SimpleNamespace(hello=lambda node, hello: b"{}")
 with Server("127.0.0.1:0", handler) as server:
     print(server.port, flush=True)
-    time.sleep(60)
+    time.sleep(1000)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -445,7 +449,7 @@ def test_silent_connection(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_push_does_not_wait_for_a_peer_that_does_not_read(tree: Tree) -> None:
     server = tree.serve()
     reading = threading.Event()
-    link = ParentLink(tree.address, "a", lambda: EMPTY, lambda _: reading.wait(30))
+    link = ParentLink(tree.address, "a", lambda: EMPTY, lambda _: reading.wait(PATIENCE))
     link.open()
     assert not all(server.push("a", note({"text": "x" * 1000})) for _ in range(20_000))
     reading.set()
@@ -460,7 +464,7 @@ def test_nothing_is_heard_of_a_link_after_it_was_closed(
     server = tree.serve()
     going, heard = threading.Event(), list[Any]()
     link = ParentLink(
-        tree.address, "a", lambda: EMPTY, lambda said: (heard.append(read(said)), going.wait(30))
+        tree.address, "a", lambda: EMPTY, lambda said: (heard.append(read(said)), going.wait(PATIENCE))
     )
     link.open()
     assert all(server.push("a", note({"text": n})) for n in range(5))
@@ -482,6 +486,6 @@ def test_bytes_of_a_heartbeat(tree: Tree) -> None:
         before = proxy.up + proxy.down
         link.beat(note({"at": at}))
         until(lambda: heard and heard[-1] == {"ack": at})  # noqa: B023
-        time.sleep(0.1)
+        time.sleep(0.1)  # in which more might be sent
         costs.append(proxy.up + proxy.down - before)
     assert costs == [len('b{"at":1000}r{"ack":1000}') + 2] * 10

@@ -33,6 +33,7 @@ from catchment.transport import OLDEST, PROTOCOL, Limits, ParentLink, Security
 from catchment.transport.frames import MAGIC, Frames, frame
 from catchment.tree.lives import LOST, OLD_COPY, TAKEN_OVER
 from notes import ask
+from patience import PATIENCE
 from test_transport_security import keys
 from test_tree_chaos import QUERIES, check
 
@@ -48,9 +49,9 @@ ATTACKERS = 4
 MEGABYTE = 1 << 20
 FOR_GOOD = (OLD_COPY, LOST, TAKEN_OVER)
 """Refusals after which a node has to be added anew."""
-JOINS = 30.0
+JOINS = 60.0
 """Seconds in which a node must get in, whatever others do: it tries for 10 s, pauses for 2 s, and
-tries again."""
+tries again. A busy machine is slow too."""
 ROOM = 60 * MEGABYTE
 """Bytes that the root may hold besides what it says that open windows hold: of peers, of threads,
 and what the system's allocator keeps."""
@@ -115,8 +116,8 @@ class Tree:
     def words(self) -> str:
         return (self.home / "log.txt").read_text(errors="replace")[-3000:]
 
-    def until(self, met: Callable[[], object], seconds: float) -> None:
-        end = time.monotonic() + seconds
+    def until(self, met: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
         while not met():
             assert self.processes["root"].poll() in (None, 0), self.words()
             assert time.monotonic() < end, self.words()
@@ -140,7 +141,7 @@ class Tree:
             with contextlib.suppress(CatchmentError):
                 if (now := self.status()["counts"]["events"]) > events:
                     events, grew = now, time.monotonic()
-            assert time.monotonic() < grew + 120, f"{events} events: {self.words()}"
+            assert time.monotonic() < grew + PATIENCE, f"{events} events: {self.words()}"
             time.sleep(0.5)
         assert self.processes["root"].poll() == 0, self.words()
 
@@ -160,7 +161,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
         try:
             tree.start("root")
             tree.start("e1", proxy.address)
-            tree.until(tree.flows, 180)
+            tree.until(tree.flows)
             tree.end()
         finally:
             tree.kill()
@@ -215,6 +216,7 @@ class Attacker:
         self.error: BaseException | None = None
 
     def run(self, end: float) -> None:
+        """Every trick once, and then by chance until a time."""
         tricks = [
             self.garbage,
             self.silence,
@@ -230,8 +232,9 @@ class Attacker:
             self.half,
         ]
         try:
-            while time.monotonic() < end:
-                trick = self.dice.choice(tricks)
+            due = self.dice.sample(tricks, len(tricks))
+            while due or time.monotonic() < end:
+                trick = due.pop() if due else self.dice.choice(tricks)
                 with contextlib.suppress(OSError):
                     trick()
                 self.done[trick.__name__] = self.done.get(trick.__name__, 0) + 1
@@ -245,7 +248,7 @@ class Attacker:
     # -- connections ------------------------------------------------------------------------------
 
     def raw(self) -> socket.socket:
-        return socket.create_connection((HOST, self.tree.port), timeout=5)
+        return socket.create_connection((HOST, self.tree.port), timeout=30)
 
     def connected(self) -> socket.socket:
         """One that speaks TLS where the root does."""
@@ -261,15 +264,20 @@ class Attacker:
             raise
 
     def send(
-        self, data: bytes, connection: socket.socket | None = None, patience: float = 0.1
+        self,
+        data: bytes,
+        connection: socket.socket | None = None,
+        first: float = 0.1,
+        then: float = 0.1,
     ) -> bytes:
-        """Sends bytes, and reads what is answered until nothing comes for a moment."""
+        """Sends bytes, and reads what is answered until nothing comes for so many seconds."""
         found = bytearray()
         with connection or self.connected() as one, contextlib.suppress(OSError):
             one.sendall(data)
-            one.settimeout(patience)
+            one.settimeout(first)
             while len(found) < MEGABYTE and (data := one.recv(65536)):
                 found += data
+                one.settimeout(then)
         assert b"Traceback" not in found
         return bytes(found)
 
@@ -277,7 +285,7 @@ class Attacker:
         """Says hello as e3, which must work, and keeps what the root says e3 is."""
         note: dict[str, Any] = {}
         for _ in range(2):
-            kind, end = b"", time.monotonic() + 60
+            kind, end = b"", time.monotonic() + PATIENCE
             while kind != b"r":
                 assert time.monotonic() < end, (note, self.hello(), self.tree.words())
                 if kind == b"x" and note["what"] in FOR_GOOD:
@@ -293,7 +301,7 @@ class Attacker:
         """What is answered to a hello of e3, for which a node waits for so long."""
         cutter = Frames()
         with self.connected() as one:
-            one.settimeout(10)
+            one.settimeout(30)
             one.sendall(self.framed(self.who("e3", True), self.hello()))
             while (found := cutter.next()) is None and (data := one.recv(65536)):
                 cutter.feed(data)
@@ -434,7 +442,7 @@ class Attacker:
         if self.dice.random() < 0.3:
             packed = b"h" + self.mutated(packed[1:])
         data = self.framed(self.who("e3", True), packed, *some)
-        answers = self.send(data, patience=1.0)
+        answers = self.send(data, first=30.0, then=1.0)
         self.accepted += self.answer(answers) is not None
 
     def mutated_question(self) -> None:
@@ -484,7 +492,7 @@ class Joiner:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(max(300, 20 * SECONDS))
+@pytest.mark.timeout(max(900, 20 * SECONDS))
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_a_port_under_attack(
     tmp_path: Path, recorded: list[bytes], keys: Any, secure: bool
@@ -496,7 +504,7 @@ def test_a_port_under_attack(
     try:
         for id in ("root", *tree.sources):
             tree.start(id)
-        tree.until(tree.flows, 180)
+        tree.until(tree.flows)
         held = Held(tree.processes["root"].pid)
         attackers = [Attacker(tree, recorded, SEED + number) for number in range(ATTACKERS)]
         attackers[0].join()
@@ -510,7 +518,7 @@ def test_a_port_under_attack(
         assert [one.error for one in attackers] == [None] * ATTACKERS
         attackers[0].join()
         assert joiner.took and max(joiner.took) < JOINS and not joiner.refused, joiner.refused
-        tree.until(lambda: held.now()[2] <= held.first[2] + 4, 30)
+        tree.until(lambda: held.now()[2] <= held.first[2] + 4)
         held.stop()
         limit, limits = Limits(), {one["name"]: one["used"] for one in tree.status()["limits"]}
         memory, busy, files = map(int.__sub__, held.most, held.first)
@@ -540,4 +548,4 @@ def test_a_port_under_attack(
         f"{counts}; at most {memory / MEGABYTE:.0f} MB, {busy} threads, {files} files\n"
     )
     assert sum(one.accepted for one in attackers) > 0
-    assert sum(counts.values()) > 20 and len(counts) > 6
+    assert len(counts) == 11

@@ -13,6 +13,7 @@ import re
 import shutil
 import socket
 import ssl
+import stat
 import struct
 import subprocess
 import threading
@@ -43,9 +44,14 @@ from catchment.transport.peer import Peer
 from catchment.transport.tls import Tls
 from catchment.transport.wire import EMPTY
 from notes import ask, note, read
+from patience import PATIENCE
 from test_transport import HOST, Recorder, Tree, tree, until, welcome, who
 
 __all__ = ["tree"]
+
+SENT, KEPT = 100 << 20, 20 << 20
+"""Bytes that a stranger sends, and by how many this process may grow meanwhile: by next to nothing
+for it, and by what the memory of a process swings by itself."""
 
 CONF = """
 [ca]
@@ -365,8 +371,20 @@ def test_a_node_shows_the_token_that_is_kept_for_it(tree: Tree) -> None:
     assert tree.server.links() == {"a"}
 
 
+def descriptors(server: Server) -> int:
+    """The connections that a server holds. Other descriptors of this process come and go with what
+    other tests have left behind."""
+    held = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # it is gone, or no socket
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as one:
+                    held += one.family == socket.AF_INET and one.getsockname()[1] == server.port
+    return held
+
+
 class Watch:
-    """What this process holds: memory at its highest, threads, descriptors."""
+    """The memory of this process at its highest."""
 
     def __init__(self) -> None:
         self.begun = self._memory()
@@ -395,9 +413,9 @@ def test_what_a_stranger_sends_is_bounded(
     tree: Tree, keys: Any, announced: str, secure: bool
 ) -> None:
     """Hundreds of megabytes: before a token is shown, next to nothing is kept of them."""
-    most = 100 << 20
+    most = SENT
     tree.serve(keys("a", None, tokens={"a": "x"}) if secure else Security(tokens={"a": "x"}))
-    raw = socket.create_connection((HOST, tree.server.port), timeout=20)
+    raw = socket.create_connection((HOST, tree.server.port), timeout=PATIENCE)
     if secure:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -411,51 +429,51 @@ def test_what_a_stranger_sends_is_bounded(
         while sent < most:
             raw.sendall(piece)
             sent += len(piece)
-    assert sent < most and watch.grown() < 5 << 20
+    assert sent < most and watch.grown() < KEPT
     assert tree.handler.seen == []
 
 
 def test_many_silent_strangers_hold_neither_threads_nor_places(tree: Tree, keys: Any) -> None:
     security = keys("a", "ours", tokens={"a": "x", "admin": "y"})
-    tree.serve(security, stranger_seconds=3.0, strangers=16)
+    server = tree.serve(security, stranger_seconds=3.0, strangers=16)
     link, heard = tree.link("a", security)
-    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, held = threading.active_count(), descriptors(server)
     openings = (b"", MAGIC, MAGIC + b"\x20w{", b"\x16\x03\x01\x02\x00\x01")
     watch, strangers = Watch(), []
     for number in range(800):
-        one = socket.create_connection((HOST, tree.server.port), timeout=20)
+        one = socket.create_connection((HOST, tree.server.port), timeout=PATIENCE)
         with contextlib.suppress(OSError):  # it may have been turned away already
             one.sendall(openings[number % len(openings)])
         strangers.append(one)
     assert threading.active_count() <= threads + 1
-    until(lambda: len(os.listdir("/proc/self/fd")) <= files + 800 + 16)
+    until(lambda: descriptors(server) <= held + 16)
     assert watch.grown() < 16 << 20
     assert ask(tree.address, "status", {}, security) == {"status": {}}
     link.beat(note({"at": 1}))
     until(lambda: heard == [{"ack": 1}])
     begun = time.monotonic()
     for one in strangers:
-        one.settimeout(20)
         with contextlib.suppress(ConnectionResetError):
             while one.recv(4096):
                 pass
         one.close()
-    assert time.monotonic() - begun < 10
-    until(lambda: len(os.listdir("/proc/self/fd")) <= files)
+    assert time.monotonic() - begun < 60
+    until(lambda: descriptors(server) <= held)
 
 
 def test_a_stranger_has_ten_seconds_by_default_and_slow_ones_too(tree: Tree) -> None:
     assert Limits().stranger_seconds == 10 and Limits().stranger_bytes <= 1 << 20
     assert Limits().strangers <= 64
     tree.serve(stranger_seconds=0.5)
-    raw = tree.raw()
-    begun = time.monotonic()
+    raw, long = tree.raw(), MAGIC + b"".join(frame(who("slow" * 1000)))
+    sent = 0
     with contextlib.suppress(OSError):
-        for byte in MAGIC + b"".join(frame(who("slow"))):
+        for byte in long:
             raw.socket.sendall(bytes([byte]))
+            sent += 1
             time.sleep(0.05)
     found = raw.read()
-    assert time.monotonic() - begun < 3
+    assert sent < len(long) / 2, "it takes minutes to say that much"
     assert found is None or found[1]["what"] == "a peer did not say who it is"
 
 
@@ -483,10 +501,12 @@ def test_a_flood_of_hellos_leaves_nothing_behind(tree: Tree) -> None:
 
 def test_the_log_does_not_grow_with_strangers(tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
     tree.serve(Security(tokens={"a": "x"}))
+    begun = time.monotonic()
     for _ in range(200):
         with pytest.raises(RefusedError):
             ask(tree.address, "status", {}, Security(token="guess"))
-    assert 1 <= len(caplog.records) <= 30
+    # Twenty at once, and then one in ten seconds.
+    assert 1 <= len(caplog.records) <= 30 + (time.monotonic() - begun) / 10
 
 
 def test_messages_of_many_nodes_share_the_memory_for_receiving(tree: Tree) -> None:
@@ -510,7 +530,7 @@ def test_messages_of_many_nodes_share_the_memory_for_receiving(tree: Tree) -> No
     sending = [threading.Thread(target=link.send, args=(body,)) for link, _ in links]
     for one in sending:
         one.start()
-    until(lambda: all(heard == [{"ack": len(body)}] for _, heard in links), 30)
+    until(lambda: all(heard == [{"ack": len(body)}] for _, heard in links))
     assert most == 1
     for one in sending:
         one.join()
@@ -564,6 +584,15 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
+def admitted(tree: Tree, security: Security) -> bool:
+    """Whether a node and a question get in: a stranger has half a second, of a busy machine too."""
+    try:
+        tree.link("a", security)[0].close()
+        return ask(tree.address, "status", {}, security) == {"status": {}}
+    except PeerUnreachableError:
+        return False
+
+
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_whoever_has_gone_leaves_no_memory_behind(
     tree: Tree, keys: Any, monkeypatch: pytest.MonkeyPatch, secure: bool
@@ -576,7 +605,7 @@ def test_whoever_has_gone_leaves_no_memory_behind(
     tree.serve(security, stranger_seconds=0.5, strangers=8, pending=8, stall_seconds=0.5)
 
     def connected() -> socket.socket:
-        made = socket.create_connection((HOST, tree.server.port), timeout=20)
+        made = socket.create_connection((HOST, tree.server.port), timeout=PATIENCE)
         if not secure:
             return made
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -610,13 +639,12 @@ def test_whoever_has_gone_leaves_no_memory_behind(
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         if secure:
             for data in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(9999)):
-                with socket.create_connection((HOST, tree.server.port), timeout=20) as one:
+                with socket.create_connection((HOST, tree.server.port), timeout=PATIENCE) as one:
                     one.sendall(data)
         flood = [connected() for _ in range(20)]
         for one in flood:
             one.close()
-        tree.link("a", security)[0].close()
-        assert ask(tree.address, "status", {}, security) == {"status": {}}
+        until(lambda: admitted(tree, security))
         assert remains.made > 50
         until(lambda: len(remains) == 0)
 
@@ -629,7 +657,7 @@ def test_who_was_pushed_out_is_not_waited_for(tree: Tree) -> None:
     def hello(node: str, note: bytes) -> bytes:
         asked.append(node)
         begun.set()
-        free.wait(20)
+        free.wait(PATIENCE)
         return b"{}"
 
     tree.handler.hello = hello  # type: ignore[method-assign]
@@ -637,7 +665,7 @@ def test_who_was_pushed_out_is_not_waited_for(tree: Tree) -> None:
         raw = tree.raw()
         raw.socket.sendall(MAGIC)
         raw.send(who("b"), b"h{}")
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     until(lambda: server.capacities()[1].used == 4 and server.capacities()[0].used == 0)
     free.set()
     link, _ = tree.link("b")
@@ -648,7 +676,7 @@ def test_who_was_pushed_out_is_not_waited_for(tree: Tree) -> None:
 def test_a_frame_that_is_out_of_turn_is_refused_before_it_comes(tree: Tree) -> None:
     """A peer that has shown its token may say hello, and no message of 100 MB before that."""
     tree.serve(Security(tokens={"b": "of-b"}))
-    head, watch = frame(bytes(100 << 20))[0], Watch()
+    head, watch = frame(bytes(SENT))[0], Watch()
     for said, kind, why in (
         ([], b"m", "a link begins with a hello"),
         ([], b"q", "a link begins with a hello"),
@@ -666,24 +694,24 @@ def test_a_frame_that_is_out_of_turn_is_refused_before_it_comes(tree: Tree) -> N
             for _ in range(100):
                 raw.socket.sendall(bytes(1 << 20))
         raw.close()
-    assert watch.grown() < 5 << 20
+    assert watch.grown() < KEPT
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", MAGIC])
 def test_strangers_that_reset_their_connections_leave_no_descriptors(
     tree: Tree, sent: bytes
 ) -> None:
-    tree.serve(stranger_seconds=0.1)
-    files = len(os.listdir("/proc/self/fd"))
+    server = tree.serve(stranger_seconds=0.1)
+    held = descriptors(server)
     for number in range(20):
-        raw = socket.create_connection((HOST, tree.server.port), timeout=20)
+        raw = socket.create_connection((HOST, tree.server.port), timeout=PATIENCE)
         raw.sendall(sent)
         if number % 2:
             with contextlib.suppress(OSError):
                 raw.recv(1)  # it has been turned away
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raw.close()
-    until(lambda: len(os.listdir("/proc/self/fd")) <= files)
+    until(lambda: descriptors(server) <= held)
 
 
 def test_what_the_document_on_security_shows_works(

@@ -233,13 +233,11 @@ def fault(tree: Tree, dice: random.Random, restart: dict[str, float]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_faults(tmp_path: Path) -> None:
     go_wrong(tmp_path, FAULTS, fault)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_faults_in_a_network_of_namespaces(tmp_path: Path) -> None:
     reason = missing_namespaces()
     if reason is not None:
@@ -249,7 +247,6 @@ def test_faults_in_a_network_of_namespaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_values_that_are_asked_for(tmp_path: Path) -> None:
     go_wrong(tmp_path, FAULTS // 2, fault, settings=ASKS)
 

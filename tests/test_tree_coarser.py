@@ -95,7 +95,7 @@ def several(dice: random.Random, _: str) -> list[Query]:
     return [query(f"q{n}", dice) for n in range(dice.randint(2, 5))]
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_schedules(part: int) -> None:
     worlds = [one_schedule(seed, several, 20) for seed in range(part, SOME, 2)]
@@ -120,7 +120,7 @@ def wrong(seed: int) -> None:
     check_marked(world.deliveries, events, queries)
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_what_goes_wrong(part: int) -> None:
     for seed in range(part, SOME, 2):
@@ -171,7 +171,7 @@ def changing(seed: int) -> int:
     return seen[0] + len(world.charter.plans[0].made_of)
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_queries_come_and_go(part: int) -> None:
     assert sum(changing(seed) for seed in range(part, SOME, 2))

@@ -83,7 +83,7 @@ def one_schedule(seed: int) -> World:
     return world
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(8))
 def test_schedules_of_sessions(part: int) -> None:
     for seed in range(part, SOME, 8):
@@ -109,7 +109,7 @@ def gone_wrong(seed: int) -> None:
     check(world.deliveries, events, queries)
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(4))
 def test_folders_of_sessions_go_wrong(part: int) -> None:
     for seed in range(part, SOME // 2, 4):
@@ -134,7 +134,7 @@ def given_up(seed: int) -> int:
     return root.machine.counts["late"]
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_sessions_of_nodes_that_were_given_up(part: int) -> None:
     assert sum(given_up(seed) for seed in range(part, max(SOME // 4, 8), 2))
@@ -175,7 +175,7 @@ def joined_by_others(seed: int) -> None:
             assert row in wanted, (new.name, row)
 
 
-@pytest.mark.timeout(SCHEDULES)
+@pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(4))
 def test_sessions_join_while_others_are_open(part: int) -> None:
     for seed in range(part, SOME // 4, 4):

@@ -126,7 +126,6 @@ def moved(root: str, running: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("on_spark", [["root", "e1"], soaked(["root", "mid"])], ids="-".join)
 def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
     path = job(tmp_path, on_spark)
@@ -161,7 +160,6 @@ def test_engines_work_together(tmp_path: Path, on_spark: list[str]) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("few", [-1, spark_execution.FEW_BYTES], ids=["by Spark", "in process"])
 def test_a_node_in_between(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int

@@ -237,7 +237,6 @@ def test_a_root_that_is_made_again_delivers_its_last_step_again(tmp_path: Path) 
 
 @in_soak
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_root_on_spark_reads_too(tmp_path: Path) -> None:
     path = job_file(
         tmp_path,
