@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -44,6 +43,7 @@ from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
 from notes import answer
+from patience import PATIENCE, wait_for
 from transcript_script import (
     BEGIN,
     CLOCK,
@@ -556,13 +556,9 @@ class RunningTree:
         assert charter is not None
         self.wait(lambda: all(answer(a, "status", {}).get("plan") == charter.plan for a in leaves))
 
-    def wait(self, met: Callable[[], bool], seconds: float = 280) -> None:
-        """Waits until something is so; fails if a node is in trouble, or after so many seconds."""
-        end = time.monotonic() + seconds
-        while not met():
-            found = {id: node.last_error for id, node in self._nodes.items() if node.last_error}
-            assert time.monotonic() < end, f"nothing happens any more: {found}"
-            time.sleep(0.02)
+    def wait(self, met: Callable[[], bool]) -> None:
+        """Waits until something is so; a failure says which nodes are in trouble."""
+        wait_for(met, said=lambda: {id: node.last_error for id, node in self._nodes.items()})
 
 
 def _process(told: NodeConfig) -> NodeProcess:
@@ -592,7 +588,7 @@ def running(job: JobModel) -> Iterator[RunningTree]:
         for node in nodes.values():
             node.stop()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         source_files.find = listing.find
 
 

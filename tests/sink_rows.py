@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from catchment.errors import SinkError
 from catchment.sinks.base import Delivery, Sink
+from patience import PATIENCE
 
 TIME = pa.timestamp("us", "UTC")
 START = 1_700_000_000_000_000
@@ -139,7 +140,7 @@ class Child:
     def end(self) -> list[int | str]:
         """What it said until its end."""
         said = list(iter(self.hear, None))
-        self._process.join(60)
+        self._process.join(PATIENCE)
         self._process.close()
         self._from.close()
         return said

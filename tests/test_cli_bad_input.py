@@ -37,6 +37,7 @@ from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
 from catchment.spark.queries import FORMAT, QueryFolder
 from catchment.spark.records import JobIdentity
+from patience import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -708,7 +709,7 @@ def test_metrics(metrics: Metrics) -> None:
     metrics.spark.onQueryProgress(SimpleNamespace(progress=batch))
     other = SimpleNamespace(name="other", batchDuration=9_000_000)
     metrics.spark.onQueryProgress(SimpleNamespace(progress=other))
-    with urllib.request.urlopen(metrics.address, timeout=10) as answer:
+    with urllib.request.urlopen(metrics.address, timeout=PATIENCE) as answer:
         lines = answer.read().decode().splitlines()
     for expected in (
         'catchment_events_total{job="live-1"} 100.0',
@@ -738,7 +739,7 @@ COUNTED = replace(
 
 def test_metrics_of_what_is_counted_and_bounded(metrics: Metrics) -> None:
     metrics._job.heard(COUNTED)
-    with urllib.request.urlopen(metrics.address, timeout=10) as answer:
+    with urllib.request.urlopen(metrics.address, timeout=PATIENCE) as answer:
         lines = answer.read().decode().splitlines()
     for expected in (
         'catchment_open_windows{job="live-1"} 4.0',

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from catchment.cli.demo import EVENTS
 from catchment.generator import Generator
 from catchment.sinks.parquet import ParquetSink
 from catchment.spark.profile import PARTS
+from patience import PATIENCE, wait_for
 from schedules import in_soak
 
 # Spark takes its time to start where it shares the machine.
@@ -41,7 +41,7 @@ def catchment(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedP
         env=BRIEF,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -69,13 +69,12 @@ def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 def soon(what: Callable[[], Any], process: subprocess.Popen[str], said: Path) -> Any:
     """Waits until something is there."""
-    until = time.monotonic() + 300
-    while time.monotonic() < until:
-        if found := what():
-            return found
+
+    def found() -> Any:
         assert process.poll() is None, said.read_text()
-        time.sleep(0.2)
-    raise AssertionError(f"it never came: {said.read_text()}")
+        return what()
+
+    return wait_for(found, 0.2, said.read_text)
 
 
 def sorted_rows(table: pa.Table, *columns: str) -> list[Any]:
@@ -217,7 +216,7 @@ def test_a_stream_is_watched_changed_and_stopped(tmp_path: Path) -> None:
         assert listed["rejected"] == {}
 
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, said.read_text()
     assert "stopping after the batch at hand" in said.read_text()
     assert ": stopped" in out
@@ -230,7 +229,7 @@ def test_a_stream_is_watched_changed_and_stopped(tmp_path: Path) -> None:
 
 
 def _page_with_results(address: str) -> str | None:
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
         page: str = answer.read().decode()
     return page if "catchment_state_rows" in page and metric(page, "results_total") else None
 

@@ -32,6 +32,7 @@ from catchment.spark.queries import FORMAT, IDENTITY
 from catchment.spark.records import JobCounts, JobIdentity
 from catchment.spark.spec import Spec
 from catchment.ui.snapshot import JobView, ShownNode, Snapshot
+from patience import PATIENCE
 
 JOB = """\
 name: match
@@ -253,7 +254,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return done.stdout.split()
 

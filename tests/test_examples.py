@@ -22,6 +22,7 @@ from catchment.cli.check import inspect
 from catchment.job import load_job
 from catchment.sinks.parquet import ParquetSink
 from catchment.testing.compare import assert_same, rows_of
+from patience import PATIENCE
 from schedules import in_soak
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +36,7 @@ def catchment(folder: Path, *words: str) -> str:
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=3 * PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -11,6 +11,7 @@ import pytest
 
 import catchment as ct
 from catchment.engine import heap, slicer
+from patience import PATIENCE
 
 FAULTS = """
 import resource
@@ -38,7 +39,7 @@ def played(**environment: str) -> tuple[bool, int]:
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     kept, pages = done.stdout.split()
     return kept == "True", int(pages)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from catchment.tree.member import GRACE, Member
 from catchment.tree.records import FORMAT
 from catchment.tree.words import Reply
 from notes import ask
+from patience import PATIENCE, wait_for
 from trees import QUERIES, SCHEMA, batches, charter, check
 
 SECOND = 1_000_000
@@ -420,16 +420,15 @@ class Tree:
 
     def received(self, id: str) -> int:
         try:
-            found = ask(self.address, "status", {}, timeout=2)
+            found = ask(self.address, "status", {}, timeout=10)
         except CatchmentError:
             return -1
         return int(found.get("children", {}).get(id, {}).get("received", -1))
 
     def until(self, id: str, count: int) -> None:
-        end = time.monotonic() + 90
-        while self.received(id) < count:
-            assert time.monotonic() < end, self.said("root") + self.said(id)
-            time.sleep(0.05)
+        wait_for(
+            lambda: self.received(id) >= count, 0.05, lambda: self.said("root") + self.said(id)
+        )
 
     def status(self) -> str:
         command = [sys.executable, "-m", "catchment.cli.main", "status", "--job", str(self.job)]
@@ -457,14 +456,14 @@ def test_a_real_site_with_an_old_folder_is_refused_and_the_right_one_is_exact(
         tree.folder("e1").rename(tmp_path / "right")
         shutil.copytree(tmp_path / "old", tree.folder("e1"))
         tree.start("e1")
-        assert tree.running["e1"].wait(60) != 0
+        assert tree.running["e1"].wait(PATIENCE) != 0
         assert "the folder of this node is an old copy" in tree.said("e1")
         assert "the folder of this node is an old copy" in tree.said("root")
         assert "refused: e1: the folder of this node is an old copy" in tree.status()
         shutil.rmtree(tree.folder("e1"))
         (tmp_path / "right").rename(tree.folder("e1"))
         tree.start("e1")
-        assert tree.running["root"].wait(120) == 0, tree.said("root") + tree.said("e1")
+        assert tree.running["root"].wait(PATIENCE) == 0, tree.said("root") + tree.said("e1")
     finally:
         for id in tree.running:
             tree.kill(id)

@@ -30,6 +30,7 @@ from catchment.sinks.result_counts import (
 from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
 from catchment.tree.window_traffic import WindowTraffic
+from patience import PATIENCE
 from pipeline import Pipeline
 
 ROOT = Path(__file__).parent.parent
@@ -107,7 +108,7 @@ def node() -> Iterator[str]:
     held = ResultCounts()
     held.add({"mean": QueryCounts(4, 1, 0, (3, 1, *[0] * (len(BOUNDS) - 1)), 0.5)})
     served = NodeMetrics(0, lambda: status, held, lambda: PLAN)
-    with urllib.request.urlopen(served.address, timeout=10) as answer:
+    with urllib.request.urlopen(served.address, timeout=PATIENCE) as answer:
         yield answer.read().decode()
     served.close()
 
@@ -163,7 +164,7 @@ def test_a_job_tells_of_its_queries() -> None:
     served._job.status = Status("running", "fleet", events=3, behind=7.5)
     served._job.tallies.add({"mean": QueryCounts(rows=9)})
     try:
-        with urllib.request.urlopen(served.address, timeout=10) as answer:
+        with urllib.request.urlopen(served.address, timeout=PATIENCE) as answer:
             page = answer.read().decode()
     finally:
         served.close()

@@ -15,6 +15,7 @@ import pytest
 import catchment as ct
 from catchment import html
 from catchment.spark.handle import Status
+from patience import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -139,7 +140,11 @@ def test_notebooks_run(path: Path, tmp_path: Path) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook,
+        timeout=PATIENCE,
+        startup_timeout=PATIENCE,
+        kernel_name="python3",
+        resources={"metadata": {"path": tmp_path}},
     )
     client.execute()
     shown = [

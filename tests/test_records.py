@@ -31,6 +31,7 @@ from catchment.spark.planning import Progress
 from catchment.spark.queries import QueryFolder, read_rejected, rules_of
 from catchment.spark.records import Control, JobCounts, LogHead, Offset
 from catchment.tree.records import Lag, Lagging, Uncounted
+from patience import PATIENCE
 
 QUERY = ct.Query("n", ct.count(), by="k", window=ct.tumbling("1h"))
 EVENTS = pa.table({"ts": pa.array([1, 2], pa.timestamp("us", "UTC")), "k": ["a", "b"]})
@@ -218,7 +219,7 @@ def test_threads_that_read_a_kind_for_the_first_time() -> None:
         [sys.executable, "-c", textwrap.dedent(FIRST_MET)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

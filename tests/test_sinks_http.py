@@ -26,6 +26,7 @@ from catchment.serving.remote_write import WriteRequest
 from catchment.sinks import HttpSink, PrometheusSink, Sink
 from catchment.sinks.base import Delivery
 from catchment.sinks.prometheus import label_name, label_value, metric_name
+from patience import PATIENCE
 from sink_rows import at, delivery, every_type, rows
 
 SUM = "q:sum_v__gxvwp6mdegddlr5acuakxqe3iq"
@@ -172,12 +173,12 @@ def test_a_refusal_says_the_servers_reason_and_is_not_asked_again(taker: Taker) 
 
 def test_a_server_that_is_away(taker: Taker) -> None:
     taker.answers = [(500, "broken", {})] * 50
-    sink = HttpSink(url=taker.url, timeout="1s")
+    sink = HttpSink(url=taker.url, timeout="3s")
     with pytest.raises(SinkError) as caught:
         sink.write(delivery({"a": rows(["x"], [1])}))
     assert str(caught.value) == (
         f"the http sink's server takes nothing (given: {taker.url}); "
-        "tried for 1 s; the last trouble: HTTP 500: broken"
+        "tried for 3 s; the last trouble: HTTP 500: broken"
     )
     nowhere = HttpSink(url="http://127.0.0.1:9/in", timeout="300ms")
     with pytest.raises(SinkError, match=r"server cannot be reached .*127.0.0.1:9.*refused"):
@@ -194,7 +195,7 @@ def test_a_server_that_never_answers_is_given_up(taker: Taker) -> None:
         start = time.monotonic()
         with pytest.raises(SinkError, match="the last trouble: timed out"):
             HttpSink(url=url, timeout="500ms").write(delivery({"a": rows(["x"], [1])}))
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 60
 
 
 WRONG: list[tuple[Callable[[], Sink], str]] = [
@@ -398,7 +399,7 @@ def test_samples_that_are_too_old_are_found_and_left_out(
 def asked(prometheus: servers.PrometheusServer, query: str) -> dict[str, str]:
     """What a query of PromQL gives now, by the label user."""
     address = f"{prometheus.url}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
         found = json.loads(answer.read())["data"]["result"]
     return {one["metric"].get("user", ""): one["value"][1] for one in found}
 
@@ -434,11 +435,12 @@ def test_what_is_sent_while_prometheus_is_away_gets_through(
     prometheus: servers.PrometheusServer,
 ) -> None:
     prometheus.stop()
-    sink = PrometheusSink(url=f"{prometheus.url}/api/v1/write", timeout="60s")
+    sink = PrometheusSink(url=f"{prometheus.url}/api/v1/write", timeout=f"{PATIENCE:.0f}s")
     writing = threading.Thread(target=sink.write, args=(now_delivery(2, 2, 11.0, "away"),))
     writing.start()
     time.sleep(1)
     assert writing.is_alive()
     prometheus.start()
-    writing.join(60)
+    writing.join(PATIENCE)
+    assert not writing.is_alive()
     assert asked(prometheus, "away:n")["x"] == "12"

@@ -114,7 +114,7 @@ def test_a_place_far_on_is_reached_at_once() -> None:
     [split] = source.splits({"n": far}, {"n": far + 10}, 1)
     [table] = read_split(source, split)[0]
     assert table["seq"].to_pylist() == list(range(far, far + 10))
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 60, "to make what lies before takes hours"
 
 
 @pytest.mark.parametrize(

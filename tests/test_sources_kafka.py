@@ -24,8 +24,8 @@ from catchment.errors import SourceError
 from catchment.sources import kafka_client
 from catchment.sources.base import BAD, Piece
 from catchment.sources.kafka import Kafka, shares
+from patience import PATIENCE, wait_for
 
-PATIENCE = 30
 SCHEMA = {"n": "bigint", "s": "string"}
 
 
@@ -38,7 +38,18 @@ def new_topic(kafka: servers.Kafka, partitions: int = 1, **config: str) -> str:
     name = f"t-{uuid4()}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     done(admin.create_topics([NewTopic(name, partitions, 1, config=config)]))
+    wait_until_known(admin, name, partitions)
     return name
+
+
+def wait_until_known(admin: AdminClient, topic: str, partitions: int) -> None:
+    """The broker tells of new partitions after it has said that they are made."""
+
+    def known() -> bool:
+        topics = admin.list_topics(timeout=PATIENCE).topics
+        return topic in topics and len(topics[topic].partitions) == partitions
+
+    wait_for(known)
 
 
 def produce(
@@ -179,10 +190,8 @@ def transact(kafka: servers.Kafka, topic: str, *parts: tuple[list[bytes | None],
 def wait_until_ended(kafka: servers.Kafka, topic: str, end: int) -> None:
     """The broker marks the end of a transaction in a partition after it has told the producer."""
     made = source(kafka, topic)
-    until = time.monotonic() + PATIENCE
-    while made.latest(made.start())[f"{topic}/0"] < end:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for(lambda: made.latest(made.start())[f"{topic}/0"] >= end)
+    made.close()
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -190,11 +199,11 @@ def test_holes_of_transactions_are_passed_over(kafka: servers.Kafka, last: bool)
     topic = new_topic(kafka)
     parts = [(numbers(0, 5), True), (numbers(100, 5), False), (numbers(5, 5), last)]
     transact(kafka, topic, *parts)
-    made = source(kafka, topic, timeout="5s", max_per_batch=4)
+    made = source(kafka, topic, timeout="60s", max_per_batch=4)
     began = time.monotonic()
     table, bad = read_all(made)
     assert table["n"].to_pylist() == list(range(10 if last else 5)) and bad == []
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_an_open_transaction_is_waited_for(kafka: servers.Kafka) -> None:
@@ -239,7 +248,7 @@ def test_lost_offsets_are_an_error_or_a_bad_row(kafka: servers.Kafka) -> None:
 
 def test_a_topic_made_anew_is_an_error(kafka: servers.Kafka) -> None:
     topic = new_topic(kafka)
-    made = source(kafka, topic, timeout="5s")
+    made = source(kafka, topic)
     with pytest.raises(SourceError, match=r"ends before the offset .*new checkpoint"):
         made.latest({f"{topic}/0": 7})
     made.close()
@@ -251,6 +260,7 @@ def test_a_new_partition_is_read_from_its_beginning(kafka: servers.Kafka) -> Non
     position = made.start()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     done(admin.create_partitions([NewPartitions(topic, 2)]))
+    wait_until_known(admin, topic, 2)
     produce(kafka, topic, numbers(0, 3), 1)
     bound = made.bound(position)
     seen = []
@@ -280,7 +290,7 @@ def test_a_broker_that_comes_back_goes_on(
 ) -> None:
     topic = new_topic(kafka)
     produce(kafka, topic, numbers(0, 60_000))
-    made = source(kafka, topic)
+    made = source(kafka, topic, timeout=f"{PATIENCE:.0f}s")
     start = made.start()
     (split,) = made.splits(start, made.latest(start), 1)
     reading = made.read(split, ["n"], None)
@@ -299,19 +309,19 @@ def test_a_broker_that_comes_back_goes_on(
 def test_a_broker_that_stays_away_is_an_error(kafka: servers.Kafka) -> None:
     topic = new_topic(kafka)
     produce(kafka, topic, numbers(0, 3))
-    made = source(kafka, topic, timeout="5s")
+    made, hasty = source(kafka, topic), source(kafka, topic, timeout="5s")
     start = made.start()
     splits = made.splits(start, made.latest(start), 1)
     kafka.stop()
     try:
         with pytest.raises(SourceError, match="gave nothing at offset 0 for 5 s"):
-            list(made.read(splits[0], None, None))
+            list(hasty.read(splits[0], None, None))
         with pytest.raises(SourceError, match="Kafka does not answer"):
-            made.latest(start)
+            hasty.latest(start)
     finally:
         kafka.start()
     assert [p.events.num_rows for p in made.read(splits[0], None, None)] == [3]
-    made.close()
+    made.close(), hasty.close()
 
 
 def test_avro_framed_and_plain(kafka: servers.Kafka) -> None:
@@ -375,11 +385,13 @@ def test_consumers_are_kept_and_none_is_shared(kafka: servers.Kafka) -> None:
     assert firsts == [[*range(n, n + 10)] for n in (20, 0, 10)]
     assert [list(reading) for reading in both] == [[], [], []]
     assert sum(map(len, kafka_client._idle.values())) == 3
-    began = time.monotonic()
+    took = []
     for split in splits * 5:
+        began = time.monotonic()
         (piece,) = made.read(split, ["n"], None)
+        took.append(time.monotonic() - began)
         assert piece.events["n"][0].as_py() == split.arrival
-    assert time.monotonic() - began < 5
+    assert min(took) < 0.3, "one that is kept gives at once what it is asked for"
     assert sum(map(len, kafka_client._idle.values())) == 3
 
 

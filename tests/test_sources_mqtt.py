@@ -7,7 +7,6 @@ import pickle
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,17 +23,10 @@ from catchment.errors import SourceError
 from catchment.sources.mqtt import Mqtt
 from catchment.sources.spool import Spool, SpoolPosition, path_of, records
 from catchment.sources.spool_format import HEAD, RECORD
+from patience import PATIENCE, wait_for
 from servers import Mosquitto
 
-PATIENCE = 30
 SCHEMA = {"n": "bigint"}
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -72,8 +64,7 @@ def source(mosquitto: Mosquitto, topic: str, **more: Any) -> Mqtt:
 def opened(made: Mqtt, home: Path) -> Iterator[Mqtt]:
     made.open(Folder(str(home)))
     try:
-        until(lambda: made._receiver is None or made._receiver._let_in)
-        time.sleep(0.2)  # until the subscription is made
+        wait_for(lambda: made._receiver is None or made._receiver.receiving)
         yield made
     finally:
         made.close()
@@ -117,13 +108,13 @@ def test_messages_are_read_once_whatever_the_batches(
     with opened(made, tmp_path):
         position = made.start()
         publish(mosquitto, f"{topic}/a", *numbers(0, 400))
-        until(lambda: spooled(made) >= 400)
+        wait_for(lambda: spooled(made) >= 400)
         seen, position = read_on(made, position)
         assert seen == list(range(400)) and made.partitions(position) == ["mqtt"]
         assert made.latest(made.start(), {**position, "count": 0}) == made.latest(made.start())
     with opened(made, tmp_path):  # a restart goes on at the same place
         publish(mosquitto, f"{topic}/a", *numbers(400, 5))
-        until(lambda: {*range(400, 405)} <= {*read_on(made, position)[0]})
+        wait_for(lambda: {*range(400, 405)} <= {*read_on(made, position)[0]})
         assert {*read_on(made, made.start())[0]} == {*range(405)}
 
 
@@ -133,7 +124,7 @@ def test_bad_payloads_and_topics(mosquitto: Mosquitto, tmp_path: Path) -> None:
     with opened(made, tmp_path):
         publish(mosquitto, f"{topic}/x", b'{"n": 1}', b"junk\xff", b"")
         publish(mosquitto, f"{topic}/é", b'{"n": 2}')
-        until(lambda: spooled(made) >= 4)
+        wait_for(lambda: spooled(made) >= 4)
         (split,) = made.splits(made.start(), made.bound({}), 1)
         (piece,) = made.read(split, None, None)
         assert piece.events.schema == made.event_schema()
@@ -194,7 +185,7 @@ def test_a_receiver_killed_again_and_again_loses_nothing(
             seen.update(more)
             return len(seen) == count
 
-        until(all_there)
+        wait_for(all_there)
         assert seen == set(range(count))
 
 
@@ -206,16 +197,15 @@ def test_a_broker_that_comes_back_goes_on(
     made = source(mosquitto, topic)
     with opened(made, tmp_path):
         publish(mosquitto, topic, *numbers(0, 10))
-        until(lambda: spooled(made) >= 10)
+        wait_for(lambda: spooled(made) >= 10)
         down(mosquitto)
         receiver = made._receiver
         assert receiver is not None
-        until(lambda: not receiver._let_in)
+        wait_for(lambda: not receiver.receiving)
         mosquitto.start()
-        until(lambda: receiver._let_in)
-        time.sleep(0.2)
+        wait_for(lambda: receiver.receiving)
         publish(mosquitto, topic, *numbers(10, 10))
-        until(lambda: {*read_on(made, made.start())[0]} == {*range(20)})
+        wait_for(lambda: {*read_on(made, made.start())[0]} == {*range(20)})
 
 
 def test_commits_free_a_full_spool(mosquitto: Mosquitto, tmp_path: Path) -> None:
@@ -225,7 +215,7 @@ def test_commits_free_a_full_spool(mosquitto: Mosquitto, tmp_path: Path) -> None
     with opened(made, tmp_path):
         position = made.start()
         publish(mosquitto, topic, *padded)
-        until(lambda: spooled(made) > 50)
+        wait_for(lambda: spooled(made) > 50)
         # How much more it takes in is up to the protocol's window of messages on their way.
         seen: list[int] = []
 
@@ -236,7 +226,7 @@ def test_commits_free_a_full_spool(mosquitto: Mosquitto, tmp_path: Path) -> None
             seen.extend(more)
             return len(seen) >= count
 
-        until(all_there)
+        wait_for(all_there)
         assert seen == list(range(count))
         assert sum(p.stat().st_size for p in (tmp_path / "spool").iterdir()) < 200_000
 
@@ -373,7 +363,7 @@ def test_arrow_payloads(mosquitto: Mosquitto, tmp_path: Path) -> None:
     made = source(mosquitto, topic, format="arrow", topic_column="from")
     with opened(made, tmp_path):
         publish(mosquitto, topic, sink.getvalue().to_pybytes(), b"junk")
-        until(lambda: spooled(made) >= 2)
+        wait_for(lambda: spooled(made) >= 2)
         (split,) = made.splits(made.start(), made.bound({}), 1)
         (piece,) = made.read(split, None, None)
         assert piece.events["n"].to_pylist() == list(range(50))

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_standalone_cluster(tmp_path: Path) -> None:
     script = Path(__file__).with_name("cluster_job.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=500
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-3000:]

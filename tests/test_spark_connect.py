@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
+
 HERE = Path(__file__).parent
 
 
@@ -24,7 +26,7 @@ def test_on_a_server_of_spark_connect() -> None:
         cwd=HERE.parent,
         capture_output=True,
         text=True,
-        timeout=580,
+        timeout=3 * PATIENCE,
     )
     assert told.returncode == 0, told.stdout[-6000:] + told.stderr[-2000:]
     assert " passed" in told.stdout

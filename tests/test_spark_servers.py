@@ -16,6 +16,7 @@ from catchment.generator import Generator
 from catchment.sinks.kafka import KafkaSink
 from catchment.sinks.postgres import PostgresSink
 from catchment.sources.kafka import Kafka
+from patience import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -33,11 +34,13 @@ def send(server: servers.Kafka, topic: str, start: int, stop: int, broken: int) 
         producer.poll(0)
     for number in range(broken):
         producer.produce(topic, f"{{not json {number}".encode(), partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def received(server: servers.Kafka, topic: str) -> list[dict[str, Any]]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    from kafka_ends import wait_until_settled
 
     options = {
         "bootstrap.servers": server.bootstrap,
@@ -46,10 +49,11 @@ def received(server: servers.Kafka, topic: str) -> list[dict[str, Any]]:
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
     }
+    wait_until_settled(server, topic)
     consumer = Consumer(options)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     rows: list[dict[str, Any]] = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := consumer.poll(PATIENCE)) is not None and message.error() is None:
         rows.append(json.loads(message.value()))
     consumer.close()
     return rows

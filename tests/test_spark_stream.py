@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from catchment.spark.planning import Progress
 from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
 from numbered_files import write_numbered
+from patience import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -136,12 +137,12 @@ def test_queries_change_while_it_runs(spark: SparkSession, tmp_path: Path) -> No
     restarted.wait()
 
 
-def until(handle: Handle, met: Any, seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < end, handle.status
+def until(handle: Handle, met: Callable[[], bool]) -> None:
+    def met_while_it_runs() -> bool:
         assert handle.status.state in ("starting", "running"), handle.status
-        time.sleep(0.1)
+        return met()
+
+    wait_for(met_while_it_runs, 0.1, lambda: handle.status)
 
 
 def test_late_bad_and_far_ahead(spark: SparkSession, tmp_path: Path) -> None:

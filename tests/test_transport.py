@@ -120,9 +120,7 @@ class Tree:
         self.handler = Recorder()
         self.closing: list[Any] = []
 
-    def serve(
-        self, security: Security | None = None, port: int = 0, **limits: Any
-    ) -> Server:
+    def serve(self, security: Security | None = None, port: int = 0, **limits: Any) -> Server:
         self.server = Server(f"{HOST}:{port}", self.handler, security, Limits(**limits))
         self.server.start()
         self.closing.append(self.server.stop)
@@ -196,9 +194,7 @@ def test_messages_beats_and_pushes_go_both_ways_in_order(tree: Tree) -> None:
     assert not server.push("a", note({}))
 
 
-def test_what_was_sent_before_close_arrives(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_sent_before_close_arrives(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catchment.transport.link.GRACE", PATIENCE)
     tree.serve()
     link, _ = tree.link()
@@ -464,7 +460,10 @@ def test_nothing_is_heard_of_a_link_after_it_was_closed(
     server = tree.serve()
     going, heard = threading.Event(), list[Any]()
     link = ParentLink(
-        tree.address, "a", lambda: EMPTY, lambda said: (heard.append(read(said)), going.wait(PATIENCE))
+        tree.address,
+        "a",
+        lambda: EMPTY,
+        lambda said: (heard.append(read(said)), going.wait(PATIENCE)),
     )
     link.open()
     assert all(server.push("a", note({"text": n})) for n in range(5))

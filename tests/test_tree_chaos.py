@@ -25,6 +25,7 @@ from catchment.measure.proxy import Proxy
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
 from notes import ask
+from patience import PATIENCE
 from servers.namespaces import Network, missing_namespaces
 
 FAULTS = int(os.environ.get("CATCHMENT_FAULTS", "20"))
@@ -277,7 +278,7 @@ def go_wrong(
                 tree.start(id)
         for id in restart:
             tree.start(id)
-        end = time.monotonic() + 240
+        end = time.monotonic() + 2 * PATIENCE
         while tree.processes["root"].poll() != 0:
             tree.calm()
             tree.move()

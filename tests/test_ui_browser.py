@@ -41,7 +41,7 @@ QUERIES = [
     {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
 ]
 SQL = "SELECT player, sum(v) AS total FROM events GROUP BY player, window(ts, '2 seconds')"
-PATIENCE = 120_000
+PATIENCE = 240_000
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ class Tree:
             site.wait()
         for process, thread in reversed(self._inner):
             process.stop()
-            thread.join(20)
+            thread.join(PATIENCE / 1000)
 
 
 @pytest.fixture

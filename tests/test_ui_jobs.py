@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +31,11 @@ from catchment.sources.aside_files import AsideFiles, newest_rows
 from catchment.sqltext import sql
 from catchment.ui.snapshot import JobView, Snapshot
 from catchment.ui.tree_job import TreeJob
+from patience import PATIENCE, wait_for
 
 SQL = "SELECT player, sum(v) AS total FROM events GROUP BY player, window(ts, '2 seconds')"
 PRINTED = re.compile(r"the page is at (http://127\.0\.0\.1:\d+)(/\?token=\S+)")
 MEAN = {"name": "mean", "select": ["avg(v)"], "by": "player", "window": "tumbling(1s)"}
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
 
 
 # -- a tree ---------------------------------------------------------------------------------------
@@ -85,7 +75,7 @@ def test_a_tree_is_seen_before_it_starts_while_it_runs_and_after_its_end(tmp_pat
         thread.start()
     wait_for(lambda: watched.look().counts.get("results"))
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     # Whoever saw the tree run, and whoever comes only now, sees the same end.
     for late in (watched, TreeJob(job)):
         end = late.look()
@@ -113,10 +103,10 @@ def test_a_tree_that_is_started_with_a_page_has_one_until_it_ends(tmp_path: Path
         assert up.stderr is not None
         found = PRINTED.search(up.stderr.readline())
         assert found is not None
-        with httpx.Client(base_url=found[1], follow_redirects=True) as browser:
+        with httpx.Client(base_url=found[1], follow_redirects=True, timeout=PATIENCE) as browser:
             assert browser.get(found[2]).status_code == 200
             wait_for(lambda: first_update(browser)["job"]["state"] == "running")
-        _, said = up.communicate(timeout=60)
+        _, said = up.communicate(timeout=PATIENCE)
     assert (up.returncode, said) == (0, "")
 
 
@@ -238,15 +228,17 @@ def test_a_job_run_with_a_page_shows_results_and_costs(tmp_path: Path) -> None:
             said = running.stderr.readline()
             found = PRINTED.search(said)
             assert found is not None, said
-            with httpx.Client(base_url=found[1], follow_redirects=True) as browser:
+            with httpx.Client(
+                base_url=found[1], follow_redirects=True, timeout=PATIENCE
+            ) as browser:
                 assert browser.get(found[2]).status_code == 200
-                view = wait_for(lambda: running_view(browser), 120)
+                view = wait_for(lambda: running_view(browser))
                 assert (view.kind, view.queries) == ("spark", 1)
-                rows = wait_for(lambda: rows_of(browser), 60)
+                rows = wait_for(lambda: rows_of(browser))
                 assert rows["keys"] == ["player"] and rows["columns"][0] == "player"
         finally:
             running.terminate()
-            running.communicate(timeout=90)
+            running.communicate(timeout=PATIENCE)
 
 
 def first_update(browser: httpx.Client) -> dict[str, Any]:

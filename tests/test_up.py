@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from catchment.nodes.process import NodeProcess
 from catchment.nodes.supervisor import Supervisor
 from catchment.sources.generated import Generated
 from catchment.testing.compare import assert_same, rows_of
+from patience import PATIENCE, wait_for
 from schedules import in_soak, soaked
 
 pytestmark = pytest.mark.slow
@@ -83,15 +83,6 @@ def nodes_of(path: Path) -> dict[str, int]:
     return found
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
-
-
 def assert_exact(home: Path, sources: list[dict[str, Any]]) -> None:
     """The results are those of one engine that is given all events."""
     queries = ct.load_job({"queries": QUERIES}).build()
@@ -108,7 +99,7 @@ def assert_exact(home: Path, sources: list[dict[str, Any]]) -> None:
 
 
 def test_a_killed_node_is_started_again_and_nobody_notices(tmp_path: Path) -> None:
-    first, second = source(1, pace=600), source(2, pace=600)
+    first, second = source(1, pace=400), source(2, pace=400)
     path = job_file(
         tmp_path,
         [
@@ -123,11 +114,11 @@ def test_a_killed_node_is_started_again_and_nobody_notices(tmp_path: Path) -> No
         for id in ("a", "root"):
             os.kill(nodes_of(path)[id], signal.SIGKILL)
             wait_for(lambda id=id: nodes_of(path).get(id, before[id]) != before[id])
-        assert nodes_of(path)["b"] == before["b"]
-        _, said = running.communicate(timeout=120)
+        _, said = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, said
     assert "a has ended (killed by SIGKILL); it is started again in 0.5 s" in said
     assert "root has ended (killed by SIGKILL); it is started again in 0.5 s" in said
+    assert "b has ended" not in said
     assert_exact(tmp_path, [first, second])
 
 
@@ -143,10 +134,10 @@ def test_no_node_outlives_its_supervisor(tmp_path: Path, number: signal.Signals)
     with subprocess.Popen(command(path), stderr=subprocess.PIPE, text=True) as running:
         wait_for(lambda: (tmp_path / "out" / "mean").exists())
         running.send_signal(number)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=PATIENCE)
     assert "Traceback" not in said
     assert running.returncode == (-9 if number is signal.SIGKILL else 130)
-    wait_for(lambda: not nodes_of(path), 30)
+    wait_for(lambda: not nodes_of(path))
 
 
 def test_a_root_that_cannot_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,24 +151,41 @@ def test_a_root_that_cannot_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     assert watched.pids == {}
 
 
-def test_a_node_that_was_turned_away_for_good_is_not_started_again() -> None:
+ENDS_ONCE_THERE_IS = """
+import sys, time
+from pathlib import Path
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+time.sleep(0.5)
+"""
+
+
+def said_of(code: int, lines: int, end: Path) -> list[str]:
+    """What a supervisor says of a node that ends with a code, whose root ends half a second after
+    so many lines were said."""
     said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == lines:
+            end.touch()
+
     commands = {
-        "r": [sys.executable, "-c", "import time; time.sleep(1)"],
-        "a": [sys.executable, "-c", f"exit({supervisor.REFUSED})"],
+        "r": [sys.executable, "-c", ENDS_ONCE_THERE_IS, str(end)],
+        "a": [sys.executable, "-c", f"exit({code})"],
     }
-    Supervisor(commands, {"r": None, "a": "r"}, said.append).watch(pause=0.01)
+    Supervisor(commands, {"r": None, "a": "r"}, say).watch(pause=0.01)
+    return said
+
+
+def test_a_node_that_was_turned_away_for_good_is_not_started_again(tmp_path: Path) -> None:
+    said = said_of(supervisor.REFUSED, 1, tmp_path / "end")
     assert said == ["a was turned away for good; it is not started again"]
 
 
-def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_grow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(supervisor, "PAUSES", (0.01, 0.02, 0.03))
-    said: list[str] = []
-    commands = {
-        "r": [sys.executable, "-c", "import time; time.sleep(1)"],
-        "a": [sys.executable, "-c", "exit(1)"],
-    }
-    Supervisor(commands, {"r": None, "a": "r"}, said.append).watch(pause=0.01)
+    said = said_of(1, 4, tmp_path / "end")
     assert [line.split()[-2] for line in said[:4]] == ["0.01", "0.02", "0.03", "0.03"]
 
 
@@ -193,7 +201,9 @@ def test_a_node_with_children_reads_too(tmp_path: Path, where: str) -> None:
     if where == "alone":
         nodes = [{"id": "root", "source": source(2)}]
     path = job_file(tmp_path, nodes)
-    done = subprocess.run(command(path), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command(path), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert_exact(tmp_path, [node["source"] for node in nodes if "source" in node])
 
@@ -213,7 +223,7 @@ def test_a_root_that_reads_may_be_killed(tmp_path: Path) -> None:
             time.sleep(3)
             os.kill(before, signal.SIGKILL)
             wait_for(lambda was=before: nodes_of(path).get("root", was) != was)
-        _, said = running.communicate(timeout=120)
+        _, said = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, said
     assert_exact(tmp_path, [own, other])
 
@@ -231,7 +241,7 @@ def test_a_root_that_is_made_again_delivers_its_last_step_again(tmp_path: Path) 
         wait_for(results.exists)
         time.sleep(0.5)
         node.stop()
-        working.join(30)
+        working.join(PATIENCE)
         assert not working.is_alive() and node.last_error is None
 
 
@@ -250,7 +260,9 @@ def test_a_root_on_spark_reads_too(tmp_path: Path) -> None:
             {"id": "a", "parent": "root", "engine": "embedded", "source": source(2)},
         ],
     )
-    done = subprocess.run(command(path), capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        command(path), capture_output=True, text=True, timeout=3 * PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert_exact(tmp_path, [source(1), source(2)])
 

@@ -13,8 +13,9 @@ import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+from patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 60
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def installed(package: str, folder: Path) -> Path:
     install = [UV, "pip", "install", "--quiet", "--link-mode", "symlink", "--python", python]
     for more in (["--offline"], []):
         command = [*install, *more, package]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE)
         if done.returncode == 0:
             return python
     if "error sending request" in done.stderr:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from catchment.errors import CatchmentError
 from catchment.measure.ports import HOST
 
-_PATIENCE = 60.0
+_PATIENCE = 240.0
 _PAUSE = 0.05
 _TAIL = 20
 # Waits until its standard input ends, which it does however this process ends.
@@ -35,7 +35,7 @@ def ask(port: int, request: bytes, length: int) -> bytes:
     answer = b""
     with (
         contextlib.suppress(OSError),
-        socket.create_connection((HOST, port), timeout=2) as connection,
+        socket.create_connection((HOST, port), timeout=10) as connection,
     ):
         connection.sendall(request)
         while len(answer) < length and (more := connection.recv(length - len(answer))):

@@ -124,7 +124,9 @@ def _java() -> str:
 @lru_cache
 def _java_version(java: str) -> int | None:
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30).stderr
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=240
+        ).stderr
     except OSError:
         return None
     # "17.0.15" is Java 17; "1.8.0_412" is Java 8.

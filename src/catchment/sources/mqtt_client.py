@@ -126,7 +126,8 @@ class Receiver(threading.Thread):
         self._stop_asked = threading.Event()
         self._waiting: list[MQTTMessage] = []
         self._since = 0.0
-        self._let_in = False
+        self.receiving = False
+        """Whether the broker has granted the subscription, and sends what is published."""
         self.failed: SourceError | None = None
         self.dropped = 0
         """Messages of quality 0 that came while the spool was full."""
@@ -140,7 +141,7 @@ class Receiver(threading.Thread):
         try:
             while not self._stop_asked.is_set() and self.failed is None:
                 why = self._session()
-                pause = 0.1 if self._let_in else min(2 * pause, _LONGEST_PAUSE)
+                pause = 0.1 if self.receiving else min(2 * pause, _LONGEST_PAUSE)
                 if not self._stop_asked.is_set() and self.failed is None:
                     _log.warning("%s: %s; trying again", self._link.address, why)
                     self._stop_asked.wait(pause)
@@ -155,7 +156,7 @@ class Receiver(threading.Thread):
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_message = self._arrived
-        self._let_in = False
+        self.receiving = False
         try:
             self._link.connect(client, self._link.session)
         except (OSError, ValueError) as error:
@@ -216,7 +217,6 @@ class Receiver(threading.Thread):
                     "the MQTT broker lets us not in", given=self._link.address, hint=str(code)
                 )
             return
-        self._let_in = True
         self._link.subscribe(client)
 
     def _subscribed(self, _client: Client, _data: Any, _mid: int, codes: Any, _more: Any) -> None:
@@ -225,6 +225,7 @@ class Receiver(threading.Thread):
                 self.failed = SourceError(
                     "the MQTT broker refuses the subscription", given=topic, hint=str(code)
                 )
+        self.receiving = self.failed is None
 
 
 def _leave(client: Client) -> None:
