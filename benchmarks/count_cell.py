@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.count_load import TICK, Load, messages, streams, truth
-from catchment.counting.fold import Fold, Sums
+from benchmarks.count_simulation import Counting, NodeArrivals, Sums
+from catchment.counting.fold import Fold
 from catchment.counting.scheme import CountOptions, Predictor
 from catchment.counting.wire import Columns, dump, load
-from catchment.simulate.counting import Counting, NodeArrivals
 from catchment.windows.count import count_tumbling
 
 EXACT = ("monitor", "sync", "async", "auto")

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from benchmarks.count_simulation import NodeArrivals
 from catchment.counting.wire import Columns, dump
 from catchment.measure.central import encoded
 from catchment.operators.ragged import Ints
-from catchment.simulate.counting import NodeArrivals
 
 SECOND = 1_000_000
 TICK = 10_000

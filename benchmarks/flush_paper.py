@@ -18,8 +18,8 @@ from benchmarks.flush_runs import (
     hops,
     narrow,
 )
+from benchmarks.flush_workload import SHAPES, arrivals, look
 from catchment.simulate.outcome import Outcome
-from catchment.simulate.workload import SHAPES, arrivals, look
 
 _LARGE = f"large query, 1 edge, low rate, capacity {AMPLE:g} times streaming's"
 

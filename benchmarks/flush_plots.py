@@ -21,12 +21,12 @@ from benchmarks.flush_runs import (
     hops,
     narrow,
 )
+from benchmarks.flush_workload import SHAPES, arrivals, look
 from catchment.cli.drawing import pyplot
 from catchment.flush import read
 from catchment.flush.line import SendQueue
 from catchment.simulate.edge import Edge
 from catchment.simulate.wire import Wire
-from catchment.simulate.workload import SHAPES, arrivals, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

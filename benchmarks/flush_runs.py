@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.flush_workload import HIGH, LOW, SHAPES, arrivals
 from catchment.flush import parse
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.line import SendQueue
 from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import run
 from catchment.simulate.outcome import Outcome, joined, optimal, streaming
-from catchment.simulate.workload import HIGH, LOW, SHAPES, arrivals
 
 EAGER = ("eager(uniform)", "eager(nonuniform)", "eager(empirical)")
 LAZY = ("lazy(pessimistic)", "lazy(optimistic)", "lazy(empirical)")

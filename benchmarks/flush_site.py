@@ -1,4 +1,4 @@
-"""A node beside a workload that happens now, shaped as `catchment.simulate.workload` has it."""
+"""A node beside a workload that happens now, shaped as `benchmarks.flush_workload` has it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
+from benchmarks.flush_workload import SHAPES, arrivals
 from benchmarks.timed import Timed, piece
 from catchment.engine.times import now
 from catchment.nodes.bootstrap import NodeConfig
 from catchment.nodes.start import process_of
 from catchment.operators.ragged import Ints
-from catchment.simulate.workload import SHAPES, arrivals
 from catchment.sources.base import Piece, Position, Split
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from benchmarks.count_simulation import NodeArrivals
 from catchment.counting.fold import Fold
 from catchment.counting.wire import Columns, dump, load
 from catchment.model.window import Counted
 from catchment.operators.ragged import Ints
-from catchment.simulate.counting import NodeArrivals
 
 
 class Ids(Fold):

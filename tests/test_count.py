@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.count_simulation import Counting, CountingFaults, CountingSite, NodeArrivals
 from catchment.counting.scheme import CountOptions, Predictor
 from catchment.counting.status import status
 from catchment.model.window import Counted
-from catchment.simulate.counting import Counting, CountingFaults, CountingSite, NodeArrivals
 from catchment.windows.count import count_sliding, count_tumbling
 from counting import Ids, expected, ids, ranked, stream
 from schedules import share

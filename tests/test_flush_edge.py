@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.flush_workload import LARGE, SHAPES, arrivals, look
 from catchment.flush import Flush, parse, read
 from catchment.flush.bandwidth import Estimate
 from catchment.flush.evictions import EVICTIONS, CachedAggregates
@@ -19,7 +20,6 @@ from catchment.simulate.arrivals import Arrivals
 from catchment.simulate.edge import Edge, run
 from catchment.simulate.outcome import joined, merged, optimal, streaming
 from catchment.simulate.wire import Wire
-from catchment.simulate.workload import LARGE, SHAPES, arrivals, look
 
 POLICIES = [
     "streaming",

@@ -21,7 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from catchment.durable.folder import Folder
 from catchment.errors import SourceError
 from catchment.sources.mqtt import Mqtt
-from catchment.sources.spool import Spool, SpoolPosition, path_of, records
+from catchment.sources.spool import Spool, SpoolPosition, path_of, runs
 from catchment.sources.spool_format import HEAD, RECORD
 from patience import PATIENCE, wait_for
 from servers import Mosquitto
@@ -245,7 +245,8 @@ def payloads(
     spool: Spool, folder: Path, start: SpoolPosition, end: SpoolPosition, parts: int
 ) -> list[int]:
     ranges = spool.ranges(start, end, parts)
-    return [int(one.payload) for low, high in ranges for one in records(folder, low, high)]
+    found = (run for low, high in ranges for run in runs(folder, low, high, []))
+    return [int(one.payload) for run in found for one in run.messages]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -331,7 +332,7 @@ def test_damage_and_a_second_writer_are_said(tmp_path: Path) -> None:
     assert [one.messages for one in spool.damage()] == [1]
     segment.unlink()
     with pytest.raises(SourceError, match="the same path wherever tasks run"):
-        list(records(tmp_path, spool.first(), spool.end))
+        list(runs(tmp_path, spool.first(), spool.end, []))
     spool.close()
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from catchment.operators.ragged import Floats, Ints
 
-# The constants were chosen by trying some on the arrivals of `simulate/workload.py`, large query.
+# The constants were chosen by trying some on the arrivals of the large query of
+# `benchmarks/flush_workload.py`.
 _MEMORY = 0.7
 """What a count of the slice before still counts."""
 _FAINT = 0.3

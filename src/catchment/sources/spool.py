@@ -443,12 +443,6 @@ class Spool:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def records(folder: Path, start: SpoolPosition, end: SpoolPosition) -> Iterator[Stored]:
-    """The messages between two spots of one segment that can be read."""
-    for run in runs(folder, start, end, []):
-        yield from run.messages
-
-
 def runs(
     folder: Path, start: SpoolPosition, end: SpoolPosition, lost: list[tuple[SpoolDamage, bytes]]
 ) -> Iterator[StoredRun]:

@@ -6,7 +6,7 @@ Python, to which their columns are sent as Arrow batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -21,12 +21,7 @@ from catchment.engine.slicer import rank
 from catchment.errors import SchemaError, SourceError
 from catchment.expression import columns_read
 from catchment.model.plan import Group, Plan
-from catchment.model.query import Query
-from catchment.model.rules import QueryRules, each_bound
-from catchment.model.settings import each_its_name
-from catchment.model.time_column import TimeColumn, TimeSpec, time_name, time_spec
-from catchment.planner import explain
-from catchment.planner import plan as make_plan
+from catchment.model.time_column import TimeColumn, TimeSpec, time_name
 from catchment.spark.catalyst import Recipe, ToPartials, aggregated, recipe
 from catchment.spark.catalyst_columns import SparkField, SparkFields, UnlikeError
 from catchment.spark.records import SplitRead
@@ -88,20 +83,6 @@ def how(plan: Plan, schema: StructType, time: TimeSpec) -> GroupEngines:
         id: ("columns", found.cuts.describe()) if isinstance(found, Recipe) else ("python", found)
         for id, found in made.items()
     }
-
-
-def explain_frame(
-    events: DataFrame, queries: Query | Iterable[Query], time: TimeSpec = "ts"
-) -> str:
-    """What `run` will do with a DataFrame, and why, as a tree."""
-    given = each_its_name([queries] if isinstance(queries, Query) else queries)
-    time = time_spec(time)
-    plan = make_plan(each_bound(given, QueryRules(time)))
-    lines = [explain(plan)]
-    for id, (way, why) in how(plan, events.schema, time).items():
-        where = "by Spark columns" if way == "columns" else "in Python"
-        lines.append(f"group {id}: sliced {where} ({why})")
-    return "\n".join(lines)
 
 
 def _recipes(

@@ -2,7 +2,7 @@
 
 Keys are as frequent as a lognormal law has it, come in bursts, and more by day than by night. How
 uneven the law is was set so that as many keys come only once as in the published traces: 15 %,
-29 % and 56 % for the small, medium and large query (`tests/test_flush_workload.py` checks it).
+29 % and 56 % for the small, medium and large query (`tests/test_flush_edge.py` checks it).
 """
 
 from __future__ import annotations
