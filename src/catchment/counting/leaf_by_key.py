@@ -196,7 +196,7 @@ class LeafByKey:
 
     def to_bytes(self) -> bytes:
         lanes = [
-            LaneState(at, lane.state(), slices.base, to_ipc(slices.tables))
+            LaneState(at, lane.state(), slices.base, slices.to_bytes())
             for at, (lane, slices) in self.lanes.items()
         ]
         return wire.dump(
@@ -222,10 +222,7 @@ class LeafByKey:
             if saved.lane.group not in self.groups:
                 continue
             slices = SliceBetweenEdges(self.bound.groups[self.groups[saved.lane.group]])
-            slices.base, slices.tables = (
-                saved.base,
-                [from_ipc(saved.events)] if saved.events else [],
-            )
+            slices.load(saved.base, saved.events)
             lane = LocalCounter.restored(saved.counter, counts_of(slices.bound.group), slices)
             self.lanes[saved.lane] = (lane, slices)
 
@@ -248,17 +245,3 @@ def key_of(keys: KeyIndex, code: int) -> Key:
     """Selection and values of a key, by its code."""
     values = [column[0].as_py() for column in keys.take(np.array([code]))]
     return Key(int(keys.selections[code]), tuple(values))
-
-
-def to_ipc(tables: list[pa.Table]) -> bytes:
-    if not tables:
-        return b""
-    sink = pa.BufferOutputStream()
-    whole = pa.concat_tables(tables)
-    with pa.ipc.new_stream(sink, whole.schema) as writer:
-        writer.write_table(whole)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def from_ipc(data: bytes) -> pa.Table:
-    return pa.ipc.open_stream(data).read_all()

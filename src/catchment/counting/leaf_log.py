@@ -9,10 +9,11 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 from msgspec import Struct
 
-from catchment.counting.leaf_by_key import LeafByKey, from_ipc, to_ipc
+from catchment.counting.leaf_by_key import LeafByKey
 from catchment.durable.disk import Disk
 from catchment.durable.journaled import Journaled
 from catchment.engine.bound import BoundPlan
+from catchment.engine.codec import from_ipc, to_ipc
 from catchment.engine.merger import Merger
 
 
@@ -133,7 +134,7 @@ class StepLog(Generic[M]):
 
     def keep(self, tables: Mapping[str, pa.Table], frontier: int, ended: bool) -> None:
         """Takes what is to be kept, by the name of its group, and moves the frontier on."""
-        found = {name: to_ipc([table]) for name, table in tables.items()}
+        found = {name: to_ipc(table) for name, table in tables.items()}
         what = EventsReceived(found, frontier, ended)
         self._happened.append(what)
         self._do(what)

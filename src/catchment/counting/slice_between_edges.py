@@ -80,6 +80,13 @@ class SliceBetweenEdges(Fold):
     def unpack(self, body: bytes) -> Rows:
         return codec.table_to_rows(columns.unpack(body, self._schema), self.operators)
 
+    def to_bytes(self) -> bytes:
+        """The events; `load` takes them back."""
+        return codec.to_ipc(pa.concat_tables(self.tables)) if self.tables else b""
+
+    def load(self, base: int, events: bytes) -> None:
+        self.base, self.tables = base, [codec.from_ipc(events)] if events else []
+
     def prune(self, row: int) -> None:
         """Forgets the events before a row."""
         if self.tables and row > self.base:

@@ -84,6 +84,18 @@ def ints(table: pa.Table, name: str) -> Ints:
     return np.array(whole(table, name).to_numpy(zero_copy_only=False), np.int64)
 
 
+def to_ipc(table: pa.Table) -> bytes:
+    """A table in Arrow's stream format; `from_ipc` is the inverse."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
 class _SnapshotText(msgspec.Struct, frozen=True):
     """The JSON before the tables."""
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 from msgspec import Struct
 
 from catchment.counting import wire
-from catchment.counting.leaf_by_key import from_ipc, to_ipc
 from catchment.counting.orders import newer
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
@@ -204,7 +203,7 @@ class LeafMarks:
     def to_bytes(self) -> bytes:
         sets = {
             name: HeldSetState(
-                to_ipc([held.waiting.save(0)]) if held.waiting.tables else None,
+                codec.to_ipc(held.waiting.save(0)) if held.waiting.tables else None,
                 held.done,
                 held.answered,
             )
@@ -221,4 +220,4 @@ class LeafMarks:
                 held = self.held[name]
                 held.done, held.answered = state.done, state.answered
                 if state.events is not None:
-                    held.waiting.absorb(from_ipc(state.events))
+                    held.waiting.absorb(codec.from_ipc(state.events))

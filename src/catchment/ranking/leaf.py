@@ -14,7 +14,6 @@ import pyarrow as pa
 from msgspec import Struct
 
 from catchment.counting import wire
-from catchment.counting.leaf_by_key import from_ipc, to_ipc
 from catchment.counting.orders import newer
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
@@ -230,7 +229,7 @@ class LeafRanks:
             held.forget(word.needed)
 
     def to_bytes(self) -> bytes:
-        rows = {name: to_ipc([held.table()]) for name, held in self.held.items() if held.rows}
+        rows = {name: codec.to_ipc(held.table()) for name, held in self.held.items() if held.rows}
         needed = {name: held.needed for name, held in self.held.items()}
         return wire.dump(
             LeafRanksState(
@@ -248,7 +247,7 @@ class LeafRanks:
                 self.held[name].needed = needed
         for name, body in found.rows.items():
             if name in self.held:
-                table = from_ipc(body)
+                table = codec.from_ipc(body)
                 self.held[name].add(table, codec.ints(table, NUMBER))
 
 

@@ -21,7 +21,6 @@ import pyarrow as pa
 from msgspec import Struct, structs
 
 from catchment.counting import wire
-from catchment.counting.leaf_by_key import from_ipc, to_ipc
 from catchment.counting.orders import Key, Lane, Orders, OrdersAfter
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
@@ -583,7 +582,7 @@ class GroupRanks:
             [(*bounds, asked) for bounds, asked in self.questioned.items()],
             self.open,
             [some.start, some.end, some.key, some.node, some.number, some.wrong.astype(np.int64)],
-            to_ipc([pa.table(columns)]) if columns else b"",
+            codec.to_ipc(pa.table(columns)) if columns else b"",
             some.size,
             {field: [*some.known(field)] for field in some.size},
             self.word,
@@ -608,7 +607,7 @@ class GroupRanks:
         for field, parts in state.known.items():
             some.tell(field, KnownPlaces(*parts))
         if state.keys:
-            table = from_ipc(state.keys)
+            table = codec.from_ipc(state.keys)
             columns = [codec.whole(table, name) for name in self.ranked.keys.names]
             self.keys.lookup(codec.ints(table, SELECTION), columns)
 

@@ -23,6 +23,7 @@ from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
 from catchment.engine.assembler import Assembler
 from catchment.engine.bound import BoundPlan
+from catchment.engine.codec import from_ipc, to_ipc
 from catchment.engine.slicer import rank
 from catchment.engine.times import now
 from catchment.errors import JobError, QueryError, StateError, did_you_mean
@@ -119,7 +120,7 @@ def results_of_step(options: Mapping[str, str], step: int) -> Iterator[pa.Record
             given=str(step),
             hint="the job's checkpoint must be on storage that driver and executors all reach",
         )
-    table = pa.ipc.open_stream(body).read_all()
+    table = from_ipc(body)
     yield from table.cast(for_spark(table.schema)).to_batches(max_chunksize=_ROWS)
 
 
@@ -158,10 +159,7 @@ class JobResults:
             return step
         self._held = None  # what the step does to the assembler counts once its files are there
         made, table = self._step(state, assembler, at, ended, clock)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        self._query.home.sub("rows").write(_file(step + 1), sink.getvalue().to_pybytes())
+        self._query.home.sub("rows").write(_file(step + 1), to_ipc(table))
         self._query.home.sub("state").write(_file(step + 1), records.pack(made))
         self._held = step + 1, made, assembler
         if (late := made.late - state.late) or made.bad > state.bad:

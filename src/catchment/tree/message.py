@@ -172,7 +172,7 @@ def encode(
             sent = table.select(schema.names).cast(schema).combine_chunks()
             add(id, table, columns.pack(sent))
     if partials.events is not None and partials.events.num_rows:
-        add("events", partials.events, _stream(partials.events))
+        add("events", partials.events, codec.to_ipc(partials.events))
     if notes is not None and notes.num_rows:
         add("notes", notes, _noted(notes))
     if ranks is not None and ranks.num_rows:
@@ -213,7 +213,7 @@ def decode(data: bytes, charter: Charter) -> DecodedMessage:
             if isinstance(section.of, int):
                 table = groups[section.of] = _group_table(body, section.of, charter, head)
             elif section.of == "events":
-                table = others[section.of] = pa.ipc.open_stream(body).read_all()
+                table = others[section.of] = codec.from_ipc(body)
             else:
                 table = others[section.of] = _notes_in(body)
             if table.num_rows != section.rows:
@@ -307,13 +307,6 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
 
 def _unreadable(what: str, why: str) -> CatchmentError:
     return DataError(f"{what} cannot be read", given=why)
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def _noted(notes: pa.Table) -> bytes:
