@@ -23,12 +23,11 @@ import pyarrow as pa
 
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.complete import Complete
-from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.engine.rows import Operators, Rows, concat_rows, no_rows
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Get, Moment, Put
-from catchment.engine.shapes.event_bounded import EventBoundedState
+from catchment.engine.shapes.event_bounded import EventBoundedState, merged_into
 from catchment.model.window import Chained
-from catchment.operators import grouped
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import LATEST
@@ -200,32 +199,6 @@ def _end(window: Chained, start: Ints, until: Ints) -> Ints:
     return made
 
 
-def step(
-    state: OpenChained,
-    events: Ordered,
-    followed: ChainAssignment,
-    rows: Rows,
-    heads: Ints,
-    operators: Operators,
-) -> tuple[OpenChained, Rows]:
-    """Takes in the rows that the events were cut to; gives the windows that ended."""
-    member = followed.member[heads]
-    inside = np.flatnonzero(member >= 0)
-    touched = np.isin(state.open.key, events.key[followed.member >= 0])
-    pieces = concat_rows([state.open.where(touched), rows.take(inside)], operators)
-    owner = np.concatenate([followed.carried, member[inside]])
-    groups, present = grouped(owner, len(followed.key))
-    merged = merge_rows(pieces, groups, operators)
-    merged.start, merged.key = followed.start[present], followed.key[present]
-    merged.end = followed.end[present]
-    closed = followed.closed[present]
-    enough = followed.events[present] >= state.window.min_events
-    still = concat_rows([state.open.where(~touched), merged.where(~closed)], operators)
-    until = np.concatenate([state.until[~touched], followed.until[present][~closed]])
-    held = np.concatenate([state.events[~touched], followed.events[present][~closed]])
-    return state._replace(open=still, until=until, events=held), merged.where(closed & enough)
-
-
 class ChainedState(EventBoundedState[OpenChained, ChainAssignment]):
     """The open windows of each type."""
 
@@ -241,7 +214,15 @@ class ChainedState(EventBoundedState[OpenChained, ChainAssignment]):
     def step(
         self, state: OpenChained, events: Ordered, found: ChainAssignment, rows: Rows, heads: Ints
     ) -> tuple[OpenChained, Rows]:
-        return step(state, events, found, rows, heads, self.operators)
+        touched = np.isin(state.open.key, events.key[found.member >= 0])
+        merged, present = merged_into(state.open.where(touched), found, rows, heads, self.operators)
+        merged.end = found.end[present]
+        closed = found.closed[present]
+        enough = found.events[present] >= state.window.min_events
+        still = concat_rows([state.open.where(~touched), merged.where(~closed)], self.operators)
+        until = np.concatenate([state.until[~touched], found.until[present][~closed]])
+        held = np.concatenate([state.events[~touched], found.events[present][~closed]])
+        return state._replace(open=still, until=until, events=held), merged.where(closed & enough)
 
     def complete(self, moment: Moment) -> list[Complete]:
         """The windows that no event can be in any more: not one just as late as a gap allows."""
@@ -265,20 +246,10 @@ class ChainedState(EventBoundedState[OpenChained, ChainAssignment]):
         """None: at the end of the input all have ended, by their gap or by their length."""
         yield from ()
 
-    def save(self, put: Put) -> None:
-        for place, state in zip(self.places, self.opened, strict=True):
-            put.rows(f"{place}", state.open)
-            put.ints(f"{place} open", until=state.until, events=state.events)
-        put.record([state.since for state in self.opened])
+    def save_more(self, put: Put, name: str, state: OpenChained) -> None:
+        put.ints(f"{name} open", until=state.until, events=state.events)
 
-    def load(self, get: Get) -> None:
-        since_when = get.record(list[int | None])
-        self.opened = [
-            state._replace(
-                open=get.rows(f"{place}"),
-                until=get.ints(f"{place} open", "until"),
-                events=get.ints(f"{place} open", "events"),
-                since=since,
-            )
-            for place, state, since in zip(self.places, self.opened, since_when, strict=True)
-        ]
+    def load_more(self, get: Get, name: str, state: OpenChained) -> OpenChained:
+        return state._replace(
+            until=get.ints(f"{name} open", "until"), events=get.ints(f"{name} open", "events")
+        )

@@ -8,16 +8,17 @@ open windows, and those that ended come out. How events are assigned and merged 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from catchment.engine.complete import Complete, number_alike, of_type
-from catchment.engine.rows import Rows, fit
+from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows
 from catchment.engine.settled import Ordered
-from catchment.engine.shapes.base import Change, Followed, ShapeState
+from catchment.engine.shapes.base import Change, Followed, Get, Put, ShapeState
 from catchment.model.window import Window
+from catchment.operators import grouped
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
@@ -30,14 +31,35 @@ class OpenWindows(Protocol):
     def window(self) -> Window: ...
     @property
     def open(self) -> Rows: ...
+    @property
+    def events(self) -> Ints:
+        """How many events each open window holds."""
+        ...
+
+    @property
+    def since(self) -> int | None:
+        """Events up to then were not seen, and are in no window."""
+        ...
+
     def _replace(self, *, open: Rows = ..., since: int | None = ...) -> Self: ...
 
 
 class Assignment(Protocol):
-    """Which window each event is in; -1: none."""
+    """Which window each event is in, and what is known of each window."""
 
     @property
-    def member(self) -> Ints: ...
+    def member(self) -> Ints:
+        """The number of each event's window; -1: none."""
+        ...
+
+    @property
+    def key(self) -> Ints: ...
+    @property
+    def start(self) -> Ints: ...
+    @property
+    def carried(self) -> Ints:
+        """For each open window of before whose key has events, its number here."""
+        ...
 
 
 def boundaries(found: Assignment) -> Mask:
@@ -45,6 +67,24 @@ def boundaries(found: Assignment) -> Mask:
     new = np.zeros(len(found.member), np.bool_)
     new[1:] = found.member[1:] != found.member[:-1]
     return new
+
+
+def merged_into(
+    opened: Rows, found: Assignment, rows: Rows, heads: Ints, operators: Operators
+) -> tuple[Rows, Ints]:
+    """The windows that hold something: a row for each, and its number.
+
+    `opened` are the open windows of before that were carried on; `rows` are what the events were
+    cut to, and `heads` the first event of each.
+    """
+    member = found.member[heads]
+    inside = np.flatnonzero(member >= 0)
+    pieces = concat_rows([opened, rows.take(inside)], operators)
+    owner = np.concatenate([found.carried, member[inside]])
+    groups, present = grouped(owner, len(found.key))
+    merged = merge_rows(pieces, groups, operators)
+    merged.start, merged.key = found.start[present], found.key[present]
+    return merged, present
 
 
 TypeState = TypeVar("TypeState", bound=OpenWindows)
@@ -65,6 +105,18 @@ class EventBoundedState(ShapeState, Generic[TypeState, TypeAssignment]):
         self, state: TypeState, events: Ordered, found: TypeAssignment, rows: Rows, heads: Ints
     ) -> tuple[TypeState, Rows]:
         """Takes in the rows that the events were cut to; gives the windows that ended."""
+
+    @abstractmethod
+    def save_more(self, put: Put, name: str, state: TypeState) -> None:
+        """Puts what there is of a type besides the rows of its open windows; `name` is its own."""
+
+    @abstractmethod
+    def load_more(self, get: Get, name: str, state: TypeState) -> TypeState:
+        """The inverse of `save_more`: the state with that."""
+
+    def certain(self, state: TypeState) -> tuple[Rows, Ints]:
+        """The windows that are known to be open, and how many events each holds."""
+        return state.open, state.events
 
     def follow(self, events: Ordered) -> Iterable[Followed]:
         return [self._followed(n, events) for n in range(len(self.opened))]
@@ -92,6 +144,15 @@ class EventBoundedState(ShapeState, Generic[TypeState, TypeAssignment]):
         state = self.opened[self.places.index(place)]
         return not waiting and not (state.open.start <= until).any()
 
+    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
+        for place, state in zip(self.places, self.opened, strict=True):
+            rows, events = self.certain(state)
+            # A key has one open window, and its end is just after its last event: so no other
+            # window has its bounds, not even one of no length.
+            windows = of_type(place, rows, rows.start, rows.last + 1)
+            windows.index = np.zeros(len(rows), np.int64)
+            yield windows, int(events.sum())
+
     def begin(self, frontier: int, newest: int) -> None:
         if newest > EARLIEST:
             self.opened = [state._replace(since=newest) for state in self.opened]
@@ -108,3 +169,16 @@ class EventBoundedState(ShapeState, Generic[TypeState, TypeAssignment]):
 
     def tables(self) -> list[Rows]:
         return [state.open for state in self.opened]
+
+    def save(self, put: Put) -> None:
+        for place, state in zip(self.places, self.opened, strict=True):
+            put.rows(f"{place}", state.open)
+            self.save_more(put, f"{place}", state)
+        put.record([state.since for state in self.opened])
+
+    def load(self, get: Get) -> None:
+        since_when = get.record(list[int | None])
+        self.opened = [
+            self.load_more(get, f"{place}", state._replace(open=get.rows(f"{place}"), since=since))
+            for place, state, since in zip(self.places, self.opened, since_when, strict=True)
+        ]

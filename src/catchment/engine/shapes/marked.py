@@ -6,27 +6,18 @@ settled events, which says where these must be cut, and then takes the rows that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.complete import Complete, of_type
-from catchment.engine.rows import (
-    Operators,
-    Rows,
-    concat_rows,
-    identity_fields,
-    merge_rows,
-    no_rows,
-)
+from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields, no_rows
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Get, Put
-from catchment.engine.shapes.event_bounded import EventBoundedState
+from catchment.engine.shapes.event_bounded import EventBoundedState, merged_into
 from catchment.model.window import STREAM, Marked
-from catchment.operators import grouped
 from catchment.operators.grouping import segment_codes
 from catchment.operators.ragged import Array, Ints, lengths_of
 from catchment.operators.values import Mask
@@ -239,43 +230,6 @@ def _ends(number: Ints, ends: Mask, time: Ints, by_next: bool, windows: int) -> 
     return closed, end
 
 
-def step(
-    state: OpenMarked,
-    events: Ordered,
-    followed: MarkAssignment,
-    rows: Rows,
-    heads: Ints,
-    operators: Operators,
-) -> tuple[OpenMarked, Rows]:
-    """Takes in the rows that the events were cut to; gives the windows that ended."""
-    member = followed.member[heads]
-    inside = np.flatnonzero(member >= 0)
-    untouched = ~np.isin(state.open.key, events.key[events.heads])
-    pieces = concat_rows([state.open.where(~untouched), rows.take(inside)], operators)
-    owner = np.concatenate([followed.carried, member[inside]])
-    groups, present = grouped(owner, len(followed.key))
-    merged = merge_rows(pieces, groups, operators)
-    merged.start, merged.key = followed.start[present], followed.key[present]
-    closed, unknown = followed.closed[present], followed.unknown[present]
-    merged.end = np.where(closed, followed.end[present], merged.end)
-    result = merged.where(closed & (unknown == 0))
-    # A window whose beginning nobody saw may hold no event yet, but is open all the same.
-    stays = ~closed
-    bare = np.setdiff1d(np.flatnonzero(~followed.closed), present)
-    still = concat_rows(
-        [state.open.where(untouched), merged.where(stays), _bare(followed, bare, operators)],
-        operators,
-    )
-    flags = np.concatenate([state.unknown[untouched], unknown[stays], followed.unknown[bare]])
-    sizes_of = events.sizes(heads)
-    held = np.bincount(member[inside], sizes_of[inside], len(followed.key)).astype(np.int64)
-    held[followed.carried] += state.events[~untouched]
-    sizes = np.concatenate([state.events[untouched], held[present][stays], held[bare]])
-    seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
-    after = state._replace(open=still, unknown=flags, seen=seen, events=sizes, begun=followed.begun)
-    return after, result
-
-
 def _bare(followed: MarkAssignment, bare: Ints, operators: Operators) -> Rows:
     if not len(bare):
         return no_rows(operators)
@@ -300,17 +254,33 @@ class MarkedState(EventBoundedState[OpenMarked, MarkAssignment]):
     def step(
         self, state: OpenMarked, events: Ordered, found: MarkAssignment, rows: Rows, heads: Ints
     ) -> tuple[OpenMarked, Rows]:
-        return step(state, events, found, rows, heads, self.operators)
+        touched = np.isin(state.open.key, events.key[events.heads])
+        merged, present = merged_into(state.open.where(touched), found, rows, heads, self.operators)
+        closed, unknown = found.closed[present], found.unknown[present]
+        merged.end = np.where(closed, found.end[present], merged.end)
+        result = merged.where(closed & (unknown == 0))
+        # A window whose beginning nobody saw may hold no event yet, but is open all the same.
+        bare = np.setdiff1d(np.flatnonzero(~found.closed), present)
+        still = concat_rows(
+            [state.open.where(~touched), merged.where(~closed), _bare(found, bare, self.operators)],
+            self.operators,
+        )
+        flags = np.concatenate([state.unknown[~touched], unknown[~closed], found.unknown[bare]])
+        member = found.member[heads]
+        inside = np.flatnonzero(member >= 0)
+        counts = events.sizes(heads)[inside]
+        held = np.bincount(member[inside], counts, len(found.key)).astype(np.int64)
+        held[found.carried] += state.events[touched]
+        sizes = np.concatenate([state.events[~touched], held[present][~closed], held[bare]])
+        seen = state.seen if state.since is None else np.union1d(state.seen, events.key)
+        after = state._replace(
+            open=still, unknown=flags, seen=seen, events=sizes, begun=found.begun
+        )
+        return after, result
 
-    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
-        for place, state in zip(self.places, self.opened, strict=True):
-            seen = state.unknown == 0
-            rows = state.open.where(seen)
-            # A key has one open window, and its end is just after its last event: so no other
-            # window has its bounds, not even one of no length.
-            windows = of_type(place, rows, rows.start, rows.last + 1)
-            windows.index = np.zeros(len(rows), np.int64)
-            yield windows, int(state.events[seen].sum())
+    def certain(self, state: OpenMarked) -> tuple[Rows, Ints]:
+        seen = state.unknown == 0
+        return state.open.where(seen), state.events[seen]
 
     def needed_keys(self) -> list[Ints]:
         return [keys for state in self.opened for keys in (state.seen, state.begun.key)]
@@ -324,30 +294,21 @@ class MarkedState(EventBoundedState[OpenMarked, MarkAssignment]):
             for state in self.opened
         ]
 
-    def save(self, put: Put) -> None:
-        for place, state in zip(self.places, self.opened, strict=True):
-            put.rows(f"{place}", state.open)
-            put.ints(f"{place} open", unknown=state.unknown, events=state.events)
-            put.ints(f"{place} seen", key=state.seen)
-            if state.window.reading == "any":
-                put.table(f"{place} begun", state.begun.table())
-        put.record([state.since for state in self.opened])
+    def save_more(self, put: Put, name: str, state: OpenMarked) -> None:
+        put.ints(f"{name} open", unknown=state.unknown, events=state.events)
+        put.ints(f"{name} seen", key=state.seen)
+        if state.window.reading == "any":
+            put.table(f"{name} begun", state.begun.table())
 
-    def load(self, get: Get) -> None:
-        since_when = get.record(list[int | None])
-        self.opened = [
-            state._replace(
-                open=get.rows(f"{place}"),
-                since=since,
-                unknown=get.ints(f"{place} open", "unknown"),
-                seen=get.ints(f"{place} seen", "key"),
-                events=get.ints(f"{place} open", "events"),
-                begun=_begun_in(get, place) if state.window.reading == "any" else state.begun,
-            )
-            for place, state, since in zip(self.places, self.opened, since_when, strict=True)
-        ]
+    def load_more(self, get: Get, name: str, state: OpenMarked) -> OpenMarked:
+        return state._replace(
+            unknown=get.ints(f"{name} open", "unknown"),
+            seen=get.ints(f"{name} seen", "key"),
+            events=get.ints(f"{name} open", "events"),
+            begun=_begun_in(get, name) if state.window.reading == "any" else state.begun,
+        )
 
 
-def _begun_in(get: Get, place: int) -> Begun:
-    names = get.table(f"{place} begun").column("stream").to_pylist()
-    return Begun(get.ints(f"{place} begun", "key"), np.array(names, object))
+def _begun_in(get: Get, name: str) -> Begun:
+    streams = get.table(f"{name} begun").column("stream").to_pylist()
+    return Begun(get.ints(f"{name} begun", "key"), np.array(streams, object))

@@ -7,7 +7,7 @@ cost a call of Python for each event, where those of other shapes cost none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,15 +17,14 @@ import pyarrow as pa
 
 from catchment.engine import codec
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.complete import Complete, of_type
-from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
+from catchment.engine.complete import Complete
+from catchment.engine.rows import Rows, concat_rows, no_rows
 from catchment.engine.settled import Ordered
 from catchment.engine.shapes.base import Get, Moment, Put
-from catchment.engine.shapes.event_bounded import EventBoundedState
+from catchment.engine.shapes.event_bounded import EventBoundedState, merged_into
 from catchment.errors import QueryError, StateError
 from catchment.model import records
 from catchment.model.window import MOVES, Stepped
-from catchment.operators import grouped
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
@@ -164,31 +163,6 @@ def assign(state: OpenStepped, events: Ordered) -> StepAssignment:
     return StepAssignment(made[5], made[0], made[1], made[2], closed, made[3], made[4], states)
 
 
-def step(
-    state: OpenStepped,
-    events: Ordered,
-    followed: StepAssignment,
-    rows: Rows,
-    heads: Ints,
-    operators: Operators,
-) -> tuple[OpenStepped, Rows]:
-    """Takes in the rows that the events were cut to; gives the windows that ended."""
-    member = followed.member[heads]
-    inside = np.flatnonzero(member >= 0)
-    touched = np.isin(state.open.key, events.key[events.heads])
-    pieces = concat_rows([state.open.where(touched), rows.take(inside)], operators)
-    owner = np.concatenate([followed.carried, member[inside]])
-    groups, present = grouped(owner, len(followed.key))
-    merged = merge_rows(pieces, groups, operators)
-    merged.start, merged.key = followed.start[present], followed.key[present]
-    closed = followed.closed[present]
-    merged.end = np.where(closed, followed.end[present], merged.end)
-    still = concat_rows([state.open.where(~touched), merged.where(~closed)], operators)
-    held = np.concatenate([state.events[~touched], followed.events[present][~closed]])
-    after = state._replace(open=still, events=held, states=followed.states)
-    return after, merged.where(closed)
-
-
 class SteppedState(EventBoundedState[OpenStepped, StepAssignment]):
     """The open windows of each type, and what its program knows of each key."""
 
@@ -207,7 +181,14 @@ class SteppedState(EventBoundedState[OpenStepped, StepAssignment]):
     def step(
         self, state: OpenStepped, events: Ordered, found: StepAssignment, rows: Rows, heads: Ints
     ) -> tuple[OpenStepped, Rows]:
-        return step(state, events, found, rows, heads, self.operators)
+        touched = np.isin(state.open.key, events.key[events.heads])
+        merged, present = merged_into(state.open.where(touched), found, rows, heads, self.operators)
+        closed = found.closed[present]
+        merged.end = np.where(closed, found.end[present], merged.end)
+        still = concat_rows([state.open.where(~touched), merged.where(~closed)], self.operators)
+        held = np.concatenate([state.events[~touched], found.events[present][~closed]])
+        after = state._replace(open=still, events=held, states=found.states)
+        return after, merged.where(closed)
 
     def complete(self, moment: Moment) -> list[Complete]:
         """The windows whose time is over."""
@@ -231,12 +212,6 @@ class SteppedState(EventBoundedState[OpenStepped, StepAssignment]):
             )
         return out
 
-    def unended(self, newest: int) -> Iterator[tuple[Complete, int]]:
-        for place, state in zip(self.places, self.opened, strict=True):
-            windows = of_type(place, state.open, state.open.start, state.open.last + 1)
-            windows.index = np.zeros(len(state.open), np.int64)
-            yield windows, int(state.events.sum())
-
     def needed_keys(self) -> list[Ints]:
         return [np.array(list(state.states), np.int64) for state in self.opened]
 
@@ -250,34 +225,18 @@ class SteppedState(EventBoundedState[OpenStepped, StepAssignment]):
     def nbytes(self) -> int:
         return sum(_STATE_BYTES * len(state.states) for state in self.opened)
 
-    def save(self, put: Put) -> None:
-        for place, state in zip(self.places, self.opened, strict=True):
-            put.rows(f"{place}", state.open)
-            put.ints(f"{place} open", events=state.events)
-            known = [_written(state.window, one) for one in state.states.values()]
-            keys = pa.array(list(state.states), pa.int64())
-            put.table(
-                f"{place} states", pa.table({"key": keys, "state": pa.array(known, pa.binary())})
-            )
-        put.record([state.since for state in self.opened])
+    def save_more(self, put: Put, name: str, state: OpenStepped) -> None:
+        put.ints(f"{name} open", events=state.events)
+        known = [_written(state.window, one) for one in state.states.values()]
+        keys = pa.array(list(state.states), pa.int64())
+        put.table(f"{name} states", pa.table({"key": keys, "state": pa.array(known, pa.binary())}))
 
-    def load(self, get: Get) -> None:
-        since_when = get.record(list[int | None])
-        loaded = []
-        for place, state, since in zip(self.places, self.opened, since_when, strict=True):
-            table = get.table(f"{place} states")
-            pairs = zip(codec.ints(table, "key").tolist(), table.column("state"), strict=True)
-            told = f"the states of the window {state.window.kind}"
-            states = {key: records.unpack(Any, one.as_py(), told) for key, one in pairs}
-            loaded.append(
-                state._replace(
-                    open=get.rows(f"{place}"),
-                    events=get.ints(f"{place} open", "events"),
-                    states=states,
-                    since=since,
-                )
-            )
-        self.opened = loaded
+    def load_more(self, get: Get, name: str, state: OpenStepped) -> OpenStepped:
+        table = get.table(f"{name} states")
+        pairs = zip(codec.ints(table, "key").tolist(), table.column("state"), strict=True)
+        told = f"the states of the window {state.window.kind}"
+        states = {key: records.unpack(Any, one.as_py(), told) for key, one in pairs}
+        return state._replace(events=get.ints(f"{name} open", "events"), states=states)
 
 
 def _written(window: Stepped, state: Any) -> bytes:
