@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import re
+import select
 import shutil
 import socket
 import ssl
@@ -39,7 +40,7 @@ from catchment.transport import (
     Server,
     check_listening,
 )
-from catchment.transport.frames import MAGIC, frame
+from catchment.transport.frames import MAGIC, Frames, frame
 from catchment.transport.peer import Peer
 from catchment.transport.tls import Tls
 from catchment.transport.wire import EMPTY
@@ -671,6 +672,109 @@ def test_who_was_pushed_out_is_not_waited_for(tree: Tree) -> None:
     link, _ = tree.link("b")
     assert not link.closed
     assert len(asked) <= 2 * (1 + 4 + 1), "a node may say hello again where the machine is slow"
+
+
+def test_silent_strangers_push_out_nobody_who_makes_a_handshake(tree: Tree, keys: Any) -> None:
+    """A handshake takes a round trip, in which hundreds may connect from the same address."""
+    security = keys("a", "ours", tokens={"a": "x"})
+    server = tree.serve(security, strangers=8)
+    with socket.create_connection((HOST, server.port), timeout=20) as one:
+        tls = Tls(security.client_context(), host=HOST)
+        one.sendall(tls.outgoing())
+        data = one.recv(65536)
+        for number in range(60):
+            raw = tree.raw()
+            with contextlib.suppress(OSError):  # it may have been pushed out already
+                raw.socket.sendall(b"\x16\x03\x01\x02"[: number % 5])
+        until(lambda: server.capacities()[0].used == 8)
+        tls.receive(data)
+        assert tls.ready
+        one.sendall(tls.outgoing())
+        said = MAGIC + b"".join(frame(who("a", token="x")) + frame(b"h{}"))
+        one.sendall(tls.send(said))
+        frames = Frames()
+        while (found := frames.next()) is None and (data := one.recv(65536)):
+            frames.feed(tls.receive(data))
+    assert found is not None and (found[0], read(found[1])) == (b"r", welcome("a"))
+
+
+def test_a_hello_may_take_so_long_and_no_longer(tree: Tree) -> None:
+    """Byte by byte it would keep its place, and its share of the memory for receiving, for days."""
+    server = tree.serve(stall_seconds=0.5)
+    raw = tree.raw()
+    raw.socket.sendall(MAGIC)
+    raw.send(who("slow"))
+    raw.socket.sendall(frame(b"h" + bytes(100_000))[0] + b"h")
+    begun = time.monotonic()
+    with contextlib.suppress(OSError):
+        while time.monotonic() < begun + 10 and not until_ended(raw.socket, 0.05):
+            raw.socket.sendall(b" ")
+    found = raw.read()
+    assert found is None or found[1]["what"] == "nothing came in time"
+    assert time.monotonic() < begun + 5
+    until(lambda: server.capacities()[2].used == 0)
+
+
+def until_ended(connection: socket.socket, seconds: float) -> bool:
+    """Whether anything can be read within so many seconds: an answer, or the end."""
+    return bool(select.select([connection], [], [], seconds)[0])
+
+
+def test_what_waits_for_a_worker_is_gone_with_who_sent_it(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the handler is busy, hellos come and are pushed out: they do not wait for it."""
+    remains, free, asked = Remains(monkeypatch), threading.Event(), list[str]()
+    server = tree.serve(pending=4, workers=1)
+
+    def hello(node: str, note: bytes) -> bytes:
+        asked.append(node)
+        free.wait(20)
+        return b"{}"
+
+    tree.handler.hello = hello  # type: ignore[method-assign]
+    with uncollected():
+        for number in range(60):
+            raw = tree.raw()
+            raw.socket.sendall(MAGIC)
+            name = f"n{number}" if number % 2 else "admin"
+            raw.send(who(name), (b"h{" if number % 2 else b"a{") + b" " * 60_000 + b"}")
+        until(lambda: remains.made == 60 and server.capacities()[0].used == 0)
+        until(lambda: len(remains) <= 4 + 1)
+        free.set()
+        until(lambda: server.capacities()[1].used == 0)
+    assert len(asked) <= 4 + 1
+
+
+def test_what_waits_for_memory_is_gone_with_who_announced_it(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One node has all the memory for receiving. Others announce much meanwhile, and go."""
+    remains = Remains(monkeypatch)
+    server = tree.serve(pending=4, receiving=1 << 20)
+    link, heard = tree.link("real")
+    holder = tree.raw()
+    holder.socket.sendall(MAGIC)
+    holder.send(who("holder"), b"h{}")
+    assert holder.read() == (b"r", welcome("holder"))
+    holder.socket.sendall(frame(bytes(1 << 20))[0] + b"m")
+    until(lambda: server.capacities()[2].used == 1 << 20)
+    others = []
+    with uncollected():
+        for number in range(60):
+            raw = tree.raw()
+            raw.socket.sendall(MAGIC)
+            raw.send(who(f"n{number}"))
+            raw.socket.sendall(frame(bytes(200_000))[0] + b"h")
+            others.append(raw)
+        until(lambda: remains.made == 62 and server.capacities()[0].used == 0)
+        until(lambda: len(remains) <= 2 + 4)
+    for raw in others:
+        raw.close()
+    holder.close()
+    link.send(bytes(900_000))
+    until(lambda: heard)
+    until(lambda: server.capacities()[2].used == 0)
 
 
 def test_a_frame_that_is_out_of_turn_is_refused_before_it_comes(tree: Tree) -> None:

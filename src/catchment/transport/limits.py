@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 
 from catchment.transport.wire import LIMIT
@@ -20,8 +19,9 @@ class Limits:
     """
 
     strangers: int = 48
-    """How many strangers may be connected at once; one more takes the place of the oldest one of
-    the address that has the most."""
+    """How many strangers may be connected at once; one more takes the place of another one of the
+    address that has the most: of one that has not begun to say who it is, if there is any, and of
+    the oldest of these."""
     stranger_bytes: int = 64 << 10
     """How many bytes are read of a stranger, those of a TLS handshake included."""
     stranger_seconds: float = 10.0
@@ -29,8 +29,8 @@ class Limits:
     pending: int = 48
     """How many pending peers may be connected at once; for one more, the same."""
     stall_seconds: float = 30.0
-    """How long a peer may take for the next byte of a frame that it has begun, for the hello or the
-    question of a pending peer, and for reading something of what waits for it."""
+    """How long a peer may take for the next byte of a frame that it has begun, for the whole hello
+    or question of a pending peer, and for reading something of what waits for it."""
     note: int = 8 << 20
     """How many bytes a note may have: a hello, a heartbeat, a question."""
     message: int = LIMIT
@@ -41,7 +41,8 @@ class Limits:
     waiting: int = 1 << 20
     """How many bytes may wait for a node that does not read before pushes to it are given up."""
     workers: int = 8
-    """How many threads handle what has come."""
+    """How many threads handle what has come; who waits for one of them, and is cut off, leaves
+    nothing behind."""
 
 
 class ByteBudget:
@@ -50,24 +51,44 @@ class ByteBudget:
     def __init__(self, total: int) -> None:
         self.total = total
         self.taken = 0
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._queue: dict[asyncio.Future[None], int] = {}
+        """Who waits, the first first, and for how many bytes."""
 
     async def take(self, count: int) -> None:
-        """Waits for its turn, and until there is room; more than all there is gets all of it."""
-        if self._queue or not self._fits(count):
-            turn = asyncio.get_running_loop().create_future()
-            self._queue.append((count, turn))
-            await turn
-        else:
+        """Waits for its turn, and until there is room; more than all there is gets all of it.
+
+        Whoever is cancelled meanwhile has taken nothing, and nobody waits behind it.
+        """
+        if not self._queue and self._fits(count):
             self.taken += count
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._queue[turn] = count
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._queue.pop(turn, None)
+            if not turn.cancelled():  # its turn has come all the same
+                self.taken -= count
+            self._next()
+            raise
 
     def give(self, count: int) -> None:
         self.taken -= count
-        while self._queue and self._fits(self._queue[0][0]):
-            count, turn = self._queue.popleft()
-            if not turn.done():
+        self._next()
+
+    def _next(self) -> None:
+        """Lets those in whose turn it is and for whom there is room."""
+        while self._queue:
+            turn, count = next(iter(self._queue.items()))
+            if turn.cancelled():
+                del self._queue[turn]
+            elif self._fits(count):
+                del self._queue[turn]
                 self.taken += count
                 turn.set_result(None)
+            else:
+                return
 
     def _fits(self, count: int) -> bool:
         return self.taken == 0 or self.taken + count <= self.total

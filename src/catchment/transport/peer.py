@@ -7,10 +7,11 @@ sender wait: at most one chunk is here besides the frame that is under way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from catchment.errors import RefusedError
 from catchment.transport.frames import MAGIC, Frames, bounded, frame
@@ -49,12 +50,16 @@ class Peer(asyncio.Protocol):
         """Whose link it is, once that is so."""
         self.admitted = False
         """Whether it has said who it is, and may be that."""
+        self.begun = False
+        """Whether it has begun what is asked of it next: a stranger, to say who it is; a peer that
+        was admitted, to say what it wants."""
         self.protocol = 0
         """The version of the protocol that both sides speak."""
         self.ended = False
         """Nothing of it is handled any more."""
-        self.since = time.monotonic()
         self._limits = limits
+        self._until = time.monotonic() + limits.stranger_seconds
+        """When it must have said who it is; then, what it wants."""
         self._receiving = receiving
         self._context = context
         self._tls: Tls | None = None
@@ -67,6 +72,8 @@ class Peer(asyncio.Protocol):
         self._reads: asyncio.Future[None] | None = None
         self._writes: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
+        self._waits: asyncio.Task[None] | None = None
+        """What waits for something that others have, and need not once the peer has gone."""
         self._lock = threading.Lock()
         self._queued = 0
         """ByteBudget that other threads have pushed and the event loop has not taken yet."""
@@ -98,7 +105,9 @@ class Peer(asyncio.Protocol):
         try:
             return self._tls.receive(data)
         finally:
-            self._transport.write(self._tls.outgoing())
+            answer = self._tls.outgoing()
+            self.begun = self.begun or bool(answer)
+            self._transport.write(answer)
 
     def eof_received(self) -> bool:
         self._over = True
@@ -108,6 +117,7 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._over = self.ended = True
         self._wake()
+        self._give_up()
         self.resume_writing()
 
     def pause_writing(self) -> None:
@@ -121,6 +131,30 @@ class Peer(asyncio.Protocol):
     def _wake(self) -> None:
         if self._reads is not None and not self._reads.done():
             self._reads.set_result(None)
+
+    # -- its turn ---------------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """It has said who it is, and may be that: it has some time to say what it wants."""
+        self.admitted, self.begun = True, False
+        self._until = time.monotonic() + self._limits.stall_seconds
+
+    @contextlib.contextmanager
+    def waiting_for(self) -> Iterator[None]:
+        """Around a wait for what others have. It is over as soon as the peer has gone: whoever
+        comes and goes must leave nothing that waits."""
+        if self.ended:
+            raise asyncio.CancelledError
+        self._waits = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._waits = None
+
+    def _give_up(self) -> None:
+        waits, self._waits = self._waits, None
+        if waits is not None:
+            waits.cancel()
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -138,11 +172,11 @@ class Peer(asyncio.Protocol):
             raise RefusedError("a node sends messages and heartbeats only", given=kind)
         bounded(length, self._limits.message if kind == MESSAGE else self._limits.note)
 
-    async def read(self, timeout: float | None) -> tuple[bytes, bytes] | None:
+    async def read(self) -> tuple[bytes, bytes] | None:
         """The next frame; None at the end.
 
-        `timeout` is for how many seconds the frame may not begin; while it is under way, the
-        server's limits say how long each further byte may take.
+        The server's limits say how long it may take: all of it before the peer is a node's link,
+        and then each byte after the first.
         """
         self.release()
         while not self.ended:
@@ -150,11 +184,12 @@ class Peer(asyncio.Protocol):
                 self._fail()
             found = self._frames.next(self._judge)
             if found is not None:
+                self.begun = True
                 return found
             if self._over:
                 return None
             await self._room()
-            await self._more(timeout)
+            await self._more()
         return None
 
     def _fail(self) -> None:
@@ -170,8 +205,11 @@ class Peer(asyncio.Protocol):
         """Waits until there is memory for the frame that is under way."""
         needed = self._frames.announced
         if needed > SMALL and not self._reserved:
-            await self._receiving.take(needed)
+            begun = time.monotonic()
+            with self.waiting_for():
+                await self._receiving.take(needed)
             self._reserved = needed
+            self._until += time.monotonic() - begun
 
     def release(self) -> None:
         """Gives back the memory of the frame that was read last."""
@@ -179,20 +217,18 @@ class Peer(asyncio.Protocol):
         if reserved:
             self._receiving.give(reserved)
 
-    async def _more(self, timeout: float | None) -> None:
+    async def _more(self) -> None:
         """Waits for more bytes."""
         if self._transport is None or self._transport.is_closing():
             self.ended = True
             return
-        if not self.admitted:
-            if self._came > self._limits.stranger_bytes:
-                raise RefusedError(
-                    "a peer that has not said who it is sends too much",
-                    given=f"{self._came} bytes",
-                )
-            timeout = self.since + self._limits.stranger_seconds - time.monotonic()
-        elif self._frames.begun:
-            timeout = self._limits.stall_seconds
+        if not self.admitted and self._came > self._limits.stranger_bytes:
+            raise RefusedError(
+                "a peer that has not said who it is sends too much", given=f"{self._came} bytes"
+            )
+        timeout = self._limits.stall_seconds if self._frames.begun else None
+        if not self.node:
+            timeout = self._until - time.monotonic()
         self._reads = asyncio.get_running_loop().create_future()
         self._transport.resume_reading()
         try:
@@ -255,6 +291,7 @@ class Peer(asyncio.Protocol):
             self._write(packed)
             self.ended = True
             self._wake()
+            self._give_up()
 
     async def refuse(self, packed: bytes | None) -> None:
         """Says why, gives the peer a moment to read it, and closes."""
@@ -296,6 +333,7 @@ class Peer(asyncio.Protocol):
     def abort(self) -> None:
         """Closes it at once."""
         self.ended = True
+        self._give_up()
         if self._transport is not None:
             self._transport.abort()
         self._wake()

@@ -10,8 +10,10 @@ from catchment.transport.peer import Peer
 class Pending:
     """Some peers, the oldest first; one too many makes another leave.
 
-    That is the oldest of the address that has the most peers here: whoever opens many connections
-    pushes out its own, and a peer that is quick has said what it wants before its turn comes.
+    That is one of the address that has the most peers here: whoever opens many connections pushes
+    out its own. It is one that has begun nothing, if there is any: however many come and are
+    silent, whoever is in the middle of a handshake stays. Of these the oldest leaves: a peer that is
+    quick has said what it wants before its turn comes.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,6 +37,7 @@ class Pending:
             return
         counts = Counter(self._peers.values())
         crowd = max(counts, key=lambda address: counts[address])
-        oldest = next(peer for peer, address in self._peers.items() if address == crowd)
+        theirs = [peer for peer, address in self._peers.items() if address == crowd]
+        oldest = next((peer for peer in theirs if not peer.begun), theirs[0])
         del self._peers[oldest]
         oldest.abort()

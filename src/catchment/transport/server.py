@@ -14,7 +14,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -243,6 +243,9 @@ class _Running:
         self._sockets = sockets
         self._loop = asyncio.new_event_loop()
         self._workers = ThreadPoolExecutor(self.limits.workers, "transport")
+        self._idle = asyncio.Semaphore(self.limits.workers)
+        """One for each worker. Calls wait here and not in the queue of the workers, from which what
+        nobody waits for any more could not be taken back."""
         self._receiving = ByteBudget(self.limits.receiving)
         self._strangers = Pending(self.limits.strangers)
         self._pending = Pending(self.limits.pending)
@@ -357,13 +360,13 @@ class _Running:
             self._pending.leave(peer)
 
     async def _converse(self, peer: Peer) -> None:
-        frame = await peer.read(None)
+        frame = await peer.read()
         if frame is None:
             return
         name = self._admit(peer, frame[1])
         self._strangers.leave(peer)
         self._pending.enter(peer)
-        frame = await peer.read(self.limits.stall_seconds)
+        frame = await peer.read()
         if frame is None:
             return
         if frame[0] == ASK:
@@ -378,7 +381,7 @@ class _Running:
         if name is None or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise RefusedError("a hello must name a node", given=repr(name)[:80])
         self.server.security.admit(name, who.token)
-        peer.admitted = True
+        peer.admit()
         return name
 
     # -- questions --------------------------------------------------------------------------------
@@ -386,7 +389,9 @@ class _Running:
     async def _answer(self, peer: Peer, name: str, body: bytes) -> None:
         if name != ADMIN:
             raise RefusedError("a node asks no questions", given=name)
-        await peer.send(await self._call("a command", self.server.handler.ask, note_of(body)))
+        async with _turn(peer, self._idle):
+            answer = await self._call("a command", self.server.handler.ask, note_of(body))
+        await peer.send(answer)
 
     # -- links ------------------------------------------------------------------------------------
 
@@ -397,9 +402,7 @@ class _Running:
         slot = self.server._slot(node)
         try:
             # Under the lock: nothing of the old link is handled after the new one's hello.
-            async with slot.lock:
-                if peer.ended:  # it was pushed out, and the next need not wait for its answer
-                    return
+            async with _turn(peer, slot.lock), _turn(peer, self._idle):
                 answer = await self._call(node, self._hello, peer, node, body)
                 if peer.ended:
                     return
@@ -409,7 +412,7 @@ class _Running:
                 log.info("%s opened a new link from %s; %s ends", node, peer.name, old.name)
                 old.end_with(pack_error(REFUSED, _replaced(node, peer.name)))
             await peer.send(answer)
-            while (frame := await peer.read(None)) is not None:
+            while (frame := await peer.read()) is not None:
                 async with slot.lock:
                     if slot.peer is not peer:
                         return
@@ -429,11 +432,12 @@ class _Running:
     async def _handle(self, node: str, kind: bytes, body: bytes) -> bytes | None:
         """The answer to a frame of a node; None when it says goodbye."""
         handler = self.server.handler
-        if kind == MESSAGE:
-            return await self._call(node, handler.message, node, body)
-        if kind == BEAT:
+        if kind not in (MESSAGE, BEAT):
+            return None
+        async with self._idle:
+            if kind == MESSAGE:
+                return await self._call(node, handler.message, node, body)
             return await self._call(node, handler.beat, node, note_of(body))
-        return None
 
     async def _call(self, who: str, call: Callable[..., bytes], *given: object) -> bytes:
         """What the handler answers, ready to be sent; a failure is logged and ends one link."""
@@ -451,6 +455,17 @@ class _Running:
             raise PeerUnreachableError(
                 "the other side failed", given=type(error).__name__, hint="its log says where"
             ) from error
+
+
+@contextlib.asynccontextmanager
+async def _turn(peer: Peer, lock: asyncio.Lock | asyncio.Semaphore) -> AsyncIterator[None]:
+    """Holds a lock for a peer that is no link yet; it waits for that no longer than it is there."""
+    with peer.waiting_for():
+        await lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class _LogRate:
