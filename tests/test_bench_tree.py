@@ -28,6 +28,7 @@ from catchment.measure import central
 from catchment.measure.bed import Bed, Layout, Traffic, stream, windows
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.message import decode, heard
+from patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -152,7 +153,7 @@ def test_a_bed_is_a_job_and_cleans_up() -> None:
         assert [node.id for node in job.nodes] == ["root", "mid", "e1"]
         assert [query.name for query in job.build()] == ["q0", "q1", "q2"]
         assert bed.traffic() == {"mid": Traffic(0, 0), "e1": Traffic(0, 0)}
-        links = bed.run(60)
+        links = bed.run(PATIENCE)
         assert all(link.up and link.down for link in links.values())
         home = bed.home
     assert not home.exists()
@@ -164,7 +165,7 @@ def test_a_node_that_fails_is_named() -> None:
     with Bed(layout) as bed:
         bed.job.write_text("no job")
         with pytest.raises(CatchmentError, match="a node has ended"):
-            bed.run(60)
+            bed.run(PATIENCE)
 
 
 @pytest.mark.parametrize(("keys", "most"), [(None, 0.1), (4, 0.2)])

@@ -278,10 +278,12 @@ def test_merging_keeps_the_error(sizes: list[int]) -> None:
         (one,) = merge("kll", pa.float64(), [part, one], [0, 0])
         theirs.merge(read(part))
     assert_quantiles(one, every, slack)
+    # Theirs throws dice, new ones in every run: eight times its deviation is never reached.
+    lucky = slack if len(every) <= KLL_K else 0.04
     by_theirs = theirs.serialize()
-    assert_quantiles(by_theirs, every, slack)
+    assert_quantiles(by_theirs, every, lucky)
     (both,) = merge("kll", pa.float64(), [by_theirs, one], [0, 0])
-    assert_quantiles(both, np.concatenate([every, every]), slack)
+    assert_quantiles(both, np.concatenate([every, every]), lucky)
 
 
 def test_many_sketches_at_once_are_each_alone() -> None:

@@ -181,10 +181,10 @@ def test_other_types(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
-    source = source_of(Csv, tmp_path, schema={"v": "int"}, settle="5s")
+    source = source_of(Csv, tmp_path, schema={"v": "int"}, settle="1h")
     path = put(tmp_path / "in/a.csv", b"v\n1\n", age=0)
     assert source.latest(source.start()) == source.start()
-    put(path, b"v\n1\n2\n", age=5)
+    put(path, b"v\n1\n2\n", age=2 * 3600)
     assert values(read_between(source, source.start(), source.latest(source.start()))[0], "v") == [
         1,
         2,

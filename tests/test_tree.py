@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import catchment as ct
 from catchment.cli.main import app
 from catchment.durable.log import FileLog
-from catchment.errors import DataError, JobError, QueryError, StateError
+from catchment.errors import DataError, JobError, QueryError, SourceError, StateError
 from catchment.flush.link import LinkEstimate
 from catchment.job import JobModel, load_job
 from catchment.job.topology import NodeSection, check_nodes
@@ -265,6 +265,49 @@ def test_who_is_refused() -> None:
     strange = encode(msgspec.structs.replace(head, node="b"), partials, made)
     with pytest.raises(RefusedError, match="another's message"):
         root.on_message("a", spoken(1, strange), 5)
+
+
+def test_a_source_is_open_once_at_a_time() -> None:
+    """One that receives holds a port and a spool: opened twice, its node never read anything."""
+    opened: list[EventsInMemory] = []
+
+    class Receiving(EventsInMemory):
+        def close(self) -> None:
+            opened.remove(self)
+
+    def source() -> EventsInMemory:
+        if opened:
+            raise SourceError("another process writes to the spool")
+        opened.append(Receiving.of(batches(1)))
+        return opened[0]
+
+    member = Member("a", MemoryDisk(), 5, parent="root", source=source)
+    assert member.hello().schema is not None  # what events look like is asked of the source
+    first = opened[0]
+    member.adopt(charter(ONE).with_schema(SCHEMA), 5)
+    member.heard(GRANTED, 5)
+    assert member.step(5) and opened == [first]
+    member.reload(5)  # after a step that could not be finished
+    assert member.step(5) and len(opened) == 1 and opened[0] is not first
+    member.close()
+    assert opened == []
+
+
+def test_a_source_that_cannot_be_opened_is_tried_again() -> None:
+    tries: list[int] = []
+
+    def source() -> EventsInMemory:
+        tries.append(1)
+        if len(tries) < 3:
+            raise SourceError("the port is in use")
+        return EventsInMemory.of(batches(1))
+
+    member = Member("a", MemoryDisk(), 5, parent="root", source=source)
+    for act in (lambda: member.adopt(charter(ONE).with_schema(SCHEMA), 5), lambda: member.step(5)):
+        with pytest.raises(SourceError, match="the port is in use"):
+            act()
+    member.heard(GRANTED, 5)
+    assert member.step(5) and len(tries) == 3
 
 
 def test_a_node_that_lost_its_folder_is_not_taken_for_itself() -> None:

@@ -107,7 +107,9 @@ def test_a_tree_that_is_started_with_a_page_has_one_until_it_ends(tmp_path: Path
             assert browser.get(found[2]).status_code == 200
             wait_for(lambda: first_update(browser)["job"]["state"] == "running")
         _, said = up.communicate(timeout=PATIENCE)
-    assert (up.returncode, said) == (0, "")
+    # The root may need long to start, which its children say.
+    wrong = [line for line in said.splitlines() if "a: nobody listens there" not in line]
+    assert (up.returncode, wrong) == (0, [])
 
 
 def while_idle(watched: TreeJob) -> None:

@@ -208,6 +208,8 @@ class NodeProcess:
             self.link.close()
         if self.server is not None:
             self.server.stop()
+        with self.lock:
+            self.member.close()
         self.disk.close()
         self.folder_lock.release()
 

@@ -114,6 +114,8 @@ class Member:
         self._claims: dict[str, str] = {}
         """What children know that this node's folder does not: it is an old copy."""
         self._schema: pa.Schema | None = None
+        self._open: Source | None = None
+        """Its source. One that receives holds a port and a spool: it cannot be open twice."""
         self._came: dict[str, Moved] = {}
         """Children that said hello after a move: what the inbox must know of it."""
         held = disk.get("charter")
@@ -189,6 +191,8 @@ class Member:
         """Whether it could be built; False: a message had to be set aside first."""
         charter = self.charter
         assert charter is not None
+        if isinstance(self.machine, Local):
+            self.close()  # what it has read may be more than what is on disk
         self.machine = None
         if self.parent is None:
             try:
@@ -199,13 +203,24 @@ class Member:
         elif charter.schema is None:
             return True
         elif self.source is not None:
-            self.machine = Local(self.id, self.disk, charter, self.source(), self.keep)
+            self.machine = Local(self.id, self.disk, charter, self._opened(self.source), self.keep)
         else:
             self.machine = Relay(self.id, self.disk, charter, now)
         for id, came in self._came.items():
             if self.inbox is not None and id in self.inbox.children:
                 self.inbox.begin(id, came)
         return True
+
+    def _opened(self, source: Callable[[], Source]) -> Source:
+        if self._open is None:
+            self._open = source()
+        return self._open
+
+    def close(self) -> None:
+        """Lets go of the source."""
+        if self._open is not None:
+            self._open.close()
+        self._open = None
 
     def reload(self, now: int) -> None:
         """Goes back to what is on disk, after a step that could not be finished."""
@@ -254,6 +269,8 @@ class Member:
 
     def step(self, now: int) -> bool:
         """Does what there is to do; whether anything happened."""
+        if self.machine is None and self.charter is not None:
+            self._start(now)  # its source could not be opened when the charter came
         if self.machine is None or self.full or not self.ready(now):
             return False
         self.tend(now)
@@ -450,7 +467,7 @@ class Member:
         if self.charter is not None and self.charter.schema is not None:
             return None
         if self._schema is None and self.source is not None:
-            self._schema = self.source().event_schema()
+            self._schema = self._opened(self.source).event_schema()
         return None if self._schema is None else bytes(self._schema.serialize().to_pybytes())
 
     def heard(self, reply: Reply, now: int) -> None:
