@@ -570,7 +570,7 @@ def test_a_port_under_attack(
         assert [one.error for one in attackers] == [None] * ATTACKERS
         attackers[0].join()
         clock.stop()
-        tree.until(lambda: held.now()[2] <= held.first[2] + 4, 30)
+        tree.until(lambda: held.now()[2] <= held.first[2] + 4)
         held.stop()
         limit, limits = Limits(), {one["name"]: one["used"] for one in tree.status()["limits"]}
         memory, busy, files = map(int.__sub__, held.most, held.first)
