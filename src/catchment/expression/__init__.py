@@ -18,6 +18,7 @@ from catchment.expression.nodes import quote
 from catchment.expression.parsing import canonical, columns, substituted
 from catchment.expression.paths import column_in, columns_read, steps_of, taken_out, type_at
 from catchment.expression.refuse import FUNCTION_NAMES, is_function
+from catchment.expression.spark_sql import sql_of
 
 __all__ = [
     "FUNCTION_NAMES",
@@ -40,6 +41,7 @@ __all__ = [
     "infer",
     "is_function",
     "quote",
+    "sql_of",
     "steps_of",
     "substituted",
     "taken_out",

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.expression import decimals
-from catchment.expression.convert import FLIPPED
+from catchment.expression.building import FLIPPED
 from catchment.expression.nodes import Call
 from catchment.expression.values import (
     BOOL,

@@ -1,6 +1,6 @@
 """sqlglot's syntax tree to our few nodes; whatever is not supported is refused here.
 
-Writings of one meaning become one node (BETWEEN, IF, `0 < v`, NOT of a comparison), so that equal
+Writings of one meaning become one node (BETWEEN, IF, and what `building.py` says), so that equal
 conditions are seen to be equal.
 """
 
@@ -14,10 +14,12 @@ from typing import Any
 from sqlglot import exp
 
 from catchment.errors import QueryError
+from catchment.expression.building import between, binary, concat, is_in, junction, negate
 from catchment.expression.decimals import MOST
 from catchment.expression.lookup import check_call
 from catchment.expression.nodes import Call, Column, Literal, Node, path_text
-from catchment.expression.refuse import PARTS, UNITS, refusal, sql_of
+from catchment.expression.refuse import PARTS, UNITS, refusal
+from catchment.expression.spark_sql import sql_of
 
 _BINARY: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -32,8 +34,6 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _FUNCTIONS: dict[type[exp.Expression], tuple[str, int, int]] = {
     exp.Abs: ("abs", 1, 1),
     exp.Round: ("round", 1, 2),
@@ -98,18 +98,12 @@ def convert(node: exp.Expression, what: str) -> Node:
     if kind is exp.Paren:
         return convert(node.this, what)
     if kind in _BINARY:
-        return _binary(_BINARY[kind], convert(node.this, what), convert(node.expression, what))
+        return binary(_BINARY[kind], convert(node.this, what), convert(node.expression, what))
     if kind in _FUNCTIONS:
         return _function(node, what)
     if kind in _SPECIAL:
         return _SPECIAL[kind](node, what)
     raise refusal(node, what)
-
-
-def _binary(op: str, left: Node, right: Node) -> Node:
-    if op in FLIPPED and isinstance(left, Literal) and not isinstance(right, Literal):
-        return Call(FLIPPED[op], (right, left))
-    return Call(op, (left, right))
 
 
 def _function(node: exp.Expression, what: str) -> Node:
@@ -215,39 +209,22 @@ def _negative(node: exp.Expression, what: str) -> Node:
 
 
 def _junction(node: exp.Expression, what: str) -> Node:
-    op = "and" if isinstance(node, exp.And) else "or"
-    parts: list[Node] = []
     terms: list[Any] = list(node.flatten())
-    for term in terms:
-        part = convert(term, what)
-        nested = part.args if isinstance(part, Call) and part.op == op else (part,)
-        parts.extend(p for p in nested if p not in parts)
-    return parts[0] if len(parts) == 1 else Call(op, tuple(parts))
-
-
-def negate(node: Node) -> Node:
-    """NOT of a node; of a comparison, the opposite comparison (so it is with nulls, too)."""
-    if isinstance(node, Call) and node.op in OPPOSITE:
-        return Call(OPPOSITE[node.op], node.args)
-    if isinstance(node, Call) and node.op == "not":
-        return node.args[0]
-    return Call("not", (node,))
+    return junction("and" if isinstance(node, exp.And) else "or", [convert(t, what) for t in terms])
 
 
 def _between(node: exp.Expression, what: str) -> Node:
     if node.args.get("symmetric"):
         raise refusal(node, what)
     value = convert(node.this, what)
-    low, high = convert(node.args["low"], what), convert(node.args["high"], what)
-    return Call("and", (_binary(">=", value, low), _binary("<=", value, high)))
+    return between(value, convert(node.args["low"], what), convert(node.args["high"], what))
 
 
 def _in(node: exp.Expression, what: str) -> Node:
     if not node.expressions:
         raise refusal(node.args.get("query") or node, what)
     value = convert(node.this, what)
-    options = tuple(dict.fromkeys(convert(e, what) for e in node.expressions))
-    return _binary("=", value, options[0]) if len(options) == 1 else Call("in", (value, *options))
+    return is_in(value, [convert(option, what) for option in node.expressions])
 
 
 def _is(node: exp.Expression, what: str) -> Node:
@@ -273,7 +250,7 @@ def _case(node: exp.Expression, what: str) -> Node:
     parts: list[Node] = []
     for branch in node.args["ifs"]:
         when = convert(branch.this, what)
-        parts += [_binary("=", subject, when) if subject else when]
+        parts += [binary("=", subject, when) if subject else when]
         parts += [convert(branch.args["true"], what)]
     return Call("case", (*parts, _default(node.args.get("default"), what)))
 
@@ -374,11 +351,7 @@ def _concat(node: exp.Expression, what: str) -> Node:
     given = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
     if all(isinstance(arg, exp.Literal) and arg.is_string for arg in given):
         raise refusal(node, what)  # 'it''s' reads as two texts
-    parts: list[Node] = []
-    for arg in given:
-        part = convert(arg, what)
-        parts += part.args if isinstance(part, Call) and part.op == "concat" else (part,)
-    return Call("concat", tuple(parts))
+    return concat([convert(arg, what) for arg in given])
 
 
 def _substring(node: exp.Expression, what: str) -> Node:

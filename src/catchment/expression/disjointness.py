@@ -20,7 +20,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
-from catchment.expression.convert import OPPOSITE
+from catchment.expression.building import OPPOSITE
 from catchment.expression.nodes import Call, Column, Literal, Node, render
 from catchment.expression.parsing import parse
 from catchment.expression.simple import Comparison, comparisons

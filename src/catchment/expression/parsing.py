@@ -1,4 +1,4 @@
-"""SQL text to nodes, with sqlglot (dialect Spark); simple conditions without it."""
+"""SQL text to nodes, with sqlglot (dialect Spark); what is usual, without it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import QueryError
 from catchment.expression.convert import convert
 from catchment.expression.nodes import Call, Column, Node, is_plain, render, walk
-from catchment.expression.simple import comparisons, simple, simple_text
+from catchment.expression.simple import comparisons, simple_text
+from catchment.expression.spark_sql import syntax_of
+from catchment.expression.usual import usual
 
 _CACHE = 65536
 _EXAMPLE = "write an SQL expression, as in \"v > 0 AND kind = 'goal'\""
@@ -78,7 +79,7 @@ def parse(text: str, what: str = "expression") -> Node:
     """The nodes of an expression; `what` says in errors which expression it is."""
     if is_plain(text):
         return Column(text)
-    found = simple(text)
+    found = usual(text)
     return parse_in_full(text, what) if found is None else found
 
 
@@ -95,9 +96,8 @@ def parse_in_full(text: str, what: str = "expression") -> Node:
 
 
 def _syntax(text: str, what: str) -> exp.Expression:
-    # Inside SELECT ( ) a column may be called like a statement: load, comment, set.
     try:
-        parsed = sqlglot.parse_one(f"SELECT ({text}\n)", dialect="spark")
+        parsed = syntax_of(text)
     except SqlglotError as error:
         raise QueryError(f"the {what} does not parse", given=text, hint=_BACKTICKS) from error
     only = parsed.expressions[0] if len(parsed.expressions) == 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from catchment.errors import QueryError, did_you_mean
+from catchment.expression.spark_sql import sql_of
 
 PARTS = (
     "year",
@@ -112,8 +113,3 @@ def refusal(node: exp.Expression, what: str) -> QueryError:
     return QueryError(
         f"the {what} uses something that is not supported", given=sql_of(node), hint=_SUPPORTED
     )
-
-
-def sql_of(node: exp.Expression) -> str:
-    """A syntax tree as text again, much as it was written."""
-    return node.sql(dialect="spark", normalize_functions=False, comments=False)

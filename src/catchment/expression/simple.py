@@ -2,8 +2,8 @@
 
 Comparisons of a column with a constant, IN lists of constants, and several of these joined by AND:
 `site = 'a12' AND v >= 3`. The parser takes some two hundred microseconds for such a text, which is
-most of the time to plan a million queries; this takes a few. Whatever is not of this form is left
-to the parser. `tests/test_expression.py` holds both against each other.
+most of the time to plan a million queries; this takes a few. It gives the comparisons, and makes no
+nodes (`usual.py` does). `tests/test_expression.py` holds both against the parser.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from catchment.expression.nodes import Call, Column, Literal, Node, constant_text, is_plain
+from catchment.expression.nodes import constant_text, is_plain
 
 _CONSTANT = r"'[^'\\]*'|-?[0-9]{1,18}(?:\.[0-9]{1,15})?"
 _PART = re.compile(
@@ -23,21 +23,6 @@ _PART = re.compile(
     re.ASCII,
 )
 _CONSTANTS = re.compile(_CONSTANT, re.ASCII)
-
-
-def simple(text: str) -> Node | None:
-    """The nodes of such a condition; None where the text has another form.
-
-    >>> simple("v >= 3")
-    Call(op='>=', args=(Column(name='v'), Literal(kind='int', value=3)), to='')
-    >>> simple("v + 1 >= 3") is None
-    True
-    """
-    found = comparisons(text)
-    if found is None:
-        return None
-    parts = list(dict.fromkeys(_part(*comparison) for comparison in found))
-    return parts[0] if len(parts) == 1 else Call("and", tuple(parts))
 
 
 def simple_text(text: str) -> str | None:
@@ -87,17 +72,6 @@ def comparisons(text: str) -> list[Comparison] | None:
 
 
 _plain = lru_cache(maxsize=4096)(is_plain)
-
-
-def _part(column: str, op: str, constants: list[Any]) -> Call:
-    options = tuple(dict.fromkeys(map(_literal, constants)))
-    return Call(op if len(options) == 1 else "in", (Column(column), *options))
-
-
-def _literal(value: str | int | float) -> Literal:
-    if isinstance(value, str):
-        return Literal("string", value)
-    return Literal("int" if isinstance(value, int) else "float", value)
 
 
 def _constant(text: str) -> str | int | float:

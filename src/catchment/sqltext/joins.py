@@ -15,6 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from catchment.errors import SqlError, did_you_mean
+from catchment.expression import sql_of
 
 _USAGE = "write JOIN devices USING (id), or LEFT JOIN devices AS d ON e.device = d.id"
 _FILES = ("parquet", "csv", "arrow", "postgres")
@@ -47,7 +48,7 @@ def _put(select: exp.Select, join: exp.Join, known: Mapping[str, str]) -> None:
     table = join.this
     left = _is_left(join)
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise SqlError("JOIN takes a small table by its name", given=_text(join), hint=_USAGE)
+        raise SqlError("JOIN takes a small table by its name", given=sql_of(join), hint=_USAGE)
     name = table.alias or table.name
     keys = _keys(join, name)
 
@@ -88,7 +89,7 @@ def _origin(table: exp.Table, known: Mapping[str, str]) -> str:
         near = did_you_mean(table.name, known, "") if known else ""
         raise SqlError(
             "JOIN takes a small table that every node holds",
-            given=_text(table),
+            given=sql_of(table),
             hint=(f"{near}; " if near else "")
             + f"name its file, as in JOIN parquet.`{table.name}.parquet` AS {table.name} USING "
             "(id), or list it under lookups; two streams are not joined: read both as one, and "
@@ -104,7 +105,7 @@ def _keys(join: exp.Join, name: str) -> list[tuple[str, exp.Expression]]:
         return [(one.name, exp.Column(this=exp.to_identifier(one.name))) for one in using]
     on = join.args.get("on")
     if on is None:
-        raise SqlError("JOIN has neither USING nor ON", given=_text(join), hint=_USAGE)
+        raise SqlError("JOIN has neither USING nor ON", given=sql_of(join), hint=_USAGE)
     parts = list(on.flatten()) if isinstance(on, exp.And) else [on]
     return [_key(part.unnest(), name) for part in parts]
 
@@ -117,11 +118,6 @@ def _key(part: Any, name: str) -> tuple[str, exp.Expression]:
             return own.name, other
     raise SqlError(
         "ON compares columns of the table with something of the events",
-        given=_text(part),
+        given=sql_of(part),
         hint="write e.device = d.id, several with AND; other conditions go into WHERE",
     )
-
-
-def _text(node: Any) -> str:
-    text: str = node.sql(dialect="spark", normalize_functions=False, comments=False)
-    return text

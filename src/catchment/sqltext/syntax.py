@@ -13,6 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
+from catchment.expression import sql_of
 from catchment.sqltext.joins import put_lookups, with_lookups
 from catchment.sqltext.table_functions import TableFunction, taken_out
 
@@ -65,6 +66,9 @@ class _Dialect(Spark):
         }
 
 
+_DIALECT = _Dialect()
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One item of SELECT: the expression, and its alias or an empty text."""
@@ -106,7 +110,7 @@ def statement_of(text: str, lookups: Mapping[str, str] | None = None) -> Stateme
     function: TableFunction | None = None
     if isinstance(text, str) and _IN_FROM.search(text):
         try:
-            text, function = taken_out(text, _Dialect().tokenize(text))
+            text, function = taken_out(text, _DIALECT.tokenize(text))
         except SqlglotError as error:
             raise SqlError("the SQL does not parse", given=text, hint=_EXAMPLE) from error
     made = _statement(parsed(text), function, {}, lookups or {})
@@ -209,7 +213,7 @@ def parsed(text: str) -> exp.Select:
     if first and first[1].upper() not in ("SELECT", "WITH", "FROM"):
         raise SqlError("only SELECT is supported in SQL", given=first[1], hint=_EXAMPLE)
     try:
-        statements = [s for s in sqlglot.parse(text, dialect=_Dialect) if s is not None]
+        statements = [s for s in sqlglot.parse(text, dialect=_DIALECT) if s is not None]
     except (SqlglotError, RecursionError) as error:
         raise SqlError(
             "the SQL does not parse", given=_place(error, text), hint=_EXAMPLE
@@ -291,6 +295,4 @@ def _subquery(node: Any, hint: str) -> SqlError:
 
 def text_of(node: Any) -> str:
     """A syntax tree as text again, much as it was written; joined columns as they are computed."""
-    node = with_lookups(node)
-    text: str = node.sql(dialect="spark", normalize_functions=False, comments=False)
-    return text
+    return sql_of(with_lookups(node))

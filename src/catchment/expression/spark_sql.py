@@ -1,0 +1,25 @@
+"""sqlglot's dialect Spark: expressions parsed to its syntax trees, and these written as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlglot
+from sqlglot.dialects.spark import Spark
+
+_SPARK = Spark()
+"""Made once: by its name, sqlglot would make one for every text."""
+KEYWORDS = frozenset(word.lower() for word in Spark.tokenizer_class.KEYWORDS)
+"""Words that may mean something else than a name."""
+
+
+def syntax_of(text: str) -> Any:
+    """The statement that selects an expression in parentheses."""
+    # Inside SELECT ( ) a column may be called like a statement: load, comment, set.
+    return sqlglot.parse_one(f"SELECT ({text}\n)", dialect=_SPARK)
+
+
+def sql_of(node: Any) -> str:
+    """A syntax tree as text again, much as it was written."""
+    text: str = node.sql(dialect=_SPARK, normalize_functions=False, comments=False)
+    return text
