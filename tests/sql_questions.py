@@ -123,8 +123,9 @@ class Peer:
 
     def answers(self, text: str) -> list[dict[str, Any]]:
         """Its rows, with times in microseconds."""
-        found = self.connection.sql(text)
-        names = found.columns
+        # `sql` would plan a query twice: to tell the columns, and to run it.
+        found = self.connection.execute(text)
+        names = [column[0] for column in found.description or ()]
         return [
             {name: plain_value(value) for name, value in zip(names, row, strict=True)}
             for row in found.fetchall()

@@ -15,7 +15,7 @@ from catchment import functions
 from catchment.errors import SqlError
 from catchment.model.query import Aggregate
 from catchment.sqltext.grouping import value_of
-from catchment.sqltext.syntax import text_of
+from catchment.sqltext.writing import text_of
 
 COUNT_IF = ("count_if", "countif")
 _DISTINCT = {
@@ -201,7 +201,8 @@ def refuse_parts(node: exp.Expression) -> None:
     """Refuses what no item may have in it."""
     for inner in node.walk():
         for kind, what, hint in REFUSED:
-            parent = inner.parent
-            counted = isinstance(inner, exp.Star) and isinstance(parent, exp.Anonymous)
-            if isinstance(inner, kind) and not counted:
+            if not isinstance(inner, kind):
+                continue
+            counted = kind is exp.Star and isinstance(inner.parent, exp.Anonymous)
+            if not counted:
                 raise SqlError(what, given=text_of(inner), hint=hint(inner))

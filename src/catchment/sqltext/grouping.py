@@ -26,8 +26,9 @@ from catchment.errors import SqlError, did_you_mean
 from catchment.expression import FUNCTION_NAMES, columns, is_function
 from catchment.model.output import MOST_SETS
 from catchment.model.window import BUILDERS, Window
-from catchment.sqltext.syntax import Item, by_place, text_of, window_call
+from catchment.sqltext.syntax import Item, by_place, window_call
 from catchment.sqltext.table_functions import TableFunction
+from catchment.sqltext.writing import text_of
 from catchment.windows.between import between
 from catchment.windows.cut import cut
 from catchment.windows.in_sql import SQL_CALLS

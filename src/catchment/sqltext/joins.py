@@ -28,18 +28,19 @@ def put_lookups(select: exp.Select, known: Mapping[str, str]) -> None:
         _put(select, join, known)
 
 
-def is_joined(node: object) -> bool:
-    """Whether a column is one of a joined table."""
-    return isinstance(node, exp.Column) and _MARK in node.meta
+def joined(node: exp.Column) -> exp.Expression | None:
+    """The call that gives a column of a joined table; None for a column of the events."""
+    return node.meta.get(_MARK)
 
 
 def with_lookups(node: Any) -> Any:
     """The tree with joined columns as they are computed."""
-    if not any(is_joined(column) for column in node.find_all(exp.Column)):
+    if not any(joined(column) for column in node.find_all(exp.Column)):
         return node
 
     def put(inner: exp.Expression) -> exp.Expression:
-        return with_lookups(inner.meta[_MARK].copy()) if is_joined(inner) else inner
+        call = joined(inner) if isinstance(inner, exp.Column) else None
+        return inner if call is None else with_lookups(call.copy())
 
     return node.copy().transform(put)
 

@@ -17,8 +17,8 @@ from catchment.sqltext.syntax import (
     parsed,
     statement_of,
     table_of,
-    text_of,
 )
+from catchment.sqltext.writing import text_of
 
 
 def sql(text: str, name: str, lookups: Mapping[str, str] | None = None) -> Query:

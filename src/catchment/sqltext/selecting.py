@@ -24,7 +24,8 @@ from catchment.sqltext.aggregates import (
     refuse_parts,
 )
 from catchment.sqltext.grouping import GroupBy, same
-from catchment.sqltext.syntax import Item, by_place, text_of
+from catchment.sqltext.syntax import Item, by_place
+from catchment.sqltext.writing import text_of
 
 _BOUNDS = {"start": "window_start", "end": "window_end"}
 _WINDOWS = ("window", "session_window")
@@ -55,7 +56,7 @@ class SelectReader:
         if is_aggregate(node) or self._unknown(node):
             made = aggregate_of(node)
             return made.alias(item.alias) if item.alias else named_as_written(node, made)
-        read = self.expression(node, "SQL selects")
+        read = self._read(node, "SQL selects")
         bare = self.grouping is None or read.aggregates or self._names_results(read, node)
         if not bare:
             raise SqlError(
@@ -78,23 +79,26 @@ class SelectReader:
     def expression(self, node: exp.Expression, what: str) -> Expression:
         """An expression with the names of result columns in the place of what they stand for."""
         refuse_parts(node)
+        return self._read(node, what)
+
+    def _read(self, node: exp.Expression, what: str) -> Expression:
         found: dict[Aggregate, None] = {}
 
-        def put(inner: exp.Expression) -> exp.Expression:
+        def named(inner: exp.Expression) -> str | None:
             name = self._key(inner) or self._bound(inner) or self._grouped(inner)
             if name is not None:
-                return _column(name)
+                return name
             if is_aggregate(inner):
                 aggregate = aggregate_of(inner)
                 found[aggregate] = None
-                return _column(aggregate.text)
+                return aggregate.text
             if isinstance(inner, exp.Column):
                 self._check_column(inner, what)
-                return _column(inner.name)
-            return inner
+                return inner.name
+            return None
 
-        tree = node.transform(put)
-        return Expression(text_of(tree), tuple(found))
+        text = text_of(node, named)
+        return Expression(text, tuple(found))
 
     def having(self, node: exp.Expression) -> Expression:
         return self.expression(node, "HAVING names")
@@ -191,10 +195,6 @@ class SelectReader:
             hint=f"add it to GROUP BY, or aggregate it as in max({text_of(column)})"
             + (f"; {near}" if near.strip() else ""),
         )
-
-
-def _column(name: str) -> exp.Column:
-    return exp.Column(this=exp.Identifier(this=name, quoted=True))
 
 
 def refuse_aggregates(where: exp.Expression | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,9 +13,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
-from catchment.expression import sql_of
-from catchment.sqltext.joins import put_lookups, with_lookups
+from catchment.sqltext.joins import put_lookups
 from catchment.sqltext.table_functions import TableFunction, taken_out
+from catchment.sqltext.writing import text_of
 
 _EXAMPLE = (
     "try SELECT player, avg(v) AS mean FROM events WHERE v > 0 "
@@ -146,10 +146,11 @@ def _statement(
         shown = text_of(given).strip() if isinstance(given, exp.Expression) else None
         raise SqlError(f"{what} is not supported in SQL", given=shown, hint=hint)
     inner, name = _inner_of(select, named)
-    _check_table(select)
+    nodes = list(select.walk())
+    _check_table(select, nodes)
     put_lookups(select, lookups)
-    for other in select.find_all(exp.Query):
-        if other is not select:
+    for other in nodes:
+        if isinstance(other, exp.Query) and other is not select:
             raise _subquery(
                 other, "make it a query of its own; a condition on results goes into HAVING"
             )
@@ -249,7 +250,7 @@ def clauses_of(select: exp.Select) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in named if key not in usual]
 
 
-def _check_table(select: exp.Select) -> None:
+def _check_table(select: exp.Select, nodes: Iterable[exp.Expression]) -> None:
     """Refuses all but one table, and takes its name off the columns."""
     source = select.args.get("from_") or select.args.get("from")
     if source is None:
@@ -263,8 +264,9 @@ def _check_table(select: exp.Select) -> None:
         if table.args[key]:
             what, hint = _CLAUSES.get(key, (key.upper(), "leave it out"))
             raise SqlError(f"{what} is not supported in SQL", given=text_of(table), hint=hint)
-    for column in list(select.find_all(exp.Column)):
-        if column.table and column.table in (table.name, table.alias):
+    names = (table.name, table.alias)
+    for column in nodes:
+        if isinstance(column, exp.Column) and column.table and column.table in names:
             column.set("table", None)
 
 
@@ -291,8 +293,3 @@ def table_of(select: exp.Select) -> str:
 
 def _subquery(node: Any, hint: str) -> SqlError:
     return SqlError("a subquery is not supported in SQL", given=text_of(node), hint=hint)
-
-
-def text_of(node: Any) -> str:
-    """A syntax tree as text again, much as it was written; joined columns as they are computed."""
-    return sql_of(with_lookups(node))
