@@ -250,7 +250,7 @@ def clauses_of(select: exp.Select) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in named if key not in usual]
 
 
-def _check_table(select: exp.Select, nodes: Iterable[exp.Expression]) -> None:
+def _check_table(select: exp.Select, nodes: Iterable[object]) -> None:
     """Refuses all but one table, and takes its name off the columns."""
     source = select.args.get("from_") or select.args.get("from")
     if source is None:

@@ -12,8 +12,8 @@ class Pending:
 
     That is one of the address that has the most peers here: whoever opens many connections pushes
     out its own. It is one that has begun nothing, if there is any: however many come and are
-    silent, whoever is in the middle of a handshake stays. Of these the oldest leaves: a peer that is
-    quick has said what it wants before its turn comes.
+    silent, whoever is in the middle of a handshake stays. Of these the oldest leaves: a peer that
+    is quick has said what it wants before its turn comes.
     """
 
     def __init__(self, most: int) -> None:
