@@ -19,6 +19,7 @@ from catchment.engine.results import ResultColumns
 from catchment.engine.times import read_times, timed_schema
 from catchment.errors import CatchmentError, SchemaError, did_you_mean
 from catchment.expression import column_in
+from catchment.expression.values import is_text
 from catchment.functions import function_of
 from catchment.model.early import FINAL
 from catchment.model.plan import Group, Plan
@@ -305,8 +306,7 @@ def _plain_schema(plan: Plan, schema: pa.Schema, refuse: Refuse) -> pa.Schema:
 def _plain_type(kind: pa.DataType, key: bool) -> pa.DataType:
     if isinstance(kind, pa.DictionaryType):
         inner = _plain_type(kind.value_type, key)
-        text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
-        return kind if text and inner == kind.value_type else inner
+        return kind if is_text(inner) and inner == kind.value_type else inner
     if pa.types.is_run_end_encoded(kind):
         return _plain_type(kind.value_type, key)
     if pa.types.is_null(kind):

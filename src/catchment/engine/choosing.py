@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from catchment.engine.keys import distinct
 from catchment.expression import NULL, Range, Ranges, column_ranges
+from catchment.expression.values import is_text
 from catchment.operators.ragged import Array, Ints
 from catchment.operators.values import Mask
 
@@ -181,7 +182,7 @@ class _TextChooser:
         self._found = np.array([*self.numbers, -1], np.int64)
 
     def __call__(self, values: Any) -> Ints | None:
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        if not is_text(values.type):
             return None
         places: Any = pc.index_in(values, value_set=self._values.cast(values.type))
         known: Ints = pc.fill_null(places, len(self._values)).to_numpy(zero_copy_only=False)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from catchment.engine.nested import column_at, with_paths
 from catchment.errors import DataError, SchemaError, did_you_mean
 from catchment.expression import column_in
+from catchment.expression.values import is_text
 from catchment.model.time_column import TimeColumn, TimeSpec, time_name
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask, one_piece
@@ -48,7 +49,7 @@ def _instead(kind: pa.DataType, name: str) -> str:
     """What to say of a time column that is not a time."""
     if _is_number(kind):
         return f"say what it counts since 1970, as in time: {{column: {name}, unit: ms}}"
-    if _is_text(kind):
+    if is_text(kind):
         return f'say how it is written, as in time: {{column: {name}, format: "%d/%m/%Y %H:%M"}}'
     return "cast it to a timestamp first, or name another column with time="
 
@@ -72,7 +73,7 @@ def _check_readable(kind: pa.DataType, time: TimeColumn) -> None:
             f"say schema: {{{time.column}: string, ...}}",
         )
     plain = _plain_type(kind)
-    if _is_text(plain) or (time.unit is not None and _is_number(plain)):
+    if is_text(plain) or (time.unit is not None and _is_number(plain)):
         return
     raise SchemaError(
         f"the time column {time.column!r} cannot be read by a {word}",
@@ -89,11 +90,6 @@ def is_time(kind: pa.DataType) -> bool:
 def _is_number(kind: pa.DataType) -> bool:
     is_ = pa.types
     return is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    return is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -132,7 +128,7 @@ def _read(array: pa.Array[Any], time: TimeColumn) -> pa.Array[Any]:
     if time.unit is None:
         assert time.format is not None
         return _parsed(array, time.format)
-    if _is_text(array.type):
+    if is_text(array.type):
         array = _numbers(array)
     return _epochs(array, _PER_SECOND[time.unit])
 

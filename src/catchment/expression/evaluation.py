@@ -15,7 +15,7 @@ from catchment.expression.nodes import Column, Literal, Node
 from catchment.expression.parsing import columns, parse
 from catchment.expression.refuse import PARTS
 from catchment.expression.simple import comparisons
-from catchment.expression.values import TIME, Kernel, Value, decoded
+from catchment.expression.values import TIME, Kernel, Value, decoded, is_text
 
 _LITERALS: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -157,5 +157,5 @@ def _compares_plainly(text: str, schema: pa.Schema) -> bool:
 
 def _alike(kind: pa.DataType, constant: object) -> bool:
     if isinstance(constant, str):
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return is_text(kind)
     return pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)

@@ -8,12 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.expression.nodes import Call, Literal
-from catchment.expression.values import BOOL, INT, Value, convert, kind, mismatch, null
-
-
-def _is_list(of: pa.DataType) -> bool:
-    is_ = pa.types
-    return is_.is_list(of) or is_.is_large_list(of) or is_.is_fixed_size_list(of)
+from catchment.expression.values import BOOL, INT, Value, convert, is_list, kind, mismatch, null
 
 
 def size(node: Call, args: Sequence[Value]) -> Value:
@@ -23,7 +18,7 @@ def size(node: Call, args: Sequence[Value]) -> Value:
         return null(INT)
     if pa.types.is_map(value.type):
         value = pc.cast(value, pa.list_(pa.struct([value.type.key_field, value.type.item_field])))
-    elif not _is_list(value.type):
+    elif not is_list(value.type):
         raise mismatch(node, args, "a list or a map", "length(text) counts characters")
     return pc.cast(pc.list_value_length(value), INT)
 
@@ -31,7 +26,7 @@ def size(node: Call, args: Sequence[Value]) -> Value:
 def contains(node: Call, args: Sequence[Value]) -> Value:
     """Whether a list has an element; null of a null list, and where only a null may be it."""
     values, wanted = args
-    if not _is_list(values.type) or not isinstance(node.args[1], Literal):
+    if not is_list(values.type) or not isinstance(node.args[1], Literal):
         raise mismatch(node, args, "a list and a constant", "as in array_contains(tags, 'a')")
     if pa.types.is_null(wanted.type) or isinstance(values, pa.Scalar):
         return null(BOOL)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from catchment.errors import SchemaError
 from catchment.expression.nodes import PathStep, path_text
+from catchment.expression.values import is_list, is_text
 
 _STEP = re.compile(r"\.([^.\[\]']+)|\['((?:[^'\\]|\\.)*)'\]|\[(\d+)\]", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -98,13 +99,12 @@ def _type_of_step(kind: Any, step: PathStep, so_far: str, path: str) -> Any:
             )
         return kind.field(step).type
     if isinstance(kind, pa.MapType):
-        fits = _is_text(kind.key_type) if isinstance(step, str) else _is_whole(kind.key_type)
-        if fits:
+        if (is_text if isinstance(step, str) else pa.types.is_integer)(kind.key_type):
             return kind.item_type
         raise SchemaError(
             f"the keys of {so_far} are of another type", given=f"{path}: keys are {kind.key_type}"
         )
-    if _is_list(kind):
+    if is_list(kind):
         if isinstance(step, int):
             return kind.value_type
         raise SchemaError(
@@ -113,19 +113,6 @@ def _type_of_step(kind: Any, step: PathStep, so_far: str, path: str) -> Any:
             hint=f"elements go by number, as in {so_far}[0]; size({so_far}) counts them",
         )
     raise SchemaError(f"{so_far} has no fields", given=f"{path}: {so_far} is {kind}")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    return is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind)
 
 
 def taken_out(column: Any, steps: Iterable[PathStep]) -> Any:

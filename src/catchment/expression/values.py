@@ -37,6 +37,18 @@ def kind(value: Value) -> str:
     return _kind(value.type)
 
 
+def is_text(of: pa.DataType) -> bool:
+    """Whether values of a type are texts, in any of Arrow's layouts."""
+    is_ = pa.types
+    return is_.is_string(of) or is_.is_large_string(of) or is_.is_string_view(of)
+
+
+def is_list(of: pa.DataType) -> bool:
+    """Whether values of a type are lists, in any of Arrow's layouts but those of views."""
+    is_ = pa.types
+    return is_.is_list(of) or is_.is_large_list(of) or is_.is_fixed_size_list(of)
+
+
 def _kind(of: pa.DataType) -> str:
     is_ = pa.types
     if is_.is_integer(of):
@@ -46,7 +58,7 @@ def _kind(of: pa.DataType) -> str:
         return "decimal" if precision <= MOST and scale >= 0 else "float"
     if is_.is_floating(of):
         return "float"
-    if is_.is_string(of) or is_.is_large_string(of) or is_.is_string_view(of):
+    if is_text(of):
         return "string"
     named = ((is_.is_boolean, "bool"), (is_.is_timestamp, "time"), (is_.is_date, "date"))
     for test, name in (*named, (is_.is_null, "null")):

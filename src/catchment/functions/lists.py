@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from catchment.errors import QueryError
+from catchment.expression.values import is_text
 from catchment.functions.base import Function, register_function
 from catchment.model.query import Aggregate
 from catchment.operators import Computed, OperatorRef, Ragged
@@ -70,7 +71,7 @@ class Listagg(Function):
         return (OperatorRef("list", aggregate.column),)
 
     def accepts(self, type: pa.DataType) -> bool:
-        return pa.types.is_string(type) or pa.types.is_large_string(type)
+        return is_text(type)
 
     def check(self, aggregate: Aggregate) -> None:
         params = aggregate.params

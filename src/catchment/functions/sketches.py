@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from catchment.errors import QueryError
+from catchment.expression.values import is_text
 from catchment.functions.base import Function, register_function
 from catchment.functions.frequencies import whole_number
 from catchment.model.query import Aggregate
@@ -70,14 +71,13 @@ class HllSketchAgg(_Sketch):
     kind, size, empty = "hll", HLL_LOG2, EMPTY_HLL
 
     def accepts(self, type: pa.DataType) -> bool:
-        return pa.types.is_integer(type) or _is_text(type)
+        return pa.types.is_integer(type) or _is_text_or_bytes(type)
 
 
-def _is_text(type: pa.DataType) -> bool:
+def _is_text_or_bytes(type: pa.DataType) -> bool:
     kind = type.value_type if pa.types.is_dictionary(type) else type
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     data = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-    return any(is_kind(kind) for is_kind in (*texts, *data))
+    return is_text(kind) or any(is_kind(kind) for is_kind in data)
 
 
 @register_function
@@ -141,7 +141,7 @@ class ThetaSketchAgg(Function):
             )
 
     def accepts(self, type: pa.DataType) -> bool:
-        return pa.types.is_integer(type) or pa.types.is_floating(type) or _is_text(type)
+        return pa.types.is_integer(type) or pa.types.is_floating(type) or _is_text_or_bytes(type)
 
     def operators(self, aggregate: Aggregate) -> tuple[OperatorRef, ...]:
         return (OperatorRef("theta", aggregate.column, (_log2(aggregate),)),)

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.types as of
 from pyarrow import compute
 
+from catchment.expression.values import is_list, is_text
+
 ArrowArray = Any
 """An Arrow array of any type; so are the functions over them, whose stubs know each type."""
 pc: Any = compute
@@ -224,14 +226,6 @@ def _python(value: object, style: Style) -> str:
     return made
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind)
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     views = of.is_binary_view(kind) or of.is_fixed_size_binary(kind)
     return of.is_binary(kind) or of.is_large_binary(kind) or views
@@ -244,13 +238,13 @@ _WRITERS: tuple[
     (of.is_integer, _word),
     (of.is_boolean, _word),
     (of.is_floating, _float),
-    (_is_text, _string),
+    (is_text, _string),
     (of.is_timestamp, _instant),
     (of.is_decimal, _quoted_word),
     (of.is_date, _quoted_word),
     (of.is_time, _quoted_word),
     (of.is_duration, _duration),
     (_is_bytes, _bytes),
-    (_is_list, _list),
+    (is_list, _list),
     (of.is_struct, _struct),
 )

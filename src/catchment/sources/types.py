@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import SourceError, did_you_mean
+from catchment.expression.values import is_text
 
 TIME = pa.timestamp("us", "UTC")
 CODES = pa.dictionary(pa.int32(), pa.string())
@@ -142,8 +143,8 @@ def fits(have: pa.DataType, want: pa.DataType) -> bool:
         return _whole_fits(have, want)
     if is_.is_floating(have):
         return is_.is_floating(want) and want.bit_width >= have.bit_width
-    if _is_text(have):
-        return _is_text(want)
+    if is_text(have):
+        return is_text(want)
     if isinstance(have, pa.TimestampType):
         return isinstance(want, pa.TimestampType) and _moment_fits(have, want)
     if is_.is_date(have):
@@ -172,16 +173,11 @@ def _moment_fits(have: pa.TimestampType[Any, Any], want: pa.TimestampType[Any, A
     return finer or (have.unit == "ns" and want.unit == "us")
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    is_ = pa.types
-    return is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind)
-
-
 def plain(field: pa.Field[Any]) -> pa.Field[Any]:
     """A field with nothing that differs from file to file: of codes, only those of texts stay."""
     kind = field.type
     if isinstance(kind, pa.DictionaryType):
-        kind = CODES if _is_text(kind.value_type) else kind.value_type
+        kind = CODES if is_text(kind.value_type) else kind.value_type
     elif pa.types.is_null(kind):
         kind = pa.string()  # what other files have there is not known; lines are guessed alike
     return pa.field(field.name, kind)
