@@ -67,9 +67,10 @@ def run(
     rules = EventRules.of(time, incomplete=incomplete)
     if spark is not False:
         with needing("to run on Spark, as ct.run does without spark=False,"):
-            from catchment.spark.batch import computed
+            from catchment.spark.batch import prepared
 
-        return computed(events, queries, rules, spark, buckets, state_bytes, key_bytes)
+        work = prepared(events, queries, rules, spark, buckets, state_bytes, key_bytes)
+        return work.run()
     limits = MemoryLimits.of(state_bytes, key_bytes, 0)
     if is_frame(events):
         table = as_table(events)

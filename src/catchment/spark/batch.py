@@ -227,21 +227,6 @@ class ResultsOnExecutors:
         self.made.closing.close()
 
 
-def computed(
-    events: BatchInput,
-    queries: Query | Iterable[Query],
-    rules: EventRules,
-    spark: SparkSession | None,
-    buckets: int | None = None,
-    state_bytes: int | None = None,
-    key_bytes: int | None = None,
-    aside: AsidePlace | None = None,
-) -> RunResults:
-    """What `ct.run` gives, computed on Spark; a job may have a place for rows set aside."""
-    made = prepared(events, queries, rules, spark, buckets, state_bytes, key_bytes, aside)
-    return made.run()
-
-
 def prepared(
     events: BatchInput,
     queries: Query | Iterable[Query],
@@ -252,7 +237,10 @@ def prepared(
     key_bytes: int | None = None,
     aside: AsidePlace | None = None,
 ) -> BatchPass:
-    """A pass over the events, all checks done and nothing computed."""
+    """A pass over the events, all checks done and nothing computed.
+
+    A job may have a place for rows set aside.
+    """
     began = perf_counter()
     given = each_its_name([queries] if isinstance(queries, Query) else queries)
     fitting = each_bound(given, QueryRules(rules.time, tables=_tables(events)))

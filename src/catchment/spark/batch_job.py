@@ -25,7 +25,7 @@ from catchment.sinks.base import Delivery, Sink
 from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.aside_files import AsideFiles, AsidePlace
 from catchment.sources.base import NeverRead
-from catchment.spark.batch import computed
+from catchment.spark.batch import prepared
 from catchment.spark.handle import Status
 from catchment.spark.job_folder import DONE, ended_batch, home_of
 from catchment.spark.profile import Profile
@@ -130,7 +130,7 @@ def _computed(
         tasks = cores_of(spark)
         rules = EventRules.of(job.time, incomplete=job.incomplete)
         place = AsidePlace(aside, batch, job.aside_bytes // tasks, job.aside_disk_bytes // tasks)
-        results = computed(
+        work = prepared(
             job.source,
             job.build(),
             rules,
@@ -140,6 +140,7 @@ def _computed(
             job.key_bytes,
             place,
         )
+        results = work.run()
     AsideFiles(aside, job.aside_disk_bytes).keep(batch, {}, results.aside)
     tell("collecting results", 0, 0)
     made = results.counts | {"results": results.rows()}

@@ -70,7 +70,7 @@ def _use(made: Path) -> None:
     from catchment.model.rules import EventRules
     from catchment.sinks.memory import Memory
     from catchment.sources.generated import Generated
-    from catchment.spark.batch import computed
+    from catchment.spark.batch import prepared
     from catchment.spark.job import Job
     from catchment.spark.session import session, settings
     from catchment.windows import tumbling
@@ -84,7 +84,7 @@ def _use(made: Path) -> None:
     job = Job(queries=[query], source=source, checkpoint=state, sinks=[Memory()])
     job.start(spark).wait()
     events = pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC")), "player": ["a"]})
-    computed(events, [query], EventRules("ts"), spark)
+    prepared(events, [query], EventRules("ts"), spark).run()
     spark.stop()
 
 

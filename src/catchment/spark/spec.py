@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from catchment.counting.distributed import distributed_groups
 from catchment.durable.folder import Folder
@@ -26,10 +23,11 @@ from catchment.planner.planned import Planned
 from catchment.sinks.base import Sink
 from catchment.sources.aside_files import ASIDE_DISK_BYTES, AsidePlace
 from catchment.sources.base import Source
+from catchment.spark.as_text import AsText
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(AsText):
     """A streaming job. Its home holds plans, progress, queries and the source's notes."""
 
     job: str
@@ -85,15 +83,6 @@ class Spec:
         """Where rows set aside are kept."""
         return self.aside_home or self.home.sub("aside")
 
-    def to_text(self) -> str:
-        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
-        return base64.b64encode(data).decode()
-
-    @staticmethod
-    def from_text(text: str) -> Spec:
-        spec: Spec = _read(text)
-        return spec
-
     @property
     def event_rules(self) -> EventRules:
         """How events are treated."""
@@ -128,11 +117,6 @@ class Spec:
     def plan(self, version: int) -> Planned:
         define_all(self.functions)
         return _planned(self.home.uri, version)
-
-
-@lru_cache(maxsize=4)
-def _read(text: str) -> Any:
-    return cloudpickle.loads(base64.b64decode(text))
 
 
 @lru_cache(maxsize=8)

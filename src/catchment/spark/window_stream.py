@@ -9,14 +9,12 @@ bucket its newest event time, and the buckets find out what came too late (`Asse
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import TaskContext
 from pyspark.sql import Row
 
 from catchment.engine.bound import BoundPlan
@@ -28,6 +26,7 @@ from catchment.engine.times import now as wall_clock
 from catchment.errors import StateError
 from catchment.planner.edges import EARLIEST
 from catchment.planner.planned import Planned
+from catchment.spark.as_text import AsText
 from catchment.spark.bucket import BucketStates
 from catchment.spark.records import StepNote, StreamSplit
 from catchment.spark.state import BatchStep, BucketLog, BucketState, step
@@ -43,7 +42,7 @@ _BOUND: dict[str, BoundPlan] = {}
 
 
 @dataclass(frozen=True)
-class StreamWork:
+class StreamWork(AsText):
     """What every task must know."""
 
     work: Work
@@ -51,15 +50,6 @@ class StreamWork:
     """A grouping key for each bucket."""
     origin: str
     """What a checkpoint must have been made for: see `checked`."""
-
-    def to_text(self) -> str:
-        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
-        return base64.b64encode(data).decode()
-
-    @staticmethod
-    def from_text(text: str) -> StreamWork:
-        made: StreamWork = _read(text)
-        return made
 
     @property
     def job(self) -> str:
@@ -77,11 +67,6 @@ class StreamWork:
 
     def plan(self, version: int) -> Planned:
         raise StateError("the queries of a streaming DataFrame do not change", given=str(version))
-
-
-@lru_cache(maxsize=8)
-def _read(text: str) -> Any:
-    return cloudpickle.loads(base64.b64decode(text))
 
 
 @dataclass(frozen=True)
