@@ -6,7 +6,7 @@ to a number can be sent the rest. A later order replaces an earlier one of its l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -76,6 +76,31 @@ def newer(data: bytes, heard: int) -> OrdersAfter | None:
     return new if new.known <= heard < new.number else None
 
 
+class HeardWords:
+    """The last word of the root on each group, at a node, until it is done."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        """The number of the newest order."""
+        self.pending = False
+        """Whether something was heard since the last step."""
+        self.words: dict[str, bytes] = {}
+
+    def hear(self, data: bytes) -> bool:
+        """Takes what the root said, if it is new; it is done with the next step."""
+        new = newer(data, self.heard)
+        if new is None:
+            return False
+        self.heard, self.pending = new.number, True
+        self.words |= {order.lane.group: order.down for order in new.orders}
+        return True
+
+    def taken(self, groups: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """The words on some groups, which are no longer kept; of others they stay."""
+        for name in [name for name in self.words if name in groups]:
+            yield name, self.words.pop(name)
+
+
 class Orders:
     """The last word of the root on every lane, numbered, so that each node gets what it lacks."""
 
@@ -100,8 +125,8 @@ class Orders:
 
     def take(self, data: bytes) -> None:
         """Takes orders from the parent, if they are new."""
-        new = wire.load(OrdersAfter, data)
-        if new.known <= self.number < new.number:
+        new = newer(data, self.number)
+        if new is not None:
             self.number, self.over = new.number, new.over
             self.said |= {order.lane: order for order in new.orders}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from catchment.counting import wire
-from catchment.counting.orders import newer
+from catchment.counting.orders import HeardWords
 from catchment.engine import codec, settled
 from catchment.engine.bound import BoundPlan
 from catchment.engine.columns import unpack
@@ -126,22 +126,20 @@ class HeldSet:
         return made
 
 
-class LeafMarks:
+class LeafMarks(HeardWords):
     """Keeps the events of sets of groups whose windows are found by their marks.
 
     All it does follows from what it is told: `feed`, `hear`, `switch` and `notes`, in their order.
     """
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self.number = number
         self.held: dict[str, HeldSet] = {}
-        self.heard = 0
-        self.pending = False
         self.version = 0
         """The version of the plan in use."""
         self.late = 0
         """Events that came too late, since somebody asked."""
-        self._words: dict[str, bytes] = {}
 
     def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
         """Goes on by another version of the plan; the groups are the first of each set."""
@@ -157,20 +155,11 @@ class LeafMarks:
             if name in self.held:
                 self.held[name].waiting.absorb(table)
 
-    def hear(self, data: bytes) -> bool:
-        """Takes what the root said, if it is new; it is done with the next step."""
-        new = newer(data, self.heard)
-        if new is None:
-            return False
-        self.heard, self.pending = new.number, True
-        self._words |= {order.lane.group: order.down for order in new.orders}
-        return True
-
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""
         self.pending, said = False, []
-        for name in [name for name in self._words if name in self.held]:
-            word = wire.load(EdgesWord, self._words.pop(name))
+        for name, told in self.taken(self.held):
+            word = wire.load(EdgesWord, told)
             if word.number > self.held[name].answered:
                 note, late = self.held[name].answer(word, self.number, name, self.version)
                 self.late += late
@@ -180,7 +169,7 @@ class LeafMarks:
     @property
     def speaks(self) -> bool:
         """Whether there is something to say."""
-        return any(name in self.held for name in self._words)
+        return any(name in self.held for name in self.words)
 
     @property
     def nbytes(self) -> int:
@@ -209,12 +198,12 @@ class LeafMarks:
             )
             for name, held in self.held.items()
         }
-        return wire.dump(LeafMarksState(self.heard, self.pending, self._words, sets))
+        return wire.dump(LeafMarksState(self.heard, self.pending, self.words, sets))
 
     def load(self, data: bytes) -> None:
         """Goes on from saved state."""
         found = wire.load(LeafMarksState, data)
-        self.heard, self.pending, self._words = found.heard, found.pending, found.words
+        self.heard, self.pending, self.words = found.heard, found.pending, found.words
         for name, state in found.sets.items():
             if name in self.held:
                 held = self.held[name]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from catchment.counting import wire
-from catchment.counting.orders import newer
+from catchment.counting.orders import HeardWords
 from catchment.engine import codec
 from catchment.engine.bound import BoundPlan
 from catchment.engine.columns import pack, unpack
@@ -123,22 +123,19 @@ class HeldGroup:
         return pa.table(columns)
 
 
-class LeafRanks:
+class LeafRanks(HeardWords):
     """Holds the values of groups that are asked about.
 
     All it does follows from what it is told: `feed`, `hear`, `switch` and `notes`, in their order.
     """
 
     def __init__(self, number: int) -> None:
+        super().__init__()
         self.number = number
         self.held: dict[str, HeldGroup] = {}
-        self.heard = 0
-        self.pending = False
         self._next = 0
         """The number of the next row."""
         self._answered: dict[str, int] = {}
-        self._words: dict[str, bytes] = {}
-        """What the root said last of groups, until it is done."""
         self._summaries: list[Summary] = []
 
     def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
@@ -199,15 +196,6 @@ class LeafRanks:
         columns = [column.summary(table, ranked.searches) for column in ranked.columns]
         self._summaries.append(Summary(name, first, start, end, selection, keys, columns))
 
-    def hear(self, data: bytes) -> bool:
-        """Takes what the root said, if it is new; it is done with the next step."""
-        new = newer(data, self.heard)
-        if new is None:
-            return False
-        self.heard, self.pending = new.number, True
-        self._words |= {order.lane.group: order.down for order in new.orders}
-        return True
-
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""
         summaries, self._summaries, self.pending = self._summaries, [], False
@@ -218,8 +206,8 @@ class LeafRanks:
 
     def _answers(self) -> Iterator[ValueAnswer]:
         """Does what the root said; what it said of groups of a newer plan stays until then."""
-        for name in [name for name in self._words if name in self.held]:
-            word, held = wire.load(RootWord, self._words.pop(name)), self.held[name]
+        for name, told in self.taken(self.held):
+            word, held = wire.load(RootWord, told), self.held[name]
             for question in word.questions:
                 if question.number > self._answered.get(name, 0):
                     self._answered[name] = question.number
@@ -233,7 +221,7 @@ class LeafRanks:
         needed = {name: held.needed for name, held in self.held.items()}
         return wire.dump(
             LeafRanksState(
-                self.heard, self.pending, self._next, self._answered, self._words, rows, needed
+                self.heard, self.pending, self._next, self._answered, self.words, rows, needed
             )
         )
 
@@ -241,7 +229,7 @@ class LeafRanks:
         """Goes on from saved state."""
         found = wire.load(LeafRanksState, data)
         self.heard, self.pending, self._next = found.heard, found.pending, found.next
-        self._answered, self._words = found.answered, found.words
+        self._answered, self.words = found.answered, found.words
         for name, needed in found.needed.items():
             if name in self.held:
                 self.held[name].needed = needed
