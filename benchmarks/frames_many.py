@@ -58,7 +58,7 @@ def measure(rows: int) -> dict[str, float]:
     """Writes so many result rows through frames, and through Spark's own aggregation."""
     from pyspark.sql import functions as sf
 
-    from catchment.spark.cluster import cluster
+    from benchmarks.spark_cluster import cluster
 
     query = ct.Query("many", ct.avg("v"), by="k", window=ct.tumbling("10s"))
     with cluster(workers=2, cores=1) as spark, tempfile.TemporaryDirectory() as folder:

@@ -83,7 +83,7 @@ def alone(folder: str, slides: int) -> dict[str, Any]:
 
 def measure(folder: str, slides: int) -> dict[str, Any]:
     """Counts results on a cluster; gives the peak of the driver, and why the job failed, if so."""
-    from catchment.spark.cluster import cluster
+    from benchmarks.spark_cluster import cluster
 
     query = ct.Query("many", ct.avg("v"), by="k", window=ct.sliding(f"{slides}s", "1s"))
     failed, rows = "", 0

@@ -13,7 +13,7 @@ from benchmarks.timing import seconds
 
 def figures(quick: bool = False) -> Iterator[Figure]:
     """All figures; the session is ours and is stopped between the parts that need another."""
-    from catchment.spark.cluster import cluster
+    from benchmarks.spark_cluster import cluster
     from catchment.spark.session import session
 
     spark = session(cores=2)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import catchment as ct
+from benchmarks.spark_cluster import cluster
 from catchment.generator import Generator
 from catchment.sinks.parquet import ParquetSink
 from catchment.sources.parquet_file import Parquet
-from catchment.spark.cluster import cluster
 from catchment.testing.compare import assert_same, rows_of
 
 EVENTS = Generator(seed=9, keys=6, rate=200).table(12_000)

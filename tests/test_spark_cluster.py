@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_standalone_cluster(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("cluster_job.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)],
+        [sys.executable, "-m", "tests.cluster_job", str(tmp_path)],
+        cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
         timeout=3 * PATIENCE,

@@ -15,25 +15,26 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from catchment.measure.ports import HOST, free_port
 from catchment.spark.session import SparkError, session
 
 _PATIENCE = 60.0
 
 
 @contextmanager
-def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[SparkSession]:
+def cluster(workers: int = 2, cores: int = 1) -> Iterator[SparkSession]:
     """A session on a cluster of its own, for tests and benchmarks; all of it ends with the block.
 
     The workers' Python cannot import this package by itself: it must reach them.
     """
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="catchment-cluster-") as folder:
-        port = _free_port()
-        master = f"spark://127.0.0.1:{port}"
-        common = ["--host", "127.0.0.1", "--webui-port", "0"]
+        port = free_port()
+        master = f"spark://{HOST}:{port}"
+        common = ["--host", HOST, "--webui-port", "0"]
         _process(stack, folder, "master", ["master.Master", "--port", str(port), *common])
         _wait_for(port)
         for number in range(workers):
-            sizes = ["--cores", str(cores), "--memory", memory]
+            sizes = ["--cores", str(cores), "--memory", "1g"]
             work = ["--work-dir", f"{folder}/work-{number}"]
             command = ["worker.Worker", master, *sizes, *work, *common]
             _process(stack, folder, f"worker-{number}", command)
@@ -60,7 +61,7 @@ def _process(stack: ExitStack, folder: str, name: str, command: list[str]) -> No
     home = Path(pyspark.__file__).parent
     environment = os.environ | {
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": HOST,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_NO_DAEMONIZE": "1",
     }
@@ -78,17 +79,11 @@ def _process(stack: ExitStack, folder: str, name: str, command: list[str]) -> No
     stack.callback(started.terminate)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_for(port: int) -> None:
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            if probe.connect_ex((HOST, port)) == 0:
                 return
         time.sleep(0.1)
-    raise SparkError("the master of the cluster does not answer", given=f"127.0.0.1:{port}")
+    raise SparkError("the master of the cluster does not answer", given=f"{HOST}:{port}")
