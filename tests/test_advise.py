@@ -13,7 +13,7 @@ import pytest
 
 import catchment as ct
 from catchment.simulate.advice import POLICIES, samples
-from test_cli import catchment
+from commands import catchment
 
 pytestmark = pytest.mark.slow
 

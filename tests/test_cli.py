@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from msgspec.structs import asdict
-from typer.testing import CliRunner
 
 from benchmarks.figure import Figure, at_least, plain
 from catchment.cli.demo import EVENTS
-from catchment.cli.main import app
 from catchment.errors import QueryError
+from commands import catchment
 
 JOB = """\
 queries:
@@ -29,14 +28,6 @@ queries:
   - name: total
     sql: SELECT count(*) AS n FROM events GROUP BY window(ts, '1 minute')
 """
-
-
-def catchment(*words: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, list(words))
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.fixture

@@ -20,10 +20,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from typer.testing import CliRunner
 
 from catchment.cli import check, demo_spark, live
-from catchment.cli.main import app
 from catchment.engine import Engine
 from catchment.errors import CatchmentError, SinkError, StateError
 from catchment.job import load_job
@@ -37,6 +35,7 @@ from catchment.spark.handle import Status
 from catchment.spark.metrics import Metrics
 from catchment.spark.queries import FORMAT, QueryFolder
 from catchment.spark.records import JobIdentity
+from commands import catchment
 from patience import PATIENCE
 
 pytestmark = pytest.mark.spark
@@ -68,14 +67,6 @@ RUNNING = Status(
     rejected={"x.yaml": "why"},
     waiting={"y.parquet": "not whole"},
 )
-
-
-def catchment(*words: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, list(words))
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def refused(*words: str, code: int) -> str:

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner
 
 from catchment.cli.doctor import Finding, examine
-from catchment.cli.main import app
 from catchment.cli.top import Screen
 from catchment.durable.folder import Folder
 from catchment.durable.lock import hold
@@ -32,6 +30,7 @@ from catchment.spark.queries import FORMAT, IDENTITY
 from catchment.spark.records import JobCounts, JobIdentity
 from catchment.spark.spec import Spec
 from catchment.ui.snapshot import JobView, ShownNode, Snapshot
+from commands import catchment
 from patience import PATIENCE
 
 JOB = """\
@@ -43,14 +42,6 @@ queries:
   - {name: total, select: [count(*) AS n], window: tumbling(1s)}
 """
 COUNTS = JobCounts(events=5000, accepted=4990, late=7, bad=3, results=40)
-
-
-def catchment(*words: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, list(words))
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def progress(batch: int, at: int, counts: JobCounts, ended: bool = False) -> Progress:

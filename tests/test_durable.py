@@ -18,6 +18,7 @@ from catchment.durable.log import FileLog
 from catchment.durable.sealed import seal, unseal
 from catchment.durable.volatile import VolatileFiles
 from catchment.errors import StateError
+from damage import damaged
 
 SEGMENT = 300
 
@@ -231,21 +232,8 @@ def damage(files: VolatileFiles, dice: random.Random, way: str) -> None:
     names = files.names("log")
     path = f"log/{dice.choice(names)}"
     data = files.read(path)
-    at = dice.randrange(len(data) + 1)
-    end = dice.randint(at, len(data))
-    if way == "truncate":
-        data = data[:at]
-    elif way == "empty":
-        data = b""
-    elif way == "flip":
-        at %= len(data)
-        data = data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
-    elif way == "double":
-        place = dice.randrange(len(data) + 1)
-        data = data[:place] + data[at:end] + data[place:]
-    elif way == "zero":
-        data = data[:at] + bytes(end - at) + data[end:]
-    else:
+    data = damaged(data, dice, way)
+    if way == "copy":
         numbers = [int(name[:12]) for name in names if name != "mark"]
         path = f"log/{dice.choice(numbers) + dice.choice([0, 1, 7]):012d}.log"
     files.edit(path, lambda _: data)

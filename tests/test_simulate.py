@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 import catchment as ct
-from catchment.errors import StateError
-from catchment.flush import read
 from catchment.model.query import Query
-from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.testing import oracle
-from catchment.tree.charter import Charter
-from catchment.tree.member import Member
 from catchment.tree.root import Root
+from faulty_trees import HOUR, ended, events_of, faults, flushing, moving, says_lost, shape, wrongs
 from schedules import SCHEDULES, share
 from trees import (
     BY_NODE,
@@ -49,70 +43,6 @@ PLAIN = 8 * WRONG
 """Schedules with faults of links and crashes."""
 MOVING = share(800, 2)
 NODES = 1000 if SCHEDULES > 5000 else 200
-HOUR = 3600 * 10**6
-
-
-def shape(dice: random.Random, leaves: int) -> dict[str, str | None]:
-    """A random tree."""
-    parents: dict[str, str | None] = {"root": None}
-    inner = ["root"]
-    for n in range(dice.randint(0, 3)):
-        parents[f"m{n}"] = dice.choice(inner)
-        inner.append(f"m{n}")
-    used = {"root"}
-    for n in range(leaves):
-        id = f"l{n}"
-        parents[id] = dice.choice(inner)
-        while (above := parents[id]) is not None:
-            used |= {id, above}
-            id = above
-    return {id: parent for id, parent in parents.items() if id in used}
-
-
-def events_of(parents: dict[str, str | None], seed: int, count: int, spread: int = 20) -> Any:
-    leaves = [id for id in parents if id.startswith("l")]
-    return {id: batches(seed * 100 + n, count, spread) for n, id in enumerate(leaves)}
-
-
-def faults(dice: random.Random) -> Faults:
-    return Faults(
-        delay=dice.choice([0.001, 0.05, 0.4]),
-        lost=dice.choice([0, 0.1]),
-        twice=dice.choice([0, 0.1]),
-        crash=dice.choice([0, 0.1, 0.3]),
-        cut=dice.choice([0, 0.2]),
-        full=dice.choice([0, 0.1]),
-        skew=dice.choice([0, 5000]),
-    )
-
-
-POLICIES: list[Any] = [
-    "auto",
-    "batching",
-    "streaming",
-    "eager(uniform)",
-    "eager(nonuniform)",
-    "eager(empirical)",
-    {"policy": "hybrid(0.25)", "bandwidth": "200 B/s"},
-    {"policy": "lazy(pessimistic)", "bandwidth": "50 B/s", "eviction": "lru"},
-    {"policy": "hybrid(0.5, uniform, bounded)", "bandwidth": "1 kB/s", "eviction": "lfu"},
-    {"policy": "lazy(empirical)", "bandwidth": "100 B/s", "compress": "off"},
-    {"staleness": "100ms", "bandwidth": "1 MB/s"},
-    {"budget": "100 B/s", "bandwidth": "100 B/s"},
-    {"meter": "1 kB/s", "bandwidth": "20 B/s", "weight": 100},
-]
-
-
-def flushing(seed: int, links: Faults) -> tuple[dict[str, Any], Faults]:
-    """A random flush policy, on links that may be narrow."""
-    dice = random.Random(-1 - seed)
-    narrow = dice.choice([0, 0, 500, 5000])
-    return {"flush": read(dice.choice(POLICIES))}, replace(links, narrow=narrow)
-
-
-def ended(world: World, seed: int) -> None:
-    world.run()
-    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
 
 
 def test_a_tree_without_faults() -> None:
@@ -201,29 +131,6 @@ def test_what_comes_too_late_makes_windows_incomplete(part: int) -> None:
     assert sum(given_up(seed) for seed in range(part, share(100, 8), 2))
 
 
-def wrongs(dice: random.Random) -> Faults:
-    """What goes wrong with folders and processes, beside what goes wrong anyway."""
-    kind = dice.choice(["restore", "twin", "damage", "freeze", "garbled", "all"])
-    often = {"restore": 0.4, "twin": 0.3, "damage": 0.3, "freeze": 0.3, "garbled": 0.2}
-    chosen = often if kind == "all" else {kind: often[kind]}
-    return Faults(
-        delay=dice.choice([0.001, 0.05, 0.4]),
-        lost=dice.choice([0, 0.1]),
-        twice=dice.choice([0, 0.1]),
-        crash=dice.choice([0, 0.1]),
-        full=dice.choice([0, 0.05]),
-        skew=dice.choice([0, 5000]),
-        down=2.0,
-        **chosen,
-    )
-
-
-def says_lost(world: World) -> bool:
-    """Whether the status of the root names nodes of which messages were lost."""
-    root = world.sites["root"].member
-    return root is not None and bool(status(root, set()).lost)
-
-
 def gone_wrong(seed: int) -> World:
     """A tree whose folders and processes go wrong; what is exact is checked."""
     dice = random.Random(seed)
@@ -300,43 +207,3 @@ def test_nodes_move_while_it_all_goes_wrong(seed: int) -> None:
         for row in final(world.deliveries, new.name):
             right = wanted[row["k"], row["window_start"]]
             assert {name: row[name] for name in right} == right
-
-
-def moving(
-    world: World, dice: random.Random, who: list[str], where: list[str]
-) -> tuple[set[str], list[ct.Query]]:
-    """Lets nodes move again and again, and queries come; those that did."""
-    moved: set[str] = set()
-    added: list[ct.Query] = []
-
-    def add(root: Member, charter: Charter) -> None:
-        few = ct.tumbling("1s")
-        new = ct.Query(
-            f"new{len(added)}", ct.sum("v"), by="k", window=few, where=f"v > {len(added)}"
-        )
-        root.adopt(charter.with_queries([*charter.plans[charter.plan].queries.values(), new]), 0)
-        added.append(new)
-
-    def go(root: Member, charter: Charter) -> None:
-        id = dice.choice(who)
-        place, machine = charter.places[id], root.machine
-        # As the root's office has it: one at a time, and not while the plan changes.
-        if place.was is None and isinstance(machine, Root) and machine.plan == charter.plan:
-            to = dice.choice([p for p in where if p != place.parent])
-            root.adopt(charter.moved(id, to), world.now)
-            moved.add(id)
-
-    def move() -> None:
-        world.after(3 * 10**5, move)
-        root = world.sites["root"].member
-        if root is None or root.charter is None or world.done:
-            return
-        if moved and world.now > world.calm:
-            return
-        # A move comes first: a new query may take until all faults are over to be everywhere.
-        new = dice.random() < 0.1 and len(added) < 3 and bool(moved)
-        with suppress(StateError):  # its disk may be full
-            (add if new else go)(root, root.charter)
-
-    world.after(4 * 10**5, move)
-    return moved, added

@@ -8,8 +8,9 @@ import pytest
 
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import VolatileDisk
+from faulty_trees import HOUR, events_of, shape
 from schedules import share
-from test_simulate import FEW, HOUR, events_of, shape
+from test_simulate import FEW
 from trees import EVERY_READING, QUERIES, charter, check
 
 SCHEDULES = share(20, 16)

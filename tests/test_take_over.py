@@ -35,10 +35,10 @@ from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
 from catchment.tree.words import NodeProgress, Reply, TakeOver, read, said
+from faulty_trees import HOUR, faults, flushing, shape
 from notes import ask
 from patience import PATIENCE, wait_for
 from schedules import share
-from test_simulate import HOUR, faults, flushing, shape
 from trees import QUERIES, READ, READ_OTHERS, batches, charter, check, check_marked
 
 FEW = share(625, 2)

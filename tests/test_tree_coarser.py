@@ -16,8 +16,9 @@ from catchment.planner import plan
 from catchment.planner.coarser import coarser_groups
 from catchment.simulate import Faults, World
 from catchment.testing.oracle import oracle
+from faulty_trees import ended, events_of, faults, says_lost, shape, wrongs
 from schedules import SCHEDULES, share
-from test_simulate import ended, events_of, faults, one_schedule, says_lost, shape, wrongs
+from test_simulate import one_schedule
 from trees import batches, charter, check, check_marked, final
 
 SOME = share(80, 16)

@@ -21,9 +21,9 @@ from catchment.tree.charter import Charter, NodePlace
 from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
+from faulty_trees import events_of, faults, shape
 from schedules import share
 from test_limits import granted
-from test_simulate import events_of, faults, shape
 from trees import QUERIES, batches, charter, check, final
 
 pytestmark = pytest.mark.slow

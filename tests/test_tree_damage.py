@@ -12,8 +12,9 @@ from catchment.simulate import Faults, World
 from catchment.simulate.memory import EventsInMemory, VolatileDisk
 from catchment.simulate.world import Site
 from catchment.tree.member import Member
+from damage import damaged
+from faulty_trees import HOUR, events_of
 from schedules import share
-from test_simulate import HOUR, events_of
 from trees import QUERIES, charter, check, final
 
 SECOND = 1_000_000
@@ -46,21 +47,8 @@ def damage(disk: VolatileDisk, dice: random.Random, way: str) -> str | None:
         return None
     path = dice.choice(paths)
     data = disk.volatile.read(path)
-    at = dice.randrange(len(data) + 1)
-    end = dice.randint(at, len(data))
-    if way == "truncate":
-        data = data[:at]
-    elif way == "empty":
-        data = b""
-    elif way == "flip" and data:
-        at %= len(data)
-        data = data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
-    elif way == "double":
-        place = dice.randrange(len(data) + 1)
-        data = data[:place] + data[at:end] + data[place:]
-    elif way == "zero":
-        data = data[:at] + bytes(end - at) + data[end:]
-    elif way == "copy":
+    data = damaged(data, dice, way)
+    if way == "copy":
         folder = path.rpartition("/")[0]
         same = [other for other in paths if other.rpartition("/")[0] == folder]
         path = dice.choice([*same, f"{folder}/000000000099.log"])

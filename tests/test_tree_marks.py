@@ -12,8 +12,8 @@ import pytest
 import catchment as ct
 from catchment.simulate import Faults, World
 from catchment.tree.root import Root
+from faulty_trees import AskingTrees, ended, faults, shape
 from schedules import share
-from test_simulate import faults, flushing, moving, shape, wrongs
 from trees import SCHEMA, SECOND, batches, charter, check, check_marked
 
 ON, OFF = "m = 'on'", "m = 'off'"
@@ -66,79 +66,6 @@ def some_events(dice: random.Random, parents: dict[str, str | None], seed: int) 
     }
 
 
-def rounds(world: World) -> int:
-    """The number of the root's last word about marks."""
-    root = world.sites["root"].member
-    assert root is not None and isinstance(root.machine, Root)
-    return root.edges.number
-
-
-def ended(world: World, seed: int) -> None:
-    world.run()
-    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
-
-
-@pytest.fixture(autouse=True, params=["slices", "events"])
-def cheaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether nodes send slices wherever they can, or as it costs less: of few events, events."""
-    if request.param == "slices":
-        monkeypatch.setattr("catchment.marking.choice.EDGE_BYTES", 0)
-
-
-def one_schedule(seed: int) -> World:
-    """A small tree in which links, disks and processes fail; all windows are checked."""
-    dice = random.Random(seed)
-    parents = shape(dice, dice.randint(1, 4))
-    events = some_events(dice, parents, seed)
-    queries = drawn(dice)
-    flush, trouble = flushing(seed, faults(dice))
-    world = World(charter(parents, queries, **flush), events, seed, trouble, until=4)
-    ended(world, seed)
-    check(world.deliveries, events, queries)
-    return world
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_schedules_with_faults(part: int) -> None:
-    assert sum(rounds(one_schedule(seed)) for seed in range(part, share(125, 20), 4))
-
-
-def gone_wrong(seed: int) -> World:
-    """A tree whose folders and processes go wrong; what is exact is checked."""
-    dice = random.Random(seed)
-    parents = shape(dice, dice.randint(1, 3))
-    events = some_events(dice, parents, seed)
-    queries = drawn(dice)
-    timeout = {"timeout": 10**6} if dice.random() < 0.5 else {}
-    world = World(charter(parents, queries, **timeout), events, seed, wrongs(dice), until=8)
-    world.run()
-    if world.stuck is not None or world.aside or timeout:
-        check_missing(world, events, queries)
-        return world
-    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s: {world.happened}"
-    check(world.deliveries, events, queries)
-    return world
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_folders_and_processes_go_wrong(part: int) -> None:
-    for seed in range(part, share(500, 8), 4):
-        gone_wrong(seed)
-
-
-def missing(seed: int) -> World:
-    """Nodes that are given up for silent: what is said to be complete is exact."""
-    dice = random.Random(seed)
-    parents = shape(dice, dice.randint(2, 4))
-    events = some_events(dice, parents, seed)
-    queries = drawn(dice)
-    trouble = Faults(delay=0.05, crash=0.3, cut=0.3, down=3.0)
-    world = World(charter(parents, queries, timeout=10**6), events, seed, trouble, until=8)
-    ended(world, seed)
-    check_missing(world, events, queries)
-    return world
-
-
 def check_missing(world: World, events: dict[str, list[pa.Table]], queries: list[ct.Query]) -> None:
     """Windows that are said to be complete are exact, unless events were dropped as late.
 
@@ -150,41 +77,43 @@ def check_missing(world: World, events: dict[str, list[pa.Table]], queries: list
         check_marked(world.deliveries, events, queries)
 
 
+TREES = AskingTrees(drawn, lambda _, *given: some_events(*given), exact=check_missing)
+
+
+def rounds(world: World) -> int:
+    """The number of the root's last word about marks."""
+    root = world.sites["root"].member
+    assert root is not None and isinstance(root.machine, Root)
+    return root.edges.number
+
+
+@pytest.fixture(autouse=True, params=["slices", "events"])
+def cheaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether nodes send slices wherever they can, or as it costs less: of few events, events."""
+    if request.param == "slices":
+        monkeypatch.setattr("catchment.marking.choice.EDGE_BYTES", 0)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_schedules_with_faults(part: int) -> None:
+    assert sum(rounds(TREES.one_schedule(seed)) for seed in range(part, share(125, 20), 4))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_folders_and_processes_go_wrong(part: int) -> None:
+    for seed in range(part, share(500, 8), 4):
+        TREES.gone_wrong(seed)
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_nodes_that_are_missing(part: int) -> None:
     for seed in range(part, share(500, 8), 4):
-        missing(seed)
-
-
-def moved(seed: int) -> World:
-    """Nodes move and queries come while links and processes fail."""
-    dice = random.Random(seed)
-    parents: dict[str, str | None] = {"root": None, "m0": "root", "m1": "root", "m2": "m1"}
-    parents |= {f"l{n}": ["m0", "m1", "m2", "root"][n] for n in range(4)}
-    events = some_events(dice, parents, seed)
-    queries = drawn(dice)
-    trouble = faults(dice) if seed % 4 else Faults()
-    world = World(charter(parents, queries), events, seed, trouble, until=12)
-    gone, _ = moving(world, dice, ["l0", "l1", "m2"], ["root", "m0", "m1"])
-    ended(world, seed)
-    assert gone
-    check(world.deliveries, events, queries)
-    return world
+        TREES.missing(seed)
 
 
 @pytest.mark.parametrize("seed", range(share(2500, 1)))
 def test_nodes_that_move(seed: int) -> None:
-    moved(seed)
-
-
-FLAT: dict[str, str | None] = {"root": None, "a": "root", "m": "root", "b": "m", "c": "m"}
-
-
-def flat(events: dict[str, list[pa.Table]], queries: list[ct.Query], **settings: Any) -> World:
-    """A tree without faults, run to its end."""
-    world = World(charter(FLAT, queries, **settings), events, until=0)
-    ended(world, 0)
-    return world
+    TREES.moved(seed)
 
 
 def few_marks(share_of_marks: float = 0.2, tick: int = 1000) -> dict[str, list[pa.Table]]:
@@ -193,7 +122,7 @@ def few_marks(share_of_marks: float = 0.2, tick: int = 1000) -> dict[str, list[p
 
 def test_marks_climb_and_slices_follow() -> None:
     events = few_marks()
-    world = flat(events, MARKED)
+    world = TREES.flat(events, MARKED)
     check(world.deliveries, events, MARKED)
 
 
@@ -205,7 +134,7 @@ def test_marks_at_the_time_up_to_which_all_is_there(
     monkeypatch.setattr(
         "catchment.tree.settings.TreeSettings.asks_marks", property(lambda _: False)
     )
-    missing(seed)
+    TREES.missing(seed)
 
 
 def test_only_marks_climb_at_first() -> None:
@@ -215,7 +144,7 @@ def test_only_marks_climb_at_first() -> None:
         events = {
             id: thinned(n, batches(n, 6000, 8, 400), 0.01, 1000) for n, id in enumerate("abc")
         }
-        world = flat(events, MARKED[:2], marks=mode)
+        world = TREES.flat(events, MARKED[:2], marks=mode)
         check(world.deliveries, events, MARKED[:2])
         bytes_of[mode] = sum(world.bytes.values())
         assert bool(rounds(world)) == (mode == "ask")
@@ -229,7 +158,7 @@ def test_no_marks_and_a_mark_on_every_event(marks: float) -> None:
     events = few_marks(marks)
     sizes = {}
     for mode in ("ask", "send"):
-        world = flat(events, queries, marks=mode)
+        world = TREES.flat(events, queries, marks=mode)
         check(world.deliveries, events, queries)
         sizes[mode] = sum(world.bytes.values())
     assert sizes["ask"] <= 1.05 * sizes["send"]
@@ -237,7 +166,7 @@ def test_no_marks_and_a_mark_on_every_event(marks: float) -> None:
 
 def test_all_events_at_one_instant() -> None:
     events = few_marks(0.3, 10 * SECOND)
-    world = flat(events, MARKED)
+    world = TREES.flat(events, MARKED)
     check(world.deliveries, events, MARKED)
 
 
@@ -247,14 +176,14 @@ def test_a_clock_that_is_wrong_by_hours() -> None:
     for n, table in enumerate(events["b"]):
         times = pa.compute.add(table.column("ts"), late)
         events["b"][n] = table.set_column(0, SCHEMA.field(0), times)
-    world = flat(events, MARKED)
+    world = TREES.flat(events, MARKED)
     check(world.deliveries, events, MARKED)
 
 
 def test_nodes_hold_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catchment.marking.leaf.HELD", 3000)
     events = few_marks()
-    world = flat(events, MARKED)
+    world = TREES.flat(events, MARKED)
     check(world.deliveries, events, MARKED)
 
 
@@ -263,7 +192,7 @@ def test_rounds_begin_without_marks_where_many_events_are_kept(
 ) -> None:
     monkeypatch.setattr("catchment.marking.root.MANY", 50)
     events = few_marks(0.0)
-    world = flat(events, MARKED[:2])
+    world = TREES.flat(events, MARKED[:2])
     check(world.deliveries, events, MARKED[:2])
     assert rounds(world) > 2
 
@@ -273,7 +202,7 @@ def test_rounds_begin_without_marks_where_many_events_are_kept(
 )
 def test_where_all_events_climb(settings: dict[str, Any]) -> None:
     events = few_marks()
-    world = flat(events, MARKED[:2], **settings)
+    world = TREES.flat(events, MARKED[:2], **settings)
     if "emit" not in settings:
         check(world.deliveries, events, MARKED[:2])
     assert not rounds(world)
@@ -283,7 +212,7 @@ def test_where_all_events_climb(settings: dict[str, Any]) -> None:
 def test_functions_that_need_all_events_have_them(needing: ct.Query) -> None:
     queries = [needing, MARKED[0]]
     events = few_marks()
-    world = flat(events, queries)
+    world = TREES.flat(events, queries)
     check(world.deliveries, events, [LISTED, MARKED[0]] if needing is LISTED else [MARKED[0]])
     assert not rounds(world)
     assert "local: all events climb, since" in ct.explain(queries)

@@ -36,9 +36,9 @@ from catchment.simulate import Faults, World
 from catchment.simulate.memory import MemoryDisk
 from catchment.testing.oracle import oracle
 from catchment.tree.root import Root
+from faulty_trees import FLAT, AskingTrees, Parents, ended, events_of
 from schedules import share
-from test_simulate import events_of, faults, flushing, moving, shape, wrongs
-from trees import SCHEMA, batches, charter, check, check_marked, final
+from trees import SCHEMA, batches, charter, check, final
 
 QUANTILES = [
     ct.Query("all", ct.median("v"), ct.quantile("v", 0.95), window=ct.tumbling("3s")),
@@ -65,6 +65,20 @@ def drawn(dice: random.Random) -> list[ct.Query]:
     return dice.sample(QUANTILES + FREQUENT, dice.randint(1, 3))
 
 
+def some_events(schedule: str, dice: random.Random, parents: Parents, seed: int) -> Any:
+    """The events of each leaf in a schedule: few, of one count or another."""
+    if schedule == "moved":
+        leaves = [id for id in parents if id.startswith("l")]
+        return {id: batches(seed * 100 + n, 60, 20, 3) for n, id in enumerate(leaves)}
+    if schedule == "missing":
+        return events_of(parents, seed, 100, 8)
+    count = dice.choice([12, 60, 200]) if schedule == "one_schedule" else 60
+    return events_of(parents, seed, count, 6)
+
+
+TREES = AskingTrees(drawn, some_events, ASK)
+
+
 def asked(world: World) -> int:
     """The number of the root's last question."""
     root = world.sites["root"].member
@@ -79,103 +93,26 @@ def groups_of(world: World) -> list[GroupRanks]:
     return [*root.machine.ranking.groups.values()]
 
 
-def ended(world: World, seed: int) -> None:
-    world.run()
-    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
-
-
-def one_schedule(seed: int) -> World:
-    """A small tree in which links, disks and processes fail; all windows are checked."""
-    dice = random.Random(seed)
-    parents = shape(dice, dice.randint(1, 4))
-    events = events_of(parents, seed, dice.choice([12, 60, 200]), 6)
-    queries = drawn(dice)
-    flush, trouble = flushing(seed, faults(dice))
-    world = World(charter(parents, queries, **ASK, **flush), events, seed, trouble, until=4)
-    ended(world, seed)
-    check(world.deliveries, events, queries)
-    return world
-
-
 @pytest.mark.parametrize("part", range(4))
 def test_schedules_with_faults(part: int) -> None:
-    assert sum(asked(one_schedule(seed)) for seed in range(part, ENOUGH, 4))
-
-
-def gone_wrong(seed: int) -> World:
-    """A tree whose folders and processes go wrong; what is exact is checked."""
-    dice = random.Random(seed)
-    parents = shape(dice, dice.randint(1, 3))
-    events = events_of(parents, seed, 60, 6)
-    queries = drawn(dice)
-    timeout = {"timeout": 10**6} if dice.random() < 0.5 else {}
-    ruled = charter(parents, queries, **ASK, **timeout)
-    world = World(ruled, events, seed, wrongs(dice), until=8)
-    world.run()
-    if world.stuck is not None or world.aside or timeout:
-        check_marked(world.deliveries, events, queries)
-        return world
-    assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s: {world.happened}"
-    check(world.deliveries, events, queries)
-    return world
+    assert sum(asked(TREES.one_schedule(seed)) for seed in range(part, ENOUGH, 4))
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_folders_and_processes_go_wrong(part: int) -> None:
     for seed in range(part, share(500, 8), 4):
-        gone_wrong(seed)
-
-
-def missing(seed: int) -> World:
-    """Nodes that are given up for silent: what is said to be complete is exact."""
-    dice = random.Random(seed)
-    parents = shape(dice, dice.randint(2, 4))
-    events = events_of(parents, seed, 100, 8)
-    queries = drawn(dice)
-    trouble = Faults(delay=0.05, crash=0.3, cut=0.3, down=3.0)
-    ruled = charter(parents, queries, **ASK, timeout=10**6)
-    world = World(ruled, events, seed, trouble, until=8)
-    ended(world, seed)
-    check_marked(world.deliveries, events, queries)
-    return world
+        TREES.gone_wrong(seed)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_nodes_that_are_missing(part: int) -> None:
     for seed in range(part, share(500, 8), 4):
-        missing(seed)
-
-
-def moved(seed: int) -> World:
-    """Nodes move and queries come while links and processes fail."""
-    dice = random.Random(seed)
-    parents: dict[str, str | None] = {"root": None, "m0": "root", "m1": "root", "m2": "m1"}
-    parents |= {f"l{n}": ["m0", "m1", "m2", "root"][n] for n in range(4)}
-    leaves = [id for id in parents if id.startswith("l")]
-    events = {id: batches(seed * 100 + n, 60, 20, 3) for n, id in enumerate(leaves)}
-    queries = drawn(dice)
-    trouble = faults(dice) if seed % 4 else Faults()
-    world = World(charter(parents, queries, **ASK), events, seed, trouble, until=12)
-    gone, _ = moving(world, dice, ["l0", "l1", "m2"], ["root", "m0", "m1"])
-    ended(world, seed)
-    assert gone
-    check(world.deliveries, events, queries)
-    return world
+        TREES.missing(seed)
 
 
 @pytest.mark.parametrize("seed", range(share(2500, 1)))
 def test_nodes_that_move(seed: int) -> None:
-    moved(seed)
-
-
-FLAT: dict[str, str | None] = {"root": None, "a": "root", "m": "root", "b": "m", "c": "m"}
-
-
-def flat(events: dict[str, list[pa.Table]], queries: list[ct.Query], **settings: Any) -> World:
-    """A tree without faults, run to its end."""
-    world = World(charter(FLAT, queries, **{**ASK, **settings}), events, until=0)
-    ended(world, 0)
-    return world
+    TREES.moved(seed)
 
 
 def numbers(values: list[float | None], start: int = 0) -> list[pa.Table]:
@@ -216,7 +153,7 @@ KINDS = pytest.mark.parametrize("queries", [FLOATS, TOPS], ids=["quantiles", "fr
 def test_strange_values(choices: list[float | None], queries: list[ct.Query]) -> None:
     dice = random.Random(7)
     events = {id: numbers(dice.choices(choices, k=300)) for id in "abc"}
-    check(flat(events, queries).deliveries, events, queries)
+    check(TREES.flat(events, queries).deliveries, events, queries)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +175,7 @@ def test_strange_texts(choices: list[str | None]) -> None:
         ]
         for id in "abc"
     }
-    world = flat(events, queries)
+    world = TREES.flat(events, queries)
     check(world.deliveries, events, queries)
     assert bool(asked(world)) == (len(choices) > 1)
 
@@ -247,7 +184,7 @@ def test_texts_that_nobody_needs_any_more_are_forgotten(monkeypatch: pytest.Monk
     monkeypatch.setattr("catchment.ranking.root._KEYS", 5)
     query = ct.Query("t", ct.top_k("concat(k, cast(v AS string))", 3), window=ct.tumbling("1s"))
     events = {id: batches(n, 500, 8, 40) for n, id in enumerate("abc")}
-    world = flat(events, [query])
+    world = TREES.flat(events, [query])
     check(world.deliveries, events, [query])
     (group,) = groups_of(world)
     assert len(group.texts) < 200 and asked(world)
@@ -256,7 +193,7 @@ def test_texts_that_nobody_needs_any_more_are_forgotten(monkeypatch: pytest.Monk
 def test_counts_of_other_values_climb() -> None:
     query = ct.Query("q", ct.top_k("v > 9", 2), ct.mode("v > 9"), window=ct.tumbling("2s"))
     events = {id: batches(n, 100, 8, 40) for n, id in enumerate("abc")}
-    world = flat(events, [query])
+    world = TREES.flat(events, [query])
     check(world.deliveries, events, [query])
     assert not asked(world)
 
@@ -266,14 +203,14 @@ def test_as_many_of_each_value_everywhere() -> None:
     events = {
         id: numbers([float(value) for value in range(-150, 150)], n) for n, id in enumerate("abc")
     }
-    world = flat(events, TOPS)
+    world = TREES.flat(events, TOPS)
     check(world.deliveries, events, TOPS)
     assert asked(world)
 
 
 def test_two_rounds_find_the_most_frequent_values() -> None:
     events = skewed(random.Random(5))
-    world = flat(events, TOPS[:1])
+    world = TREES.flat(events, TOPS[:1])
     check(world.deliveries, events, TOPS[:1])
     (group,) = groups_of(world)
     assert group.next - 1 == 2
@@ -284,7 +221,7 @@ def test_all_values_in_one_node(queries: list[ct.Query]) -> None:
     dice = random.Random(3)
     events = {"a": numbers([dice.randrange(400) / 7 for _ in range(900)])}
     events |= {id: numbers([1e9] * 4) for id in "bc"}
-    world = flat(events, queries)
+    world = TREES.flat(events, queries)
     check(world.deliveries, events, queries)
     assert asked(world)
 
@@ -292,7 +229,7 @@ def test_all_values_in_one_node(queries: list[ct.Query]) -> None:
 def test_a_value_in_doubt_everywhere_is_found_in_two_rounds() -> None:
     dice = random.Random(5)
     events = {id: numbers([dice.random() for _ in range(900)]) for id in "abc"}
-    world = flat(events, FLOATS[:1])
+    world = TREES.flat(events, FLOATS[:1])
     check(world.deliveries, events, FLOATS[:1])
     (group,) = groups_of(world)
     assert group.next - 1 == 2
@@ -303,7 +240,7 @@ def test_a_value_in_doubt_everywhere_is_found_in_two_rounds() -> None:
 def test_values_that_cost_less_than_questions_climb(mode: str, queries: list[ct.Query]) -> None:
     dice = random.Random(5)
     events = {id: numbers([dice.random() for _ in range(50)]) for id in "abc"}
-    world = flat(events, queries, quantiles=mode)
+    world = TREES.flat(events, queries, quantiles=mode)
     check(world.deliveries, events, queries)
     assert not asked(world)
 
@@ -316,7 +253,7 @@ def test_counts_stay_where_that_costs_less(low: int, high: int, held: bool) -> N
     values = [float(v) for v in range(high)] * low
     values += [v / 3 for v in range(400)] if held else []
     events = {id: numbers([*values]) for id in "abc"}
-    world = flat(events, TOPS, quantiles="auto")
+    world = TREES.flat(events, TOPS, quantiles="auto")
     check(world.deliveries, events, TOPS)
     assert any(group.held for group in groups_of(world)) == held
 
@@ -327,7 +264,7 @@ def test_nodes_hold_so_much_and_no_more(
 ) -> None:
     monkeypatch.setattr("catchment.ranking.leaf.HELD", 2000)
     events = {id: batches(n, 800, 8, 40) for n, id in enumerate("abc")}
-    world = flat(events, queries)
+    world = TREES.flat(events, queries)
     check(world.deliveries, events, queries)
     assert asked(world)
 
@@ -402,7 +339,7 @@ def test_a_node_that_lies_is_set_aside(
         return None if honest is None else changed(honest, change)
 
     monkeypatch.setattr("catchment.ranking.leaf.answered", answer)
-    world = flat(events, queries)
+    world = TREES.flat(events, queries)
     root = world.sites["root"].member
     assert root is not None and isinstance(root.machine, Root) and root.machine.ranking is not None
     assert root.machine.ranking.aside
@@ -417,7 +354,7 @@ def test_a_node_that_lies_is_set_aside(
 def test_answers_that_never_come(queries: list[ct.Query], monkeypatch: pytest.MonkeyPatch) -> None:
     events = skewed(random.Random(5))
     monkeypatch.setattr("catchment.ranking.leaf.answered", lambda *_: None)
-    world = flat(events, queries, timeout=3 * 10**6)
+    world = TREES.flat(events, queries, timeout=3 * 10**6)
     rows = [row for query in queries for row in final(world.deliveries, query.name)]
     assert rows and not any(row["complete"] for row in rows)
     assert {row["missing"] for row in rows} == {"a, b, c"}
@@ -530,7 +467,7 @@ def test_a_summary_of_another_kind_sets_a_node_aside(monkeypatch: pytest.MonkeyP
         return msgspec.structs.replace(honest(self, table, searches), texts=[])
 
     monkeypatch.setattr(CountedColumn, "summary", summary)
-    world = flat(events, [query])
+    world = TREES.flat(events, [query])
     rows = final(world.deliveries, query.name)
     assert rows and {row["missing"] for row in rows} == {"a, b, c"}
 

@@ -20,8 +20,8 @@ from catchment.model.query import Query
 from catchment.simulate import Faults, World
 from catchment.testing import oracle
 from catchment.tree.root import Root
+from faulty_trees import HOUR, ended, faults, shape, wrongs
 from schedules import SCHEDULES, share
-from test_simulate import HOUR, ended, faults, shape, wrongs
 from trees import SCHEMA, SECOND, charter, check, check_marked, final
 
 SOME = share(80, 16)

@@ -150,18 +150,23 @@ def final(deliveries: Mapping[int, Delivery], name: str, once: bool = True) -> l
     return [{n: value for n, value in row.items() if n != "#"} for row in rows]
 
 
+def rows_with_streams(events: Mapping[str, list[pa.Table]]) -> list[dict[str, Any]]:
+    """All events as rows, which say whose they are."""
+    return [
+        row | {STREAM: id}
+        for id, tables in events.items()
+        for table in tables
+        for row in table.to_pylist()
+    ]
+
+
 def check(
     deliveries: Mapping[int, Delivery],
     events: Mapping[str, list[pa.Table]],
     queries: Iterable[Query] = QUERIES,
 ) -> None:
     """Each window is there once, equal to brute force over all events, and nobody is missing."""
-    rows = [
-        row | {STREAM: id}
-        for id, tables in events.items()
-        for table in tables
-        for row in table.to_pylist()
-    ]
+    rows = rows_with_streams(events)
     for query in queries:
         wanted = oracle([query], rows)[query.name]
         got = final(deliveries, query.name)
@@ -177,12 +182,7 @@ def check_marked(
     queries: Iterable[Query],
 ) -> None:
     """Each window that is said to be complete is equal to brute force; others may be anything."""
-    rows = [
-        row | {STREAM: id}
-        for id, tables in events.items()
-        for table in tables
-        for row in table.to_pylist()
-    ]
+    rows = rows_with_streams(events)
     for query in queries:
         wanted = oracle([query], rows)[query.name]
         for row in final(deliveries, query.name, once=False):
