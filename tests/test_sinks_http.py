@@ -110,12 +110,17 @@ def test_a_delivery_is_one_post_with_a_key(taker: Taker) -> None:
     assert first.headers["Content-Type"] == "application/json"
     said = json.loads(first.body)
     assert {name: said[name] for name in ("job", "batch", "part", "number")} == {
-        "job": "job-abc", "batch": 7, "part": 3, "number": 0,
-    }  # fmt: skip
+        "job": "job-abc",
+        "batch": 7,
+        "part": 3,
+        "number": 0,
+    }
     found = [(one["query"], one["row"]) for one in said["results"]]
     assert [(query, row["user"], row["sum(v)"]) for query, row in found] == [
-        ("a", "x", 1.0), ("a", None, "NaN"), ("b", "é", 2.5),
-    ]  # fmt: skip
+        ("a", "x", 1.0),
+        ("a", None, "NaN"),
+        ("b", "é", 2.5),
+    ]
     assert said["results"][0]["row"]["window_end"] == "2023-11-14T22:13:21.000000Z"
 
 
@@ -203,15 +208,17 @@ WRONG: list[tuple[Callable[[], Sink], str]] = [
     (lambda: HttpSink(url="ftp://host"), "the url of the http sink is not one (given: ftp://host)"),
     (lambda: HttpSink(url="http://h:x/"), "the url of the http sink is not one (given: http://h:x"),
     (lambda: HttpSink(url="http://u:p@h/"), "the url of the http sink has a password in it; give"),
-    (lambda: HttpSink(url="http://h", headers={"Authorization": "x"}),
-     "this header is not for users to set (given: Authorization); a token goes into token"),
+    (
+        lambda: HttpSink(url="http://h", headers={"Authorization": "x"}),
+        "this header is not for users to set (given: Authorization); a token goes into token",
+    ),
     (lambda: HttpSink(url="http://h", headers={"a": "b\r\nc: d"}), "a header is not one (given: "),
     (lambda: PrometheusSink(url="nothing"), "the url of the prometheus sink is not one"),
     (lambda: PrometheusSink(url="http://h", metric="{query} x"), "the metric is not a name ("),
     (lambda: PrometheusSink(url="http://h", metric="{other}"), "the metric is not a name ("),
     (lambda: PrometheusSink(url="http://h", labels={"a-b": "c"}), "a label is not a name ("),
     (lambda: PrometheusSink(url="http://h", labels={"__name__": "c"}), "a label is not a name ("),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "text"), WRONG)
@@ -240,14 +247,17 @@ def test_results_are_samples(taker: Taker) -> None:
 
 
 def test_the_newest_revision_is_sent_and_a_retracted_result_is_not(taker: Taker) -> None:
-    table = pa.concat_tables([
-        rows(["x", "y"], [1.0, 1.0], 0, 0), rows(["x"], [2.0], 0, 1),
-        rows(["y"], [None], 0, 1, True).cast(rows(["x"], [2.0], 0, 1).schema),
-    ])  # fmt: skip
+    table = pa.concat_tables(
+        [
+            rows(["x", "y"], [1.0, 1.0], 0, 0),
+            rows(["x"], [2.0], 0, 1),
+            rows(["y"], [None], 0, 1, True).cast(rows(["x"], [2.0], 0, 1).schema),
+        ]
+    )
     PrometheusSink(url=taker.url).write(delivery({"q": table}))
     assert series(taker.posted[0]) == [
         ({"__name__": SUM, "user": "x"}, [(2.0, END)]),
-    ]  # fmt: skip
+    ]
 
 
 def test_samples_of_one_series_are_in_order_and_requests_are_bounded(taker: Taker) -> None:
@@ -288,10 +298,16 @@ def sent(taker: Taker, queries: list[ct.Query], events: pa.Table, **options: Any
     return {(frozenset(labels.items()), at): value for labels, held in found for value, at in held}
 
 
-ALIKE = pa.table({
-    "ts": pa.array([1, 2], pa.timestamp("us")), "v": [1, 2], "w": [10, 20],
-    "user.id": ["a", "b"], "user_id": ["x", "x"], "k": ["", None],
-})  # fmt: skip
+ALIKE = pa.table(
+    {
+        "ts": pa.array([1, 2], pa.timestamp("us")),
+        "v": [1, 2],
+        "w": [10, 20],
+        "user.id": ["a", "b"],
+        "user_id": ["x", "x"],
+        "k": ["", None],
+    }
+)
 
 
 def test_names_that_look_alike_are_series_of_their_own(taker: Taker) -> None:
@@ -299,13 +315,23 @@ def test_names_that_look_alike_are_series_of_their_own(taker: Taker) -> None:
     s, t = ct.sum("v"), ct.sum("w")
     cases: list[tuple[list[ct.Query], list[float]]] = [
         ([ct.Query("q", s.alias("a b"), t.alias("a_b"), window=second)], [3, 30]),
-        ([ct.Query("x y", s.alias("s"), window=second),
-          ct.Query("x_y", t.alias("s"), window=second)], [3, 30]),
-        ([ct.Query("a_b", s.alias("c"), window=second),
-          ct.Query("a", t.alias("b_c"), window=second)], [3, 30]),
+        (
+            [
+                ct.Query("x y", s.alias("s"), window=second),
+                ct.Query("x_y", t.alias("s"), window=second),
+            ],
+            [3, 30],
+        ),
+        (
+            [
+                ct.Query("a_b", s.alias("c"), window=second),
+                ct.Query("a", t.alias("b_c"), window=second),
+            ],
+            [3, 30],
+        ),
         ([ct.Query("q", s.alias("s"), by=["user.id", "user_id"], window=second)], [1, 2]),
         ([ct.Query("q", s.alias("s"), by="k", window=second)], [1, 2]),
-    ]  # fmt: skip
+    ]
     for queries, values in cases:
         assert sorted(sent(taker, queries, ALIKE).values()) == values
     # A label that every sample gets does not stand for a key that is null.
