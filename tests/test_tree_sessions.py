@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 import catchment as ct
+from catchment.engine.bound import BoundPlan
 from catchment.engine.released_sessions import ReleasedSessions
 from catchment.engine.rows import Rows
 from catchment.engine.shapes.session import fuse
 from catchment.errors import StateError
 from catchment.model.query import Query
+from catchment.model.rules import EventRules
 from catchment.simulate import Faults, World
 from catchment.testing import oracle
 from catchment.tree.root import Root
@@ -252,3 +254,23 @@ def test_what_is_held_back_cannot_change_what_is_closed(seed: int) -> None:
         for rows in (closed, whole)
     ]
     assert spans[0] == spans[1]
+
+
+def test_all_of_a_slice_and_key_leaves_together() -> None:
+    """Where it leaves before the slice ends, whoever takes over forgets all that was read of it.
+
+    one partition   x           x
+    another                   x
+    frontier                  |
+    """
+    queries = [ct.Query("visits", ct.count(), by="k", window=ct.session("10s"))]
+    bound = BoundPlan(ct.plan(queries), EventRules(), SCHEMA)
+    merger = bound.merger()
+    slicer = bound.slicer(encoder=merger.encoder)
+    for times in ((1, 9), (8,)):
+        rows = [{"ts": at * SECOND, "k": "a", "v": 1, "m": None} for at in times]
+        for sliced in slicer.slice(pa.Table.from_pylist(rows, SCHEMA)):
+            merger.add(sliced)
+    assert merger.release(8 * SECOND).rows == 0
+    (left,) = merger.release_sessions(8 * SECOND).groups.values()
+    assert left["count(*).count"].to_pylist() == [3]

@@ -149,11 +149,15 @@ class GroupMerger:
 
     def release_sessions(self, frontier: int, node: int, seq: int) -> pa.Table | None:
         """The partials of slices that must not be held back once a frontier within them is told: a
-        session may end anywhere in a slice."""
+        session may end anywhere in a slice.
+
+        All that is held of a slice and key leaves together: whoever takes over from this node
+        forgets all that was read of these by then (`discard`).
+        """
         if self.released is None:
             return None
         self.released.open(frontier)
-        rows = concat_rows(self.rows, self.bound.operators)
+        rows = self.shelf()
         passed = (rows.first < frontier) & ~self.released.keep_open(rows)
         return self._release(rows, passed, frontier, node, seq, True) if passed.any() else None
 
