@@ -44,9 +44,7 @@ class Talk:
         ruled = charter(parents, queries, next(iter(events.values()))[0].schema, quantiles)
         self.bytes = 0
         self.results: list[Delivery] = []
-        self.root = Member(
-            "root", MemoryDisk(), 0, deliver=self.results.append, charter=ruled
-        )  # fmt: skip
+        self.root = Member("root", MemoryDisk(), 0, deliver=self.results.append, charter=ruled)
         self.nodes = {
             id: Member(
                 id, MemoryDisk(), 0, parent="root", source=partial(EventsInMemory.of, tables)

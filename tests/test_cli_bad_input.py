@@ -521,8 +521,10 @@ queries:
       GROUP BY window(window_time, '5s')
 """
     told = "has a column that files of Spark have for the number of a batch"
-    found = [("sinks[0]", f"query 'a' {told} (given: Batch)"),
-             ("sinks[0]", f"query 'b' {told} (given: batch)")]  # fmt: skip
+    found = [
+        ("sinks[0]", f"query 'a' {told} (given: Batch)"),
+        ("sinks[0]", f"query 'b' {told} (given: batch)"),
+    ]
     assert mistakes(text, job) == found
     assert found[0][1] in refused("run", "job.yaml", code=2)
     job.write_text(text.replace("path: out", "table: 'lake.{query}'"))
@@ -541,8 +543,24 @@ def test_a_column_that_spark_would_replace_is_not_written() -> None:
 
 
 def test_tables_of_spark_are_of_one_query_each() -> None:
-    names = ["speed", "Speed", "SPEED", "speed.max", "speed_max", "speed max", "é", "É", "", "_",
-             "5", "q_5", "`", "x" * 128, "x" * 129, "x" * 130]  # fmt: skip
+    names = [
+        "speed",
+        "Speed",
+        "SPEED",
+        "speed.max",
+        "speed_max",
+        "speed max",
+        "é",
+        "É",
+        "",
+        "_",
+        "5",
+        "q_5",
+        "`",
+        "x" * 128,
+        "x" * 129,
+        "x" * 130,
+    ]
     tables = [table_name("lake.{query}", name) for name in names]
     tables += [table_name("lake.{query}", made.removeprefix("lake.")) for made in tables[1:3]]
     assert len({table.lower() for table in tables}) == len(tables)

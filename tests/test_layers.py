@@ -210,6 +210,11 @@ def test_every_folder_is_a_package() -> None:
     assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
+def test_the_formatter_formats_every_line() -> None:
+    left_out = re.compile("# *" + "fmt: *(skip|off)")
+    assert [path for path in MODULES if left_out.search(path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize(
     ("source", "layer"),
     [

@@ -141,8 +141,11 @@ def test_bytes_of_the_protocol_are_read(
             assert said["X-Prometheus-Remote-Write-Histograms-Written"] == "0"
         (row,) = rows(made)[0].to_pylist()
         assert row | {"time": row["time"].timestamp()} == {
-            "time": AT / 1000, "metric": "up", "value": 1.5, "a": "b",
-        }  # fmt: skip
+            "time": AT / 1000,
+            "metric": "up",
+            "value": 1.5,
+            "a": "b",
+        }
 
 
 def test_the_messages_are_what_the_bytes_are() -> None:
@@ -194,8 +197,9 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     with opened(prometheus(), tmp_path) as made:
         assert post(made.port, snappy(message.SerializeToString()))[0] == 204
         assert counted(made) == {
-            "native histograms are not read": 2, "exemplars are not read": 1,
-        }  # fmt: skip
+            "native histograms are not read": 2,
+            "exemplars are not read": 1,
+        }
         assert made.bound({}) == made.start()  # nothing was worth keeping
 
 
@@ -220,40 +224,56 @@ BAD_BODIES = [
     (snappy(b"\x0a\x07\x0a\x05\x0a\x03\xff\xfe\xfd"), PROMETHEUS, 400, "the body is not a prom"),
     (
         snappy(WriteRequest2(timeseries=[{"labels_refs": [0]}]).SerializeToString()),
-        VERSION_2, 400, "a series has a label without a value\n",
+        VERSION_2,
+        400,
+        "a series has a label without a value\n",
     ),
     (
         snappy(
             WriteRequest2(symbols=["a"], timeseries=[{"labels_refs": [0, 9]}]).SerializeToString()
         ),
-        VERSION_2, 400, "a series refers to symbol 9 of 1 symbols\n",
+        VERSION_2,
+        400,
+        "a series refers to symbol 9 of 1 symbols\n",
     ),
     (
         request(({f"l{n}": "x" for n in range(300)}, [(1.0, AT)])),
-        PROMETHEUS, 400, "a series has 300 labels; at most 256 fit\n",
+        PROMETHEUS,
+        400,
+        "a series has 300 labels; at most 256 fit\n",
     ),
     (
-        snappy(bytes(200_000)), PROMETHEUS, 413,
+        snappy(bytes(200_000)),
+        PROMETHEUS,
+        413,
         "the body has 200000 bytes when decompressed; at most 100000 fit\n",
     ),
     (
-        b"\xff\xff\xff\xff\x0f", PROMETHEUS, 413,
+        b"\xff\xff\xff\xff\x0f",
+        PROMETHEUS,
+        413,
         "the body has 4294967295 bytes when decompressed; at most 100000 fit\n",
     ),
     (bytes(60_000), PROMETHEUS, 413, "the body has 60000 bytes; at most 50000 are taken\n"),
     (
-        up(1.0), {}, 415,
+        up(1.0),
+        {},
+        415,
         "the content type is missing; application/x-protobuf of prometheus.WriteRequest or io.",
     ),
     (
-        up(1.0), PROMETHEUS | {"content-type": "application/x-protobuf;proto=other"}, 415,
+        up(1.0),
+        PROMETHEUS | {"content-type": "application/x-protobuf;proto=other"},
+        415,
         "the content type is application/x-protobuf;proto=other; ",
     ),
     (
-        up(1.0), PROMETHEUS | {"content-encoding": "gzip"}, 415,
+        up(1.0),
+        PROMETHEUS | {"content-encoding": "gzip"},
+        415,
         "the content encoding is gzip; snappy is taken\n",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "headers", "status", "text"), BAD_BODIES)
@@ -271,8 +291,9 @@ def test_a_bad_body_is_refused_with_its_reason(
 def test_other_addresses_and_methods(tmp_path: Path) -> None:
     with opened(prometheus(), tmp_path) as made:
         assert post(made.port, up(1.0), path="/other")[:2] == (
-            404, "requests are taken at /api/v1/write\n",
-        )  # fmt: skip
+            404,
+            "requests are taken at /api/v1/write\n",
+        )
         connection = http.client.HTTPConnection("127.0.0.1", made.port, timeout=PATIENCE)
         connection.request("GET", made.path)
         answer = connection.getresponse()
@@ -453,18 +474,23 @@ def test_a_node_that_receives_may_be_killed(tmp_path: Path) -> None:
     port = free_port()
     local = {"type": "prometheus", "listen": f"127.0.0.1:{port}", "labels": ["who"]}
     query = {
-        "name": "q", "select": ["sum(value) as s", "count(*) as n"], "by": "who",
-        "window": "tumbling(1s)", "distinct_on": ["time", "who"],
-    }  # fmt: skip
+        "name": "q",
+        "select": ["sum(value) as s", "count(*) as n"],
+        "by": "who",
+        "window": "tumbling(1s)",
+        "distinct_on": ["time", "who"],
+    }
     job = {
-        "name": "received", "time": "time", "queries": [query],
+        "name": "received",
+        "time": "time",
+        "queries": [query],
         "checkpoint": str(tmp_path / "state"),
         "sinks": [{"type": "parquet", "path": str(tmp_path / "out")}],
         "nodes": [
             {"id": "root", "listen": f"127.0.0.1:{free_port()}", "engine": "embedded"},
             {"id": "a", "parent": "root", "engine": "embedded", "source": local},
         ],
-    }  # fmt: skip
+    }
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(job))
     up_command = [sys.executable, "-m", "catchment.cli.main", "up", str(path), "--quiet"]
@@ -517,9 +543,11 @@ def test_a_real_prometheus_sends_here(tmp_path: Path) -> None:
 
     def receiver() -> Prometheus:
         made = prometheus(
-            listen=f"127.0.0.1:{port}", labels=["job", "site"], other_labels="rest",
+            listen=f"127.0.0.1:{port}",
+            labels=["job", "site"],
+            other_labels="rest",
             token="secret-of-it",
-        )  # fmt: skip
+        )
         made.open(Folder(str(tmp_path / "home")))
         return made
 
@@ -599,33 +627,60 @@ def test_a_real_sdk_exports_here(tmp_path: Path) -> None:
         True,
     )
     assert (orders["value"], orders["unit"], orders["route"], orders["rest"].count('"n":7')) == (
-        3.0, "1", "/a", 1,
-    )  # fmt: skip
+        3.0,
+        "1",
+        "/a",
+        1,
+    )
     assert (heat["kind"], heat["value"], heat["temporality"]) == ("gauge", 21.5, None)
     assert (took["kind"], took["count"], took["sum"], took["min"], took["max"]) == (
-        "histogram", 3, 12.0, 1.0, 9.0,
-    )  # fmt: skip
+        "histogram",
+        3,
+        12.0,
+        1.0,
+        9.0,
+    )
     assert {row["service.name"] for row in found.values()} == {"shop"}
     assert took["value"] is None and took["start_time"] < took["time"]
 
 
 def test_json_is_the_same_as_protobuf(tmp_path: Path) -> None:
     text = {
-        "resourceMetrics": [{
-            "resource": {"attributes": [{"key": "host", "value": {"stringValue": "h1"}}]},
-            "scopeMetrics": [{"metrics": [{
-                "name": "m", "unit": "s", "futureField": 1,
-                "sum": {"aggregationTemporality": 1, "isMonotonic": True, "dataPoints": [{
-                    "timeUnixNano": str(AT * 10**6 + 999), "asInt": "5",
-                    "attributes": [{"key": "ok", "value": {"boolValue": True}}],
-                }]},
-            }]}],
-        }]
-    }  # fmt: skip
+        "resourceMetrics": [
+            {
+                "resource": {"attributes": [{"key": "host", "value": {"stringValue": "h1"}}]},
+                "scopeMetrics": [
+                    {
+                        "metrics": [
+                            {
+                                "name": "m",
+                                "unit": "s",
+                                "futureField": 1,
+                                "sum": {
+                                    "aggregationTemporality": 1,
+                                    "isMonotonic": True,
+                                    "dataPoints": [
+                                        {
+                                            "timeUnixNano": str(AT * 10**6 + 999),
+                                            "asInt": "5",
+                                            "attributes": [
+                                                {"key": "ok", "value": {"boolValue": True}}
+                                            ],
+                                        }
+                                    ],
+                                },
+                            }
+                        ]
+                    }
+                ],
+            }
+        ]
+    }
     point = {
-        "time_unix_nano": AT * 10**6 + 999, "as_int": 5,
+        "time_unix_nano": AT * 10**6 + 999,
+        "as_int": 5,
         "attributes": [{"key": "ok", "value": {"bool_value": True}}],
-    }  # fmt: skip
+    }
     held = {"aggregation_temporality": 1, "is_monotonic": True, "data_points": [point]}
     made = otlp(attributes={"of": "host", "ok": "ok"})
     with opened(made, tmp_path):
@@ -658,8 +713,12 @@ def test_points_of_every_kind(tmp_path: Path) -> None:
         found = rows(made)[0]
     shown = [found[name].to_pylist() for name in ("kind", "value", "count", "sum", "host")]
     assert shown == [
-        [*kinds], [1.0, None, None, None], [None, 2, 2, 2], [None, None, 3.0, 3.0], ["h1"] * 4,
-    ]  # fmt: skip
+        [*kinds],
+        [1.0, None, None, None],
+        [None, 2, 2, 2],
+        [None, None, 3.0, 3.0],
+        ["h1"] * 4,
+    ]
 
 
 @pytest.mark.parametrize("stale", ["drop", "keep"])
@@ -685,20 +744,26 @@ BAD_EXPORTS = [
     (DEEP, {"content-type": "application/json"}, 400, "the body is not an ExportMetrics"),
     (b"x", OTLP | {"content-encoding": "gzip"}, 400, "the body is not compressed by gzip: "),
     (
-        gzip.compress(b"abc", mtime=0)[:-3], OTLP | {"content-encoding": "gzip"}, 400,
+        gzip.compress(b"abc", mtime=0)[:-3],
+        OTLP | {"content-encoding": "gzip"},
+        400,
         "the body is not compressed by gzip: it ends too early",
     ),
     (
-        gzip.compress(bytes(3_000_000), mtime=0), OTLP | {"content-encoding": "gzip"}, 413,
+        gzip.compress(bytes(3_000_000), mtime=0),
+        OTLP | {"content-encoding": "gzip"},
+        413,
         "the body has more than 2000000 bytes when decompressed",
     ),
     (
-        b'{"resourceMetrics":[' + b"{}," * 100_000 + b"{}]}", {"content-type": "application/json"},
-        413, "the body has more than 100000 JSON objects; protobuf takes more",
+        b'{"resourceMetrics":[' + b"{}," * 100_000 + b"{}]}",
+        {"content-type": "application/json"},
+        413,
+        "the body has more than 100000 JSON objects; protobuf takes more",
     ),
     (b"", {"content-type": "text/plain"}, 415, "the content type is text/plain; "),
     (b"", OTLP | {"content-encoding": "zstd"}, 415, "the content encoding is zstd; gzip is taken"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "headers", "status", "text"), BAD_EXPORTS)
@@ -738,7 +803,7 @@ WRONG = [
     ({"certificate": "a.pem"}, "a certificate and its key go together; add the key"),
     ({"authority": "a.pem"}, "an authority without a certificate checks nobody; add certificate"),
     ({"token": "a b"}, "the token is not one; a token is ASCII, without spaces"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "text"), WRONG)
