@@ -187,7 +187,9 @@ class Held:
         self._thread.start()
 
     def now(self) -> tuple[int, int, int]:
-        pages = int((self._at / "statm").read_text().split()[1])
+        # Without the code of libraries, which is read when it is first used.
+        there, shared = map(int, (self._at / "statm").read_text().split()[1:3])
+        pages = there - shared
         threads, files = (len(os.listdir(self._at / name)) for name in ("task", "fd"))
         return pages * os.sysconf("SC_PAGESIZE"), threads, files
 

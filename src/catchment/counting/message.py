@@ -7,9 +7,12 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from msgspec import Meta, Struct
 
-from catchment.counting.place import Place
+from catchment.counting.place import Place, Whole
 from catchment.counting.scheme import SCHEMES
 from catchment.operators.ragged import Ints
+
+_Position = Annotated[int, Meta(ge=-(1 << 48), le=1 << 48)]
+"""The number of an event, an edge or a question: no sum of what nodes say overflows."""
 
 
 def no_ints() -> Ints:
@@ -19,8 +22,8 @@ def no_ints() -> Ints:
 class SlicePiece(Struct, frozen=True, array_like=True):
     """A node's events from one of its positions to another: one partial, or the events."""
 
-    low: int
-    high: int
+    low: _Position
+    high: _Position
     raw: bool
     times: Ints
     """The times of all events of the piece or, of a partial, of the first and the last."""
@@ -48,8 +51,8 @@ class SlicePiece(Struct, frozen=True, array_like=True):
 class Samples(Struct, frozen=True, array_like=True):
     """Where some of a node's events are: they lie evenly between two positions."""
 
-    low: int
-    high: int
+    low: _Position
+    high: _Position
     """The positions of the two places that were asked about."""
     times: Ints
     ahead: Ints
@@ -79,23 +82,23 @@ class Up(Struct, frozen=True, array_like=True):
     `samples` answer the ask; of a zone, `span` tells the positions of its two places.
     """
 
-    node: int
-    life: int
-    frontier: int
-    settled: int
+    node: _Position
+    life: _Position
+    frontier: Whole
+    settled: _Position
     """Events before the frontier, from the beginning."""
-    passed: int
+    passed: _Position
     """Edges up to this one are in pieces already, as far as was predicted."""
-    ask: int = 0
+    ask: _Position = 0
     """The last ask that was answered."""
-    zone: int = 0
-    counts: dict[Place, int] = {}
+    zone: _Position = 0
+    counts: dict[Place, _Position] = {}
     """How many of its events are before a place."""
     samples: Samples | None = None
     pieces: list[SlicePiece] = []
-    late: int = 0
+    late: _Position = 0
     """Events that came behind the frontier, so far."""
-    span: tuple[int, int] | None = None
+    span: tuple[_Position, _Position] | None = None
 
 
 class Ask(Struct, frozen=True, array_like=True):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from catchment.operators.ragged import Ints
+
+Whole = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A whole number that an array can hold."""
 
 
 class Place(NamedTuple):
     """Between two events, or just before the event that is there. Places compare as the events."""
 
-    time: int
-    node: int
-    arrival: int
+    time: Whole
+    node: Whole
+    arrival: Whole
 
 
 def at(time: int) -> Place:

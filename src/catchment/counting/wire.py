@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from catchment.errors import CatchmentError, DataError
 from catchment.model import records
+from catchment.model.unpacking import unpacks
 from catchment.operators.ragged import Ints
 
 _T = TypeVar("_T")
@@ -95,7 +96,10 @@ def _of_ints(ints: Ints) -> list[Any]:
 def _ints(packed: _Packed) -> Ints:
     if packed.first is None or packed.size > _MOST >> 3:
         raise ValueError(f"{packed.size} numbers are no integers, or too many")
-    rest = _unpacked(packed) if packed.width else np.zeros(max(packed.size - 1, 0), np.uint64)
+    unpacks(8 * packed.size)
+    if not packed.width:  # all are the same
+        return np.full(packed.size, (packed.first >> 1) ^ -(packed.first & 1), np.int64)
+    rest = _unpacked(packed)
     first = np.array([packed.first], np.uint64)
     signs = np.concatenate([first[: packed.size], rest.astype(np.uint64)])
     steps = (signs >> np.uint64(1)).view(np.int64) ^ -(signs & np.uint64(1)).astype(np.int64)
@@ -119,6 +123,7 @@ def _unpacked(packed: _Packed) -> npt.NDArray[Any]:
     if length > _MOST or width not in (1, 2, 4, 8):
         raise ValueError(f"{length} bytes of width {width}")
     if length:
+        unpacks(length)
         body = pa.Codec("zstd").decompress(body, decompressed_size=length, asbytes=True)
     planes = np.frombuffer(body, np.uint8).reshape(width, -1)
     return np.ascontiguousarray(planes.T).view(f"<u{width}").reshape(-1)

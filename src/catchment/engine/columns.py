@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from catchment.engine import numbers
 from catchment.errors import DataError
+from catchment.model.unpacking import uncompressed, unpacks
 
 _SIZES = struct.Struct(">III")
 """Rows, and the bytes of the columns of numbers and of the record batch."""
@@ -55,13 +56,18 @@ def unpack(data: bytes, schema: pa.Schema) -> pa.Table:
     rows, size, rest = _SIZES.unpack_from(data)
     begin = _SIZES.size + size
     at = begin + rest
-    if at > len(data) or rows * 8 * max(len(schema), 1) > _LARGEST:
+    nbytes = rows * 8 * max(len(schema), 1)
+    if at > len(data) or nbytes > _LARGEST:
         raise DataError("columns are not as long as they say", given=f"{len(data)} bytes")
+    unpacks(nbytes)
     found = _numbers(data[_SIZES.size : begin], rows, schema)
     others = [field for field in schema if field.name not in found]
     if others:
         lean = _lean(pa.schema(others))
-        batch = pa.ipc.read_record_batch(pa.py_buffer(data[begin:at]), lean)
+        message = pa.ipc.read_message(pa.py_buffer(data[begin:at]))
+        if not uncompressed(memoryview(message.metadata)):
+            raise DataError("columns are compressed twice", given=f"{len(data)} bytes")
+        batch = pa.ipc.read_record_batch(message, lean)
         found |= dict(zip(lean.names, batch.columns, strict=True))
     arrays: list[pa.Array[Any]] = []
     for field in schema:

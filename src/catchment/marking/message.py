@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 from catchment.operators.ragged import Ints
 
 _Number = Annotated[int, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0, le=1 << 40)]
+"""Events: no sum of what nodes say overflows."""
 
 
 class EdgesWord(Struct, frozen=True, array_like=True):
@@ -50,7 +52,7 @@ class MarkNote(Struct, frozen=True, array_like=True):
     """By group: rows of slices and keys. A slice starts at the number of its edge."""
     sent: list[bytes]
     """Events of the set, where they were to be sent."""
-    events: _Number
+    events: _Count
     """How many events are in here."""
-    let_go: _Number
+    let_go: _Count
     """How many events the nodes hold no longer: those in here, and those that came too late."""

@@ -31,11 +31,11 @@ from catchment.transport.wire import (
 HANDSHAKE = 0x16
 """The first byte of whoever speaks TLS."""
 SMALL = 64 << 10
-"""ByteBudget of a frame that need no share of the memory for receiving."""
+"""Bytes of a frame that need no share of the memory for receiving."""
 LINGER = 1.0
 """Seconds that a peer has to read why it is turned away."""
 UNREAD = 512 << 10
-"""ByteBudget of it that are thrown away meanwhile."""
+"""Bytes of it that are thrown away meanwhile."""
 
 
 class Peer(asyncio.Protocol):
@@ -76,7 +76,7 @@ class Peer(asyncio.Protocol):
         """What waits for something that others have, and need not once the peer has gone."""
         self._lock = threading.Lock()
         self._queued = 0
-        """ByteBudget that other threads have pushed and the event loop has not taken yet."""
+        """Bytes that other threads have pushed and the event loop has not taken yet."""
 
     # -- called by asyncio ------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Peer(asyncio.Protocol):
 
     @property
     def waiting(self) -> int:
-        """ByteBudget that the peer has not read."""
+        """Bytes that the peer has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _write(self, packed: bytes) -> None:

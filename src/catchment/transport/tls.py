@@ -9,7 +9,7 @@ import ssl
 import threading
 
 PIECE = 256 << 10
-"""ByteBudget that are encrypted at once, so that a large message is not there twice."""
+"""Bytes that are encrypted at once, so that a large message is not there twice."""
 
 
 class Tls:
@@ -51,6 +51,6 @@ class Tls:
             return self._out.read()
 
     def outgoing(self) -> bytes:
-        """ByteBudget that TLS itself wants to send."""
+        """Bytes that TLS itself wants to send."""
         with self._lock:
             return self._out.read()

@@ -89,6 +89,37 @@ class Charter:
             at = self.places[at].parent
         return at is not None
 
+    def id_of(self, number: int) -> str | None:
+        """The node that has a number; None: it is not known any more."""
+        return self._numbers.get(number)
+
+    @cached_property
+    def _numbers(self) -> dict[int, str]:
+        return {place.number: place.id for place in self.places.values()}
+
+    def may_bring(self, child: str, id: str) -> bool:
+        """Whether something that another node has said may come by way of a child: that node is
+        below it, or somebody on the way up from there has moved. Of nodes that are not known it
+        may, because they may have been."""
+        at: str | None = id if id in self.places else None
+        while at is not None:
+            place = self.places[at]
+            if at == child or child in place.replaces or place.move:
+                return True
+            at = place.parent
+        return id not in self.places
+
+    def comes_by(self, child: str, id: str) -> bool:
+        """Whether a node is below a child by where it is now, or by where it or somebody on the way
+        comes from."""
+        known, ways = set[str](), [id]
+        while ways:
+            at = ways.pop()
+            known.add(at)
+            near = (self.places[at].parent, self.places[at].was) if at in self.places else ()
+            ways += [next for next in near if next is not None and next not in known]
+        return child in known
+
     def leaving(self, id: str) -> list[str]:
         """Former children that have not landed under their new parent yet."""
         return [place.id for place in self.places.values() if place.was == id]

@@ -20,6 +20,7 @@ from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
+from catchment.tree.hearsay import credible
 from catchment.tree.message import Head, checked, head_of
 from catchment.tree.records import (
     Behind,
@@ -202,6 +203,7 @@ class Inbox:
             self._received[id], self._sizes[id] = last, log.nbytes
 
     def _note(self, id: str, seq: int, head: Head) -> None:
+        head = credible(head, self._charter)
         before = next(reversed(self._heads[id].values()), self.children[id]).frontier
         if head.frontier is not None and (before is None or head.frontier < before):
             self._dips[id].append(seq)
@@ -458,7 +460,6 @@ class Inbox:
             read=head.read,
             ahead=tuple(ahead),
         )
-        self._heads[id].setdefault(head.seq, head)
         self._lost = joined([self._lost, self.lacks(id, head.seq)])
         del self._heads[id][head.seq]
         self._holes[id] = [seq for seq in self._holes[id] if seq > head.seq]

@@ -31,6 +31,7 @@ from catchment.marking.message import MarkNote
 from catchment.marking.rows import GroupRows, events_schema
 from catchment.model import records
 from catchment.model.node_id import NodeId
+from catchment.model.unpacking import at_most, uncompressed, unpacks
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.ranking.message import RankNote
 from catchment.tree.charter import Charter
@@ -48,6 +49,10 @@ LARGEST = 1 << 30
 """Bytes that a message may unpack to."""
 _SECTIONS = 4096
 _NUMBERS = ("slice_start", "slice_end", settled.TIME, settled.ARRIVAL, SELECTION)
+MOST_EVENTS = 1 << 40
+"""Events that a message tells of at most: so no sum of what nodes say overflows."""
+_LONGEST_HEAD = 8 << 20
+"""Bytes of a head."""
 CENSUS = "count(*).count"
 """The field by which partials tell how many events they hold."""
 _FOREIGN: tuple[type[Exception], ...] = (
@@ -78,7 +83,7 @@ class Head(Struct, frozen=True, array_like=True, omit_defaults=True):
     """Nothing is missing before it, also nothing of nodes that are no longer waited for."""
     missing: tuple[NodeId, ...] = ()
     newest: EventTime = 0
-    counts: dict[Name, NonNegative] = field(default_factory=dict)
+    counts: dict[Name, Annotated[int, Meta(ge=0, le=MOST_EVENTS)]] = field(default_factory=dict)
     """Events read, late, bad and so on since the message before."""
     landed: tuple[NonNegative, ...] = ()
     """Moves that end below: from this message on, the frontier waits for the nodes that came."""
@@ -114,6 +119,7 @@ class DecodedMessage(NamedTuple):
 
 
 _INDEX: Any = Annotated[list[MessageSection], Meta(max_length=_SECTIONS)]
+_NOTES: Any = Annotated[list[bytes], Meta(max_length=1 << 20)]
 
 
 def spoken(life: int, message: bytes) -> bytes:
@@ -213,7 +219,7 @@ def decode(data: bytes, charter: Charter) -> DecodedMessage:
             if isinstance(section.of, int):
                 table = groups[section.of] = _group_table(body, section.of, charter, head)
             elif section.of == "events":
-                table = others[section.of] = codec.from_ipc(body)
+                table = others[section.of] = _events_in(body)
             else:
                 table = others[section.of] = _notes_in(body)
             if table.num_rows != section.rows:
@@ -229,7 +235,15 @@ def decode(data: bytes, charter: Charter) -> DecodedMessage:
 
 
 def checked(data: bytes, charter: Charter) -> DecodedMessage:
-    """A message that is whole and makes sense by the charter; raises otherwise."""
+    """A message that is whole and makes sense by the charter; raises otherwise.
+
+    All that is packed in it may take so many bytes together as a message may.
+    """
+    with at_most(2 * LARGEST):
+        return _checked(data, charter)
+
+
+def _checked(data: bytes, charter: Charter) -> DecodedMessage:
     found = decode(data, charter)
     head, partials, notes, ranks, marks = found
     try:
@@ -244,12 +258,17 @@ def checked(data: bytes, charter: Charter) -> DecodedMessage:
             _check_events(head, partials.events, charter)
             _check_rows(head, "events", partials.events)
         for note in _each(notes):
-            for said in wire.load(LeafNote, note).said:
-                wire.load(Up, said.up)
+            leaf = wire.load(LeafNote, note)
+            _check_speaker(head, leaf.node, charter)
+            for said in leaf.said:
+                _check_speaker(head, wire.load(Up, said.up).node, charter)
         for note in _each(ranks):
-            wire.load(RankNote, note)
+            _check_speaker(head, wire.load(RankNote, note).node, charter)
         for note in _each(marks):
-            _check_mark_note(head, wire.load(MarkNote, note), charter)
+            mark = wire.load(MarkNote, note)
+            for number in mark.nodes:
+                _check_speaker(head, number, charter)
+            _check_mark_note(head, mark, charter)
     except CatchmentError:
         raise
     except _FOREIGN as error:
@@ -271,6 +290,7 @@ def _sections(data: bytes) -> Iterator[tuple[MessageSection, bytes]]:
         return
     rest = packed
     if len(packed) < length:
+        unpacks(length)
         rest = pa.Codec("zstd").decompress(packed, decompressed_size=length, asbytes=True)
     index: list[MessageSection] = records.decode(
         _INDEX, rest[:at], "the index of a message", _unreadable
@@ -297,7 +317,7 @@ def _opened(data: bytes) -> tuple[Head, int, int, bytes]:
         )
     text, index, length = _SIZES.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _SIZES.size
-    if at + text > len(data) or index > length or length > LARGEST:
+    if at + text > len(data) or index > length or length > LARGEST or text > _LONGEST_HEAD:
         raise DataError(
             "the parts of a message are not as long as it says", given=f"{len(data)} bytes"
         )
@@ -316,7 +336,15 @@ def _noted(notes: pa.Table) -> bytes:
 
 def _notes_in(body: bytes) -> pa.Table:
     """The inverse of `_noted`."""
-    return pa.table({"note": pa.array(wire.load(list[bytes], body), pa.binary())})
+    return pa.table({"note": pa.array(wire.load(_NOTES, body), pa.binary())})
+
+
+def _events_in(body: bytes) -> pa.Table:
+    """The inverse of `_stream`."""
+    for message in pa.ipc.MessageReader.open_stream(body):
+        if not uncompressed(memoryview(message.metadata)):
+            raise DataError("events are compressed twice", given=f"{len(body)} bytes")
+    return codec.from_ipc(body)
 
 
 def _group_table(body: bytes, id: int, charter: Charter, head: Head) -> pa.Table:
@@ -372,6 +400,14 @@ def _check_selections(
         chosen = codec.ints(table, name)
         if chosen.min() < least or chosen.max() >= len(known):
             raise _misfit(head, f"a selection of group {id} that the plan does not have")
+
+
+def _check_speaker(head: Head, number: int, charter: Charter) -> None:
+    """A note of the sender itself or of a node below it. Numbers that are not known are of nodes
+    that were removed: nobody takes their notes."""
+    id = charter.id_of(number)
+    if id is not None and not charter.may_bring(head.node, id):
+        raise _misfit(head, f"it speaks for {id}, which is not below it")
 
 
 def _check_mark_note(head: Head, note: MarkNote, charter: Charter) -> None:

@@ -25,7 +25,7 @@ from catchment.ranking.leaf_log import RankLog
 from catchment.tree.charter import Charter
 from catchment.tree.early_flush import EarlyFlush, holds_back
 from catchment.tree.edges_told import passes_edge
-from catchment.tree.message import Head, encode, weight_of
+from catchment.tree.message import MOST_EVENTS, Head, encode, weight_of
 from catchment.tree.outbox import Outbox
 from catchment.tree.records import (
     NOWHERE,
@@ -204,7 +204,8 @@ class Outflow:
 
     def count(self, counts: dict[str, int]) -> None:
         for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
+            # What a child counts need not be true: the parent of this node takes no more.
+            self.counts[name] = min(self.counts.get(name, 0) + count, MOST_EVENTS)
 
     def lags(self, behind: Behind) -> None:
         """Notes what was cut by an older plan than this node is by."""

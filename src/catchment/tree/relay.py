@@ -74,12 +74,13 @@ class Relay:
         self.flow.switch(step.plan)
         for id, seq in self.inbox.chosen(step.take):
             with taking(id, seq):
+                head = self.inbox.head(id, seq)
                 found = taken(self.inbox.body(id, seq), self.flow.plan, self.flow.charter)
-                self.flow.merger.absorb(found.partials, found.head.newest)
+                self.flow.merger.absorb(found.partials, head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self.flow.ranks += [] if found.ranks is None else [found.ranks]
             self.flow.marks += [] if found.marks is None else [found.marks]
-            self._took(id, found.head, found.end)
+            self._took(id, head, found.end)
         self._finish(step)
         return True
 

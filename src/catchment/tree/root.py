@@ -39,6 +39,7 @@ from catchment.tree.message import behind_of, notes_of
 from catchment.tree.records import Behind, Lag, Readers, RootState, RootStep, Uncounted, Unranked
 from catchment.tree.role_progress import RoleProgress
 from catchment.tree.stale_plan import followed, joined, lagging_in, lost_in, recent
+from catchment.tree.words import MOST
 
 _COUNTS = ("events", "late", "bad", "updates", "no_window", "aside_dropped")
 _OPEN = ("open_windows", "open_events")
@@ -437,25 +438,25 @@ class Root:
 
     def _take(self, id: str, seq: int, step: RootStep) -> None:
         assert self.assembler is not None
-        body = self.inbox.body(id, seq)
+        body, head = self.inbox.body(id, seq), self.inbox.head(id, seq)
         found = taken(body, step.plan, self.charter, step.too_late, at_root=True)
         partials = found.partials
         if self.ranking is not None:
             partials = Partials(self.ranking.absorb(partials.groups), partials.events)
-        self.assembler.absorb(partials, found.head.newest)
+        self.assembler.absorb(partials, head.newest)
         if self.marking is not None:
-            self.marking.events_held += found.head.counts.get("held", 0)
+            self.marking.events_held += head.counts.get("held", 0)
             if found.marks is not None:
                 self.marking.take(found.marks, self.assembler, KnownPlans(self.charter, step.plan))
         if found.ranks is not None and self.ranking is not None:
             self.ranking.take(found.ranks, step.too_late)
         if found.notes is not None and self.counting is not None:
             self.counting.take(found.notes)
-        self.counts["late"] += found.late
+        self.counts["late"] = min(self.counts["late"] + found.late, MOST)
         for name in _COUNTS:
-            self.counts[name] += found.head.counts.get(name, 0)
+            self.counts[name] = min(self.counts[name] + head.counts.get(name, 0), MOST)
         self._journal.grew(len(body))
-        self.inbox.take(id, found.head, found.end, passes_on=False)
+        self.inbox.take(id, head, found.end, passes_on=False)
 
     def _root_by_key(self, saved: bytes = b"") -> RootByKey:
         """The count windows that are found by asking."""
