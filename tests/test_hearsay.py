@@ -17,7 +17,7 @@ from catchment.counting.message import Up
 from catchment.counting.orders import Key, Lane
 from catchment.engine import columns
 from catchment.engine.partials import Partials
-from catchment.errors import DataError, RefusedError
+from catchment.errors import CatchmentError, DataError, RefusedError
 from catchment.marking.message import MarkNote
 from catchment.model import records
 from catchment.model.unpacking import at_most, uncompressed
@@ -28,7 +28,7 @@ from catchment.tree.hearsay import credible
 from catchment.tree.member import GRACE, Member
 from catchment.tree.message import MOST_EVENTS, Head, checked, encode, spoken
 from catchment.tree.records import Lag
-from catchment.tree.words import MOST, Hello
+from catchment.tree.words import MOST, Hello, Reply
 from test_malformed import sent
 from trees import SCHEMA, charter
 
@@ -165,15 +165,37 @@ def test_numbers_that_no_sum_can_hold_are_refused(said: Any) -> None:
         wire.load(type(said), wire.dump(said))
 
 
+@pytest.mark.parametrize("id", ["root", "mid"])
+def test_a_schema_that_nobody_can_use_is_not_passed_on(id: str) -> None:
+    """A relay that told of it would itself be refused by its parent, hello after hello."""
+    made = charter(NODES, [QUERY])
+    parent = None if id == "root" else "root"
+    node = Member(id, MemoryDisk(), 5, parent=parent, deliver=lambda _: None, charter=made)
+    if parent is not None:
+        node.heard(Reply(life=1), 5)
+    child = "b" if id == "root" else "a"
+    other = pa.schema([*SCHEMA, ("other", pa.int64())]).serialize().to_pybytes()
+    without = pa.schema([SCHEMA.field("ts")]).serialize().to_pybytes()
+    for told, why in (
+        (other.replace(b"other", b"\xff\xfeher"), "a schema cannot be read"),
+        (other[: len(other) // 2], "a schema cannot be read"),
+        (without, "there is no column|no such column|unknown column"),
+    ):
+        with pytest.raises(CatchmentError, match=why):
+            node.on_hello(Hello(child, schema=told), 6)
+        assert node.charter is not None and node.charter.schema is None
+        assert parent is None or node.hello().schema is None
+    node.on_hello(Hello(child, schema=other), 7)
+    assert node.charter.schema is not None or node.hello().schema is not None
+
+
 # -- bytes that stand for very many ---------------------------------------------------------------
 
 
-def of_zeros(arrays: int, size: int) -> bytes:
-    """What a node says of a lane, with arrays that take ten bytes each, however long they are."""
+def of_zeros(size: int) -> bytes:
+    """What a node says of a lane, with two arrays that take some bytes, however long they are."""
     zeros = [size, 0]
-    piece = [0, 2, False, zeros, zeros, b""]
-    told = [3, 1, 5, 5, 0, 0, 0, {}, None, [piece] * (arrays // 2)]
-    return records.pack(told)
+    return records.pack([3, 1, 5, 5, 0, 0, 0, {}, [0, 1, zeros, zeros]])
 
 
 def test_all_arrays_of_a_message_share_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,15 +203,15 @@ def test_all_arrays_of_a_message_share_the_room(monkeypatch: pytest.MonkeyPatch)
     made = a_charter(count="monitor")
     monkeypatch.setattr("catchment.tree.message.LARGEST", 1 << 20)
     lane = Lane("hundreds", Key(0, ("x",)))
-    for arrays, size, why in (
-        (2, 2, None),
-        (2000, 2, None),
-        (2, 1 << 19, "too large to unpack"),
-        (600, 1 << 10, "too large to unpack"),
+    for lanes, size, why in (
+        (1, 2, None),
+        (500, 2, None),
+        (1, 1 << 19, "too large to unpack"),
+        (300, 1 << 10, "too large to unpack"),
     ):
-        said = notes(LeafNote(3, False, [LaneNote(lane, of_zeros(arrays, size))]))
+        said = notes(LeafNote(3, False, [LaneNote(lane, of_zeros(size))] * lanes))
         body = encode(Head("b", 1, 0, 5, 5), Partials({}), made, notes=said)
-        assert len(body) < 1000
+        assert len(body) < 3000
         if why is None:
             checked(body, made)
         else:

@@ -865,18 +865,18 @@ class Member:
         return Reply(charter=self.charter.data)
 
     def _learn(self, told: bytes | None) -> None:
-        """A child tells what events look like; the root decides by the first to tell."""
+        """A child tells what events look like; the root decides by the first to tell. What does not
+        fit the queries is not passed on: the parent would refuse this node for it."""
         if told is None or self.charter is None or self.charter.schema is not None:
             return
+        planned, settings = self.charter.plans[self.charter.plan], self.charter.settings
         try:
             schema = pa.ipc.read_schema(pa.py_buffer(told))
-        except (pa.ArrowException, OSError) as error:
+            bind_types(planned.plan, schema, settings.time)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise RefusedError("a schema cannot be read", given=str(error)[:200]) from error
         self._schema = schema
         if self.parent is None:
-            bind_types(
-                self.charter.plans[self.charter.plan].plan, schema, self.charter.settings.time
-            )
             self.adopt(self.charter.with_schema(schema), 0)
 
 
