@@ -260,7 +260,7 @@ def test_events_that_are_packed_twice_are_refused(monkeypatch: pytest.MonkeyPatc
     with_events = [body for body in bodies if checked(body, made).partials.events is not None]
     assert with_events, "a query that drops duplicates has events sent"
     found = checked(with_events[0], made)
-    monkeypatch.setattr("catchment.tree.message._stream", packed_twice)
+    monkeypatch.setattr("catchment.tree.message.codec.to_ipc", packed_twice)
     body = encode(found.head, Partials({}, found.partials.events), made)
     with pytest.raises(DataError, match="compressed twice"):
         checked(body, made)

@@ -340,7 +340,7 @@ def _notes_in(body: bytes) -> pa.Table:
 
 
 def _events_in(body: bytes) -> pa.Table:
-    """The inverse of `_stream`."""
+    """The events of groups that drop duplicates."""
     for message in pa.ipc.MessageReader.open_stream(body):
         if not uncompressed(memoryview(message.metadata)):
             raise DataError("events are compressed twice", given=f"{len(body)} bytes")
