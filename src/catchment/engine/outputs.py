@@ -78,12 +78,15 @@ class OutputStage:
         table, gone = self._having(table, gone)
         made: list[pa.Array[Any]] = []
         for column in self.output.columns:
+            kind = schema.field(column.name).type
+            if not table.num_rows:
+                made.append(pa.nulls(0, kind))
+                continue
             values = evaluate(
                 column.expression, lambda name: self._get(table, name), table.num_rows
             )
             if gone is not None:
                 values = pc.if_else(gone, pa.scalar(None, values.type), values)
-            kind = schema.field(column.name).type
             made.append(values if values.type == kind else values.cast(kind))
         marks = lead + self._aggregates
         columns: list[Any] = [*table.columns[:lead], *made, *table.columns[marks:]]
@@ -91,7 +94,7 @@ class OutputStage:
         result = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         if gone is not None:
             result = result.set_column(result.schema.get_field_index(RETRACTED), RETRACTED, gone)
-        return self._ordered(table, result) if self.output.order else result
+        return self._ordered(table, result) if self.output.order and table.num_rows else result
 
     def _get(self, table: pa.Table, name: str) -> pa.Array[Any]:
         for place, key in enumerate(self.keys) if self.output.sets else ():

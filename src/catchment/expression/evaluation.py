@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -126,9 +127,26 @@ def infer(text: str, schema: pa.Schema) -> pa.DataType:
     >>> infer("v / 2", pa.schema({"v": pa.int32()}))
     DataType(double)
     """
-
     if _compares_plainly(text, schema):
         return pa.bool_()
+    names = columns(text)
+    if _LOOKUP in text or not set(names).issubset(schema.names):
+        return _inferred(text, schema)
+    return _type_of(text, tuple(schema.field(name).type for name in names))
+
+
+_LOOKUP = "lookup"
+"""What a text has in it whose type a table says that may be written anew."""
+
+
+@lru_cache(maxsize=65536)
+def _type_of(text: str, types: tuple[pa.DataType, ...]) -> pa.DataType:
+    """The type of an expression whose columns, in the order of their first use, have these."""
+    return _inferred(text, pa.schema(list(zip(columns(text), types, strict=True))))
+
+
+def _inferred(text: str, schema: pa.Schema) -> pa.DataType:
+    """The type of what the expression gives for no events."""
 
     def get(name: str) -> Any:
         if name not in schema.names:

@@ -50,21 +50,26 @@ def is_list(of: pa.DataType) -> bool:
 
 
 def _kind(of: pa.DataType) -> str:
-    is_ = pa.types
-    if is_.is_integer(of):
-        return "decimal" if is_.is_uint64(of) else "int"
-    if is_.is_decimal(of):
+    name = _KINDS.get(of.id, "other")
+    if name == "decimal" and of.id != _UNSIGNED:
         precision, scale = digits_of(of)
         return "decimal" if precision <= MOST and scale >= 0 else "float"
-    if is_.is_floating(of):
-        return "float"
-    if is_text(of):
-        return "string"
-    named = ((is_.is_boolean, "bool"), (is_.is_timestamp, "time"), (is_.is_date, "date"))
-    for test, name in (*named, (is_.is_null, "null")):
-        if test(of):
-            return name
-    return "other"
+    return name
+
+
+_UNSIGNED = pa.uint64().id
+_TYPES: dict[str, tuple[pa.DataType, ...]] = {
+    "null": (pa.null(),),
+    "bool": (BOOL,),
+    "int": (pa.int8(), pa.int16(), pa.int32(), INT, pa.uint8(), pa.uint16(), pa.uint32()),
+    "decimal": (pa.uint64(), pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)),
+    "float": (pa.float16(), pa.float32(), DOUBLE),
+    "string": (STRING, pa.large_string(), pa.string_view()),
+    "time": (TIME,),
+    "date": (DATE, pa.date64()),
+}
+_KINDS: dict[int, str] = {of.id: name for name, types in _TYPES.items() for of in types}
+"""Kinds by the numbers that Arrow has for types, whatever their units, zones and digits."""
 
 
 def mismatch(node: Call, args: Sequence[Value], needs: str, hint: str = "") -> SchemaError:
