@@ -17,15 +17,19 @@ from catchment.operators.base import (
 from catchment.operators.grouping import Grouping, sort_order
 from catchment.operators.ragged import Array, Fields, Ints, Ragged, offsets_of, plain
 from catchment.operators.sort import (
+    ValueTable,
     counted_within,
     decoded,
     heads_within,
     order_within,
     sort_within,
+    table_of,
 )
 
 INFINITE, NO_NUMBER = 1 << 50, 1 << 51
 """The buckets of infinity and of NaN, which is larger than any number."""
+_ROOM = 8
+"""Places of a table for each count that is added: with more, sorting takes less time."""
 _MIDDLE = 1 << 40
 """The bucket of the number 1: those of negative numbers are below zero, that of zero is 0."""
 
@@ -50,7 +54,7 @@ class Counts(Operator):
         return {"value": pa.list_(value_type(self.type)), "times": pa.list_(pa.int64())}
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
-        found = ValueCounts(*counted_within(sort_within(events.values, events.groups)))
+        found = _counted(events.values, events.groups)
         return _fields(ValueCounts(decoded(events, found.values), found.times))
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
@@ -81,7 +85,7 @@ class Frequent(Operator):
         }
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
-        found = ValueCounts(*counted_within(sort_within(events.values, events.groups)))
+        found = _counted(events.values, events.groups)
         known, lacks = _most(found, self.ref.params[0])
         return _fields(ValueCounts(decoded(events, known.values), known.times)) | {"lacks": lacks}
 
@@ -111,7 +115,7 @@ class RelativeBuckets(Operator):
     def lift(self, events: Input, lifted: Computed) -> Fields:
         numbers = events.values.astype(np.float64, copy=False)
         buckets = _buckets(numbers, self.ref.params[0])
-        return _fields(ValueCounts(*counted_within(sort_within(buckets, events.groups))))
+        return _fields(_counted(buckets, events.groups))
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         return _fields(_added(counts_of(rows[self.ref]), groups))
@@ -158,9 +162,29 @@ def _fields(found: ValueCounts) -> Fields:
     return {"value": found.values, "times": Ragged(found.values.offsets, found.times)}
 
 
+def _counted(values: Array, groups: Grouping) -> ValueCounts:
+    """The different values of each group; whole numbers of a small range are not sorted."""
+    table = table_of(values, groups, 1)
+    if table is None:
+        return ValueCounts(*counted_within(sort_within(values, groups)))
+    held = Grouping(table.places(values, groups), groups.n * table.span).count
+    return _in_table(table, held, groups.n)
+
+
+def _in_table(table: ValueTable, held: Ints, groups: int) -> ValueCounts:
+    """The counts of a table that holds one for each group and value."""
+    places = np.flatnonzero(held)
+    return ValueCounts(table.values(places, groups), held[places])
+
+
 def _added(found: ValueCounts, groups: Grouping) -> ValueCounts:
     """The counts of all rows of each group, added up."""
     codes = np.repeat(groups.codes, found.values.lengths)
+    several = Grouping(codes, groups.n)
+    table = table_of(found.values.values, several, _ROOM)
+    if table is not None:
+        places = Grouping(table.places(found.values.values, several), groups.n * table.span)
+        return _in_table(table, places.add(found.times), groups.n)
     order = order_within(found.values.values, codes)
     lengths = np.bincount(codes, minlength=groups.n).astype(np.int64, copy=False)
     run = Ragged(offsets_of(lengths), found.values.values[order])

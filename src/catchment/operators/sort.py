@@ -73,7 +73,7 @@ class Distinct(Operator):
 
 def sort_within(values: Array, groups: Grouping) -> Ragged:
     """The values of each group, sorted."""
-    table = _table(values, groups, 1)
+    table = table_of(values, groups, 1)
     if table is not None:  # whole numbers of a small range are counted
         held = np.bincount(table.places(values, groups), minlength=groups.n * table.span)
         every = np.arange(table.span) + table.low
@@ -180,16 +180,15 @@ def few_within(values: Array, groups: Grouping) -> Ragged | None:
     >>> found.values.tolist(), found.lengths.tolist()
     ([5, 7, 5], [2, 1])
     """
-    table = _table(values, groups, 4)
+    table = table_of(values, groups, 4)
     if table is None:
         return None
     seen = np.zeros(groups.n * table.span, np.bool_)
     seen[table.places(values, groups)] = True
-    owner, found = np.divmod(np.flatnonzero(seen), table.span)
-    return Ragged(offsets_of(np.bincount(owner, minlength=groups.n)), found + table.low)
+    return table.values(np.flatnonzero(seen), groups.n)
 
 
-class _Table(NamedTuple):
+class ValueTable(NamedTuple):
     """A place for each group and each whole number from `low` on, `span` of them."""
 
     low: int
@@ -202,15 +201,20 @@ class _Table(NamedTuple):
             at += groups.codes * self.span
         return at
 
+    def values(self, places: Ints, groups: int) -> Ragged:
+        """The values at some places, which are in order, by group."""
+        owner, found = np.divmod(places, self.span)
+        return Ragged(offsets_of(np.bincount(owner, minlength=groups)), found + self.low)
 
-def _table(values: Array, groups: Grouping, room: int) -> _Table | None:
+
+def table_of(values: Array, groups: Grouping, room: int) -> ValueTable | None:
     """The table of whole numbers; None where values are others, or where it would have more than
     `room` places for each of them."""
     if values.dtype != np.int64 or not len(values):
         return None
     low = int(values.min())
     span = int(values.max()) - low + 1
-    return _Table(low, span) if groups.n * span <= room * len(values) else None
+    return ValueTable(low, span) if groups.n * span <= room * len(values) else None
 
 
 def decoded(events: Input, run: Ragged) -> Ragged:
