@@ -73,7 +73,7 @@ class SliceStore:
         index, owner = lower.pick(np.arange(2 * nodes[0], 2 * nodes[-1] + 2))
         rows, owner = lower.rows(index), owner >> 1
         if (rows.key != rows.key[0]).any():
-            order = np.lexsort((rows.key, owner))
+            order = sort_order(rows.key, owner)
             rows, owner = rows.take(order), owner[order]
         new = np.ones(len(owner), np.bool_)
         new[1:] = (owner[1:] != owner[:-1]) | (rows.key[1:] != rows.key[:-1])

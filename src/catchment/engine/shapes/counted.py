@@ -20,10 +20,13 @@ from catchment.engine.store import SliceStore
 from catchment.model.plan import StoreKind
 from catchment.model.window import Counted
 from catchment.operators import grouped
-from catchment.operators.grouping import runs
+from catchment.operators.grouping import runs, sort_order
 from catchment.operators.ragged import Ints, lengths_of
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
+
+_READ_AS_ROWS = 4
+"""Rows that windows are put together from, for each that is kept, up to which no tree is built."""
 
 
 class Ranks(NamedTuple):
@@ -140,7 +143,7 @@ def _joined(
     fresh.start = rank[inside]
     fresh.end = fresh.start + lengths[inside]
     kept = concat_rows([state.rows, fresh], operators)
-    return kept.take(np.lexsort((kept.start, kept.key)))
+    return kept.take(sort_order(kept.start, kept.key))
 
 
 def _assemble(
@@ -180,7 +183,8 @@ def _merged(
 ) -> Full:
     """Windows of keys from one rank to another, put together from the rows that are kept."""
     low, high = _places(kept, keys, start), _places(kept, keys, end)
-    shelf = SliceStore(store, operators)
+    few = int((high - low).sum()) <= _READ_AS_ROWS * len(kept)
+    shelf = SliceStore("lazy" if few else store, operators)
     shelf.append_nodes(kept, np.arange(len(kept)))
     rows, whose = shelf.gather(low, high, operators)
     groups, _ = grouped(whose, len(number))

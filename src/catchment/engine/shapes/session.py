@@ -17,6 +17,7 @@ from catchment.engine.rows import Operators, Rows, concat_rows, fit, merge_rows,
 from catchment.engine.shapes.base import Change, Get, Moment, Put, ShapeState, UnmergedRows
 from catchment.model.window import Gap
 from catchment.operators import Grouping
+from catchment.operators.grouping import sort_order
 from catchment.operators.ragged import Ints
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST
@@ -52,7 +53,7 @@ def fuse(rows: Rows, gap: int, operators: Operators) -> Rows:
     """One row per session: sorted by key and time, a break is a pause longer than the gap."""
     if len(rows) < 2:
         return rows
-    order = np.lexsort((rows.first, rows.key))
+    order = sort_order(rows.first, rows.key)
     rows = rows.take(order)
     other = rows.key[1:] != rows.key[:-1]
     new = np.ones(len(rows), np.bool_)
@@ -114,11 +115,18 @@ class SessionState(ShapeState):
         return min((int(some.min()) for some in open_ones if len(some)), default=None)
 
     def _step(self, horizon: int) -> list[Rows]:
-        """Fuses what has come; gives the sessions of each gap that are final."""
+        """Fuses what has come; gives the sessions of each gap that are final.
+
+        Rows that no shorter gap parts are not parted by a longer one either: so each gap fuses what
+        the one before it left.
+        """
         fresh = self._fresh.emptied(self.operators)
-        stepped = [step(state, fresh, horizon, self.operators) for state in self._open]
-        self._open = [state for state, _ in stepped]
-        return [done for _, done in stepped]
+        done = [fresh] * len(self._open)
+        for place in np.argsort([state.gap for state in self._open], kind="stable").tolist():
+            if len(self._open) > 1:
+                fresh = fuse(fresh, self._open[place].gap, self.operators)
+            self._open[place], done[place] = step(self._open[place], fresh, horizon, self.operators)
+        return done
 
     def ended(self, place: int, until: int, frontier: int, waiting: bool) -> bool:
         rows = [self._open[self.places.index(place)].open, *self._fresh.rows]
