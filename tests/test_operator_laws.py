@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import catchment as ct
-from catchment.engine.batch import Batch, Chosen
+from catchment.engine.batch import Batch
 from catchment.engine.bound import BoundPlan
 from catchment.engine.merger import Merger
 from catchment.engine.partials import Partials
@@ -163,7 +163,7 @@ def lifted(
     batch = Batch(events, times, 0)
     batch.arrivals = np.array([row[1] for row in rows], np.int64)
     codes = np.zeros(len(rows), np.int64)
-    made = lift(batch, Chosen(None, None), lambda: times, Grouping(codes, groups), operators)
+    made = lift(batch, Grouping(codes, groups), operators)
     return flat(made)
 
 

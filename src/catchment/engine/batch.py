@@ -30,6 +30,11 @@ other groups may have the same conditions, and share what was found."""
 _FEW = 4
 """Where not even one event in so many is wanted, their values are hashed and not the column."""
 
+_CELLS = 1 << 16
+"""Cells of a grid that are not too many, however few events there are."""
+_GRIDS = 4
+"""Grids of a batch that are remembered."""
+
 
 class Chosen(NamedTuple):
     """The events that meet a group's selections: their rows (None: all), and the one each meets."""
@@ -39,10 +44,6 @@ class Chosen(NamedTuple):
 
     def of(self, values: Array) -> Array:
         return values if self.rows is None else values.take(self.rows)
-
-    def at(self, rows: Ints) -> Chosen:
-        """Some of the chosen events, where there is but one selection."""
-        return Chosen(rows if self.rows is None else self.rows[rows], None)
 
     def where(self, keep: Mask) -> Chosen:
         """The chosen events kept."""
@@ -72,6 +73,8 @@ class Batch:
         self._masks: dict[str, Mask] = {}
         self._keys: dict[tuple[str, ...], LocalKeys] = {}
         self._chosen: dict[tuple[str | None, ...], Chosen] = {}
+        self._part: SomeEvents | None = None
+        self._grids: list[Grid] = []
         self._sets: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
 
     def __len__(self) -> int:
@@ -95,6 +98,44 @@ class Batch:
         if self.in_order:
             return int(self.times[0]), int(self.times[-1])
         return int(self.times.min()), int(self.times.max())
+
+    def grid(self, unit: int) -> Grid | None:
+        """A grid whose lines are all multiples of a unit, and perhaps others between them; None
+        where it would have many more cells than there are events.
+
+        Groups whose edges lie on the lines of one grid find the cells of events once.
+        """
+        for known in self._grids:
+            if unit % known.unit == 0:
+                return known
+        first, last = (time // unit for time in self.span)
+        if last - first >= max(2 * len(self), _CELLS):
+            return None
+        made = Grid(unit, first, last - first + 1, self.times)
+        self._grids = [made, *self._grids[: _GRIDS - 1]]
+        return made
+
+    @cached_property
+    def in_time(self) -> tuple[Batch, Batch] | None:
+        """The events that come no earlier than any before them, and the others, where these are
+        few: None otherwise."""
+        kept = self.times == np.maximum.accumulate(self.times)
+        if 2 * np.count_nonzero(kept) < len(self):
+            return None
+        return self.some(np.flatnonzero(kept)), self.some(np.flatnonzero(~kept))
+
+    def some(self, rows: Ints) -> Batch:
+        """Some of the events, whose columns are taken from those of all."""
+        return SomeEvents(self, rows)
+
+    def of(self, chosen: Chosen) -> Batch:
+        """The chosen events. Those of the last time are kept: groups of the same conditions, one
+        after the other, share all that is found out about them."""
+        if chosen.rows is None:
+            return self
+        if self._part is None or self._part.rows is not chosen.rows:
+            self._part = SomeEvents(self, chosen.rows)
+        return self._part
 
     def where(self, keep: Mask) -> Batch:
         """The events kept."""
@@ -123,6 +164,12 @@ class Batch:
         column = self.table.column(name)
         return one_piece(column) if isinstance(column, pa.ChunkedArray) else column
 
+    def form(self, expression: str, reads: InputForm) -> InputForm:
+        """The form in which an expression is read: of plain numbers, two forms are one."""
+        if reads in ("hashes", "parts") or is_exact(self.array(expression).type):
+            return reads
+        return "values"
+
     def column(self, expression: str, reads: InputForm = "doubles") -> ColumnValues:
         """The values of an SQL expression as operators work on them."""
         if reads == "hashes":
@@ -131,8 +178,7 @@ class Batch:
                 self._columns[hashes] = self.column(expression, "values").hashed()
             return self._columns[hashes]
         array = self.array(expression)
-        told = reads == "parts" or is_exact(array.type)
-        place: tuple[str, InputForm] = (expression, reads if told else "values")
+        place = expression, self.form(expression, reads)
         if place not in self._columns:
             keys = self._keys.get((expression,)) if expression.isidentifier() else None
             if keys is not None and keys.codes is not None and Texts.takes(array):
@@ -192,6 +238,8 @@ class Batch:
         return self._chosen[selections]
 
     def _choose(self, selections: tuple[str | None, ...]) -> Chosen:
+        if len(selections) == 1 and selections[0] is not None:
+            return Chosen(np.flatnonzero(self.mask(selections[0])), None)
         if len(selections) < _MANY:
             met = np.full(len(self), -1, np.int64)
             for number, condition in enumerate(selections):
@@ -200,3 +248,52 @@ class Batch:
             met = chooser(selections).choose(len(self), self.read, self.mask)
         rows = np.flatnonzero(met >= 0)
         return Chosen(rows, met[rows] if len(selections) > 1 else None)
+
+
+class SomeEvents(Batch):
+    """Some events of a batch; each column is taken from that of the whole batch once."""
+
+    def __init__(self, whole: Batch, rows: Ints) -> None:
+        times = whole.times.take(rows)
+        super().__init__(pa.table({}), times, whole.arrival, whole.encoder, whole.stream)
+        self.whole = whole
+        self.rows = rows
+
+    def read(self, name: str) -> pa.Array[Any]:
+        rows: Any = pa.array(self.rows)
+        return self.whole.read(name).take(rows)
+
+    def arrivals_at(self, rows: Ints | None) -> Ints:
+        return self.whole.arrivals_at(self.rows if rows is None else self.rows.take(rows))
+
+    def array(self, expression: str) -> pa.Array[Any]:
+        if expression not in self._arrays:
+            rows: Any = pa.array(self.rows)
+            self._arrays[expression] = self.whole.array(expression).take(rows)
+        return self._arrays[expression]
+
+    def column(self, expression: str, reads: InputForm = "doubles") -> ColumnValues:
+        place = expression, self.form(expression, reads)
+        if place not in self._columns:
+            self._columns[place] = self.whole.column_at(expression, reads, self.rows)
+        return self._columns[place]
+
+    def form(self, expression: str, reads: InputForm) -> InputForm:
+        return self.whole.form(expression, reads)
+
+    def keys(self, by: tuple[str, ...]) -> LocalKeys:
+        if by not in self._keys:
+            self._keys[by] = self.whole.keys(by).at(self.rows)
+        return self._keys[by]
+
+
+class Grid:
+    """The cells of evenly spaced lines that times are in; the first line is no later than any."""
+
+    def __init__(self, unit: int, first: int, count: int, times: Ints) -> None:
+        self.unit = unit
+        self.lines = (first + np.arange(count)) * unit
+        """Where each cell begins."""
+        since = times - first * unit
+        self.cells: Ints = (since.view(np.uint64) // np.uint64(unit)).view(np.int64)
+        """The number of each time's cell; unsigned, which is faster than signed."""

@@ -96,6 +96,11 @@ class BoundPlan:
             if group.id in known
         }
         """The groups whose types are known, by their ids."""
+        alike = sorted(
+            self.groups, key=lambda id: [c or "" for c in self.groups[id].group.selections]
+        )
+        self.by_selections = {id: self.groups[id] for id in alike}
+        """The same, those of the same conditions one after the other."""
         sliced = [bound.group for id, bound in self.groups.items() if id not in self.made_of]
         sets = sliced_together(sliced)
         self.shared = [SharedSlicer({id: self.groups[id].slicer for id in ids}) for ids in sets]

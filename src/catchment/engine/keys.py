@@ -36,6 +36,11 @@ class LocalKeys:
         self.joint = joint
         self.count = math.prod(len(part) for part in (parts[:1] if joint else parts))
 
+    def at(self, rows: Ints) -> LocalKeys:
+        """The keys of some of the events, under the same codes."""
+        codes = None if self.codes is None else self.codes.take(rows)
+        return LocalKeys(codes, self.parts, self.origin, self.joint)
+
     def take(self, codes: Ints) -> list[pa.Array[Any]]:
         """The key columns of these codes."""
         if self.joint:

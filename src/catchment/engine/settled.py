@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.engine.batch import Batch, Chosen
+from catchment.engine.batch import Batch
 from catchment.engine.rows import Rows, flat
 from catchment.engine.slicing import lift
 from catchment.model.plan import Group
@@ -253,7 +253,7 @@ def cut_rows(
     heads = np.flatnonzero(new)
     where = np.zeros(len(heads), np.int64) if place is None else place[heads]
     groups = Grouping(None, len(heads), starts=heads, rows=len(events))
-    fields = flat(lift(_Read(events), Chosen(None, None), lambda: events.time, groups, operators))
+    fields = flat(lift(_Read(events), groups, operators))
     last = np.append(heads[1:], len(events)) - 1
     rows = Rows(
         edges[where],

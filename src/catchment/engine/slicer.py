@@ -151,7 +151,7 @@ class Slicer:
             for shared in self.bound.shared:
                 events = made.at_clock if shared.measure == "processing" else batch
                 made.parts.update(shared.slice(events))
-        for id, bound in self.bound.groups.items():
+        for id, bound in self.bound.by_selections.items():
             if bound.group.distinct_on or id in made.parts or id in self.bound.made_of:
                 continue
             events = made.events_of(bound)

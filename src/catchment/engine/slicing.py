@@ -7,7 +7,7 @@ up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from catchment.model.plan import Group
 from catchment.model.window import Period
 from catchment.operators import Computed, Grouping, Input, Operator, grouped
 from catchment.operators.base import QUIET, InputForm
+from catchment.operators.grouping import sort_order
 from catchment.operators.ragged import Fields, Ints, take
 from catchment.planner.cost import edges_of, overlap, periods_of, session_grid, smallest_gap
 from catchment.planner.edges import Edges
@@ -56,113 +57,91 @@ class GroupSlicer:
 
     def slice(self, batch: Batch, kept: Chosen) -> SlicedGroup:
         """The partials of a batch, one row per slice and key, or a few."""
-        keys = batch.keys(self.group.by)
-        parts = self._parts(batch, kept, keys)
+        parts = self._parts(batch.of(kept), kept.selection)
         rows = concat_rows([part for part, _ in parts], self.operators)
-        return SlicedGroup(rows, keys, sum(calls for _, calls in parts))
+        return SlicedGroup(rows, batch.keys(self.group.by), sum(calls for _, calls in parts))
 
-    def _parts(self, batch: Batch, kept: Chosen, keys: LocalKeys) -> list[tuple[Rows, int]]:
+    def _parts(self, events: Batch, selection: Ints | None) -> list[tuple[Rows, int]]:
         """Without keys, events in order need no scatter: where most are, late ones go apart.
 
         To merge the partials of the two costs nothing against that.
         """
-        alone = not self.group.by and len(self.group.selections) == 1
-        times = kept.of(batch.times) if alone else batch.times
-        if not alone or self.group.way == "accumulators" or not len(times):
-            return [self._part(batch, kept, batch.in_order, keys)]
-        if batch.in_order:
-            return [self._in_order(batch, kept, times, None, keys)]
-        latest = np.maximum.accumulate(times)
-        in_time = times == latest
-        if 2 * np.count_nonzero(in_time) < len(times):
-            return [self._part(batch, kept, False, keys)]
-        rows, late = np.flatnonzero(in_time), np.flatnonzero(~in_time)
-        return [
-            self._in_order(batch, kept.at(rows), latest, rows, keys),
-            self._part(batch, kept.at(late), False, keys),
-        ]
+        alone = not self.group.by and selection is None
+        if not alone or self.group.way == "accumulators" or not len(events):
+            return [self._part(events, selection)]
+        if events.in_order:
+            return [self._in_order(events)]
+        if events.in_time is None:
+            return [self._part(events, selection)]
+        in_time, late = events.in_time
+        return [self._in_order(in_time), self._part(late, selection)]
 
-    def _in_order(
-        self, batch: Batch, kept: Chosen, latest: Ints, rows: Ints | None, keys: LocalKeys
-    ) -> tuple[Rows, int]:
-        """Slices events that are in order: all those with times `latest`, or these rows of them."""
-        count = len(latest) if rows is None else len(rows)
-        low, high = int(latest[0]), int(latest[-1])
+    def _in_order(self, events: Batch) -> tuple[Rows, int]:
+        """Slices events that are in order."""
+        times, count = events.times, len(events)
+        low, high = events.span
         if self.gap and (high - low) // self.gap > _FINEST * count:
-            return self._part(batch, kept, True, keys)
-        edges = self.edges.around(latest, low, high)
-        bounds = np.searchsorted(latest, edges[1:-1])
-        if rows is not None:
-            bounds = np.searchsorted(rows, bounds)
-        starts = np.concatenate([[0], bounds])
+            return self._part(events, None)
+        edges = self.edges.around(times, low, high)
+        starts = np.concatenate([[0], np.searchsorted(times, edges[1:-1])])
         filled = np.flatnonzero(np.diff(starts, append=count))
         starts = starts[filled]
         groups = Grouping(None, len(filled), starts=starts, rows=count)
-        fields = lift(batch, kept, lambda: kept.of(batch.times), groups, self.operators)
-        tails = np.append(starts[1:], count) - 1
-        heads = starts if rows is None else rows[starts]
-        first, last = latest[heads], latest[tails if rows is None else rows[tails]]
+        fields = lift(events, groups, self.operators)
+        first, last = times[starts], times[np.append(starts[1:], count) - 1]
         key = np.zeros(len(filled), np.int64)
         made = Rows(edges[filled], edges[filled + 1], key, first, last, flat(fields))
         return made, count * len(self.operators)
 
-    def _part(
-        self, batch: Batch, kept: Chosen, in_order: bool, keys: LocalKeys
-    ) -> tuple[Rows, int]:
-        times = kept.of(batch.times)
-        if not len(times):
+    def _part(self, events: Batch, selection: Ints | None) -> tuple[Rows, int]:
+        if not len(events):
             return no_rows(self.operators), 0
-        code = None if keys.codes is None else kept.of(keys.codes)
-        if kept.selection is not None:
-            base = kept.selection * keys.count
+        keys = events.keys(self.group.by)
+        code = keys.codes
+        if selection is not None:
+            base = selection * keys.count
             code = base if code is None else base + code
         if self.group.way == "accumulators":
-            kept, groups, start, end, present = self._by_window(kept, times, code, keys.count)
-            times = kept.of(batch.times)
+            some, groups, start, end, present = self._by_window(events.times, code, keys.count)
+            events = events.some(some)
         else:
-            groups, start, end, present = self._by_slice(times, code, keys.count, in_order)
-        rows = self._rows(batch, kept, times, groups, start, end, present)
-        return rows, len(times) * len(self.operators)
+            groups, start, end, present = self._by_slice(events, code, keys.count)
+        rows = self._rows(events, groups, start, end, present)
+        return rows, len(events) * len(self.operators)
 
     def _by_slice(
-        self, times: Ints, code: Ints | None, keys: int, in_order: bool
+        self, events: Batch, code: Ints | None, keys: int
     ) -> tuple[Grouping, Ints, Ints, Ints]:
         """Groups events by slice and key: the grouping, and each group's bounds and key."""
         width = keys * len(self.group.selections)
-        low, high = int(times[0]), int(times[-1])
-        if not in_order:
-            low, high = int(times.min()), int(times.max())
+        times = events.times
+        low, high = events.span
         if self.gap and (high - low) // self.gap > _FINEST * len(times):
             return self._by_gap(times, code)
         edges = self.edges.around(times, low, high)
         slices = len(edges) - 1
-        if in_order:
+        if events.in_order:
             bounds = np.concatenate([[0], np.searchsorted(times, edges[1:-1]), [len(times)]])
             codes = _numbered(bounds, width, code)
         else:
-            codes = self._slice_of(times, edges, low, high)
+            codes = self._slice_of(events, edges)
             codes = codes if width == 1 else codes * width
             codes = codes if code is None else codes + code
         groups, present = _grouping(codes, slices * width)
         place, key = np.divmod(present, width)
         return groups, edges[place], edges[place + 1], key
 
-    def _slice_of(self, times: Ints, edges: Ints, low: int, high: int) -> Ints:
-        """The number of each time's slice, by a table over the edges' common unit if small."""
-        inner, unit = edges[1:-1], self.edges.unit
-        origin = low // unit * unit
-        cells = (high - origin) // unit + 1
-        if cells > max(2 * len(times), 1 << 16):
-            return np.searchsorted(inner, times, side="right").astype(np.int64, copy=False)
-        table = np.searchsorted(inner, origin + np.arange(cells) * unit, side="right")
-        cell = (times - origin).view(np.uint64) // np.uint64(unit)  # faster than signed
-        return table.take(cell.view(np.int64))
+    def _slice_of(self, events: Batch, edges: Ints) -> Ints:
+        """The number of each event's slice, by a table over the edges' common unit if small."""
+        inner, grid = edges[1:-1], events.grid(self.edges.unit)
+        if grid is None:
+            return np.searchsorted(inner, events.times, side="right").astype(np.int64, copy=False)
+        return np.searchsorted(inner, grid.lines, side="right").take(grid.cells)
 
-    def joint_rows(self, batch: Batch, kept: Chosen, code: Ints, codes: int) -> Rows:
-        """Rows of slice and code; the codes of the events kept are below `codes`."""
-        times = kept.of(batch.times)
-        groups, start, end, present = self._by_slice(times, code, codes, batch.in_order)
-        return self._rows(batch, kept, times, groups, start, end, present)
+    def joint_rows(self, events: Batch, code: Ints, codes: int) -> Rows:
+        """Rows of slice and code; the codes of the events are below `codes`."""
+        groups, start, end, present = self._by_slice(events, code, codes)
+        return self._rows(events, groups, start, end, present)
 
     def merged(self, rows: Rows, key: Ints, batch: Batch, keys: int) -> Rows:
         """Rows of finer slices, under these codes of keys, merged into those of this group."""
@@ -189,7 +168,7 @@ class GroupSlicer:
         """The same slices, of few events among many edges: only those that hold events are made."""
         assert self.gap is not None
         key = np.zeros(len(times), np.int64) if code is None else code
-        order = np.lexsort((times, key))
+        order = sort_order(times, key)
         ordered, owner = times[order], key[order]
         edges = self.coarse.around(times, int(times.min()), int(times.max()))
         place = np.searchsorted(edges, ordered, side="right") - 1
@@ -206,13 +185,13 @@ class GroupSlicer:
         return groups, start, end, owner[heads]
 
     def _by_window(
-        self, kept: Chosen, times: Ints, code: Ints | None, keys: int
-    ) -> tuple[Chosen, Grouping, Ints, Ints, Ints]:
-        """Groups events by window and key, once for every window that holds them."""
+        self, times: Ints, code: Ints | None, keys: int
+    ) -> tuple[Ints, Grouping, Ints, Ints, Ints]:
+        """Groups events by window and key: the events, once for every window that holds them, and
+        their grouping, with the bounds and the key of each group."""
         (period,) = periods_of(self.group.windows)
         width = keys * len(self.group.selections)
         latest = (times - period.offset) // period.slide
-        rows = np.arange(len(times)) if kept.rows is None else kept.rows
         pieces, numbers, codes = [], [], []
         for back in range(overlap(period)):
             number = latest - back
@@ -221,36 +200,26 @@ class GroupSlicer:
             if period.only:
                 inside &= number == 0
             at = np.flatnonzero(inside)
-            pieces.append(rows[at])
+            pieces.append(at)
             numbers.append(number[at])
             codes.append(np.zeros(len(at), np.int64) if code is None else code[at])
-        chosen = Chosen(np.concatenate(pieces), None)
         number, key = np.concatenate(numbers), np.concatenate(codes)
         lowest = int(number.min()) if len(number) else 0
         span = int(number.max()) - lowest + 1 if len(number) else 0
         groups, present = _grouping((number - lowest) * width + key, span * width)
         place, owner = np.divmod(present, width)
         start = period.offset + (place + lowest) * period.slide
-        return chosen, groups, start, start + period.length, owner
+        return np.concatenate(pieces), groups, start, start + period.length, owner
 
-    def _rows(
-        self,
-        batch: Batch,
-        kept: Chosen,
-        times: Ints,
-        groups: Grouping,
-        start: Ints,
-        end: Ints,
-        key: Ints,
-    ) -> Rows:
-        fields = flat(lift(batch, kept, lambda: times, groups, self.operators))
+    def _rows(self, events: Batch, groups: Grouping, start: Ints, end: Ints, key: Ints) -> Rows:
+        fields = flat(lift(events, groups, self.operators))
         present = None
         if groups.n > len(start):  # some groups of a dense grouping are empty
             present = np.flatnonzero(groups.count)
             fields = {name: take(column, present) for name, column in fields.items()}
         first = last = start
-        if self.smallest_gap and len(times):
-            first, last = self._ends(times, groups, present, start, end, key)
+        if self.smallest_gap and len(events):
+            first, last = self._ends(events.times, groups, present, start, end, key)
         return Rows(start, end, key, first, last, fields)
 
     def _ends(
@@ -267,7 +236,7 @@ class GroupSlicer:
         Of two neighbours so close that no break fits between them, neither the last of the one
         nor the first of the other can matter: the slice's start stands in for both.
         """
-        order = np.lexsort((start, key))
+        order = sort_order(start, key)
         close = np.zeros(len(order) + 1, np.bool_)
         close[1:-1] = (key[order][1:] == key[order][:-1]) & (
             end[order][1:] - start[order][:-1] <= self.smallest_gap
@@ -345,17 +314,19 @@ class SharedSlicer:
             return None
         conditions = tuple(dict.fromkeys(c for s in slicers for c in s.group.selections if c))
         sets, place = batch.sets(conditions)
-        kept, rows = Chosen(None, None), len(batch)
+        events = batch
         if all(None not in slicer.group.selections for slicer in slicers):
-            kept = Chosen(np.flatnonzero(sets[place]), None)  # nobody wants the others
-            place, rows = kept.of(place), len(kept.of(place))
+            wanted = np.flatnonzero(sets[place])  # nobody wants the others
+            events, place = batch.some(wanted), place.take(wanted)
+        rows = len(events)
         met = _Met(conditions, sets, np.bincount(place, minlength=len(sets)))
         alone = sum(_work(met.events(slicer.group), slicer.operators) for slicer in slicers)
         cells = (len(edges) - 1) * keys.count * len(sets)
         if cells > most or not rows or _work(rows, joint.operators) > alone:
             return None
-        code = place if keys.codes is None else kept.of(keys.codes) * len(sets) + place
-        made = joint.joint_rows(batch, kept, code, keys.count * len(sets))
+        local = events.keys(joint.group.by).codes
+        code = place if local is None else local * len(sets) + place
+        made = joint.joint_rows(events, code, keys.count * len(sets))
         return _EventCells(batch, keys, conditions, sets, made, rows * len(joint.operators))
 
 
@@ -447,39 +418,29 @@ def _grouping(codes: Ints, cells: int) -> tuple[Grouping, Ints]:
 
 
 @QUIET
-def lift(
-    batch: Batch,
-    kept: Chosen,
-    times: Callable[[], Ints],
-    groups: Grouping,
-    operators: Mapping[str, Operator],
-) -> dict[str, Fields]:
+def lift(events: Batch, groups: Grouping, operators: Mapping[str, Operator]) -> dict[str, Fields]:
     """Every operator's partials; the nulls of a column are dropped once for all its operators."""
     inputs: dict[tuple[str | None, InputForm], Input] = {}
     out: dict[str, Fields] = {}
     for id, operator in operators.items():
         place = (operator.ref.column, operator.reads)
         if place not in inputs:
-            inputs[place] = _input(batch, kept, times, groups, *place)
+            inputs[place] = _input(events, groups, *place)
         out[id] = operator.lift(inputs[place], Computed(operators, out))
     return {id: out[id] for id in operators}
 
 
-def _input(
-    batch: Batch,
-    kept: Chosen,
-    times: Callable[[], Ints],
-    groups: Grouping,
-    text: str | None,
-    reads: InputForm,
-) -> Input:
+def _input(events: Batch, groups: Grouping, text: str | None, reads: InputForm) -> Input:
+
+    def times() -> Ints:
+        return events.times
 
     def arrivals(rows: Ints | None = None) -> Ints:
-        return batch.arrivals_at(kept.rows if rows is None else kept.at(rows).rows)
+        return events.arrivals_at(rows)
 
     if text is None:  # whole events, which have no value
         return Input(np.empty(0, np.int64), groups, times, arrivals)
-    column = batch.column_at(text, reads, kept.rows)
+    column = events.column(text, reads)
     if reads == "parts":
         return Input(column.values, groups, times, arrivals, None, column.parts)
     if column.valid is None:
@@ -488,7 +449,7 @@ def _input(
     return Input(
         column.values[valid],
         groups.select(valid),
-        lambda: times()[valid],
-        lambda rows=None: arrivals(valid if rows is None else valid[rows]),
+        lambda: events.times[valid],
+        lambda rows=None: events.arrivals_at(valid if rows is None else valid[rows]),
         column.levels,
     )
