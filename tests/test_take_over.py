@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from pydantic import Field, PrivateAttr
 
 import catchment as ct
 from catchment.errors import CatchmentError, JobError, RefusedError, SourceError, StateError
@@ -26,6 +28,7 @@ from catchment.nodes.node_service import NodeService, check_move
 from catchment.nodes.questions import ReplaceNode
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import EventsInMemory, MemoryDisk
+from catchment.sources.base import Piece, Position, Split
 from catchment.sources.generated import Generated
 from catchment.testing import oracle
 from catchment.testing.compare import assert_same, rows_of
@@ -39,12 +42,13 @@ from faulty_trees import HOUR, faults, flushing, shape
 from notes import ask
 from patience import PATIENCE, wait_for
 from schedules import share
-from trees import QUERIES, READ, READ_OTHERS, batches, charter, check, check_marked
+from trees import QUERIES, READ, READ_OTHERS, SCHEMA, batches, charter, check, check_marked
 
 FEW = share(625, 2)
 WIDE = ct.Query("wide", ct.sum("v"), by="k", window=ct.sliding("2s", "500ms"))
 LONG = ct.Query("long", ct.sum("v"), ct.count(), by="k", window=ct.tumbling("10s"))
-PLAIN = [WIDE, LONG, QUERIES[3]]
+VISITS = ct.Query("short_visits", ct.sum("v"), by="k", window=ct.session("100ms"))
+PLAIN = [WIDE, LONG, QUERIES[3], VISITS]
 """Windows of time, short and long, and sessions."""
 ORDERED = [QUERIES[4], QUERIES[5], QUERIES[6], *READ, *READ_OTHERS[1:]]
 """Windows that follow from the order of events, of all nodes and of each, and of one node."""
@@ -54,6 +58,49 @@ class FromNowOn(EventsInMemory):
     """Events that a process which starts anew does not get again."""
 
     replays = False
+
+
+class InPartitions(EventsInMemory):
+    """Each table is a partition, of which the next few events are read, by the dice."""
+
+    _dice: random.Random = PrivateAttr(default_factory=random.Random)
+    _most: int = PrivateAttr(1)
+
+    @classmethod
+    def thrown(cls, tables: list[pa.Table], dice: random.Random, most: int) -> InPartitions:
+        made = cls()
+        made._batches, made._dice, made._most = tables, dice, most
+        return made
+
+    def start(self) -> Position:
+        return dict.fromkeys(self.partitions({}), 0)
+
+    def latest(self, position: Position, bound: Position | None = None) -> Position:
+        return {
+            name: min(n + self._dice.randint(0, self._most), self._batches[int(name)].num_rows)
+            for name, n in position.items()
+        }
+
+    def splits(self, start: Position, end: Position, parallel: int) -> list[Split]:
+        return [Split(name, n, (n, end[name])) for name, n in start.items() if end[name] > n]
+
+    def read(self, split: Split, columns: list[str] | None, where: str | None) -> Iterator[Piece]:
+        first, last = split.body
+        table = self._batches[int(split.partition)].slice(first, last - first)
+        yield Piece(table if columns is None else table.select(columns))
+
+    def ended(self, position: Position) -> bool:
+        return all(n == self._batches[int(name)].num_rows for name, n in position.items())
+
+    def partitions(self, position: Position) -> list[str]:
+        return [str(number) for number in range(len(self._batches))]
+
+
+def in_partitions(tables: list[pa.Table], count: int, dice: random.Random) -> list[pa.Table]:
+    """The same events, dealt out to so many partitions."""
+    whole = pa.concat_tables(tables)
+    dealt = [dice.randrange(count) for _ in range(whole.num_rows)]
+    return [whole.filter(pa.array([to == part for to in dealt])) for part in range(count)]
 
 
 def replacing(world: World, dice: random.Random, often: int = 1) -> list[str]:
@@ -87,15 +134,27 @@ def replacing(world: World, dice: random.Random, often: int = 1) -> list[str]:
 
 
 def one_take_over(
-    seed: int, queries: list[Query], trouble: Faults, **settings: Any
+    seed: int, queries: list[Query], trouble: Faults, partitions: int = 0, **settings: Any
 ) -> tuple[World, dict[str, list[pa.Table]], list[str]]:
-    """A tree in which nodes are replaced while they read; who came in their place."""
+    """A tree in which nodes are replaced while they read; who came in their place.
+
+    Who reads `partitions` reads other batches each time it starts; 0: always the same.
+    """
     dice = random.Random(seed)
     parents = shape(dice, dice.randint(1, 3))
     leaves = [id for id in parents if id.startswith("l")]
     count = dice.choice([12, 60, 120])
     events = {id: batches(seed * 100 + n, count, 6, 3) for n, id in enumerate(leaves)}
-    world = World(charter(parents, queries, **settings), events, seed, trouble, until=4)
+    parts = random.Random(-1 - seed)
+    source = EventsInMemory.of
+    if partitions:
+        events = {id: in_partitions(made, partitions, parts) for id, made in events.items()}
+
+        def source(tables: list[pa.Table]) -> EventsInMemory:
+            return InPartitions.thrown(tables, parts, parts.choice([1, 3, 10, 40]))
+
+    ruled = charter(parents, queries, **settings)
+    world = World(ruled, events, seed, trouble, until=4, source=source)
     came = replacing(world, dice, dice.choice([1, 1, 3]))
     world.run()
     assert world.done, f"seed {seed} is not done after {world.now / 1e6:.0f} s"
@@ -107,7 +166,9 @@ def test_every_event_counts_once(part: int) -> None:
     came = 0
     for seed in range(part, FEW, 2):
         queries = PLAIN if seed % 4 < 2 else ORDERED
-        world, events, new = one_take_over(seed, queries, Faults(delay=0.05), marks="send")
+        partitions = seed // 4 % 4
+        trouble = Faults(delay=0.05)
+        world, events, new = one_take_over(seed, queries, trouble, partitions, marks="send")
         check(world.deliveries, events, queries)
         root = world.sites["root"].member
         assert root is not None and isinstance(root.machine, Root)
@@ -125,7 +186,8 @@ def test_and_so_it_does_when_all_goes_wrong(part: int) -> None:
         flush, trouble = flushing(seed, faults(dice))
         late = dice.choice(["drop", "update"])
         settings = {"late": late, "keep": HOUR, "timeout": 10**6} if late == "update" else {}
-        world, events, _ = one_take_over(seed, PLAIN, trouble, **settings, **flush)
+        partitions = seed // 2 % 4
+        world, events, _ = one_take_over(seed, PLAIN, trouble, partitions, **settings, **flush)
         check(world.deliveries, events, PLAIN)
 
 
@@ -323,6 +385,80 @@ def taking_over(events: list[pa.Table], told: TakeOver) -> Local:
 def catch_up(new: Local) -> None:
     while new.replay is not None:
         assert new.step(0)
+
+
+def at(key: str, *millis: int) -> pa.Table:
+    """Events at these times, in this order."""
+    rows = [{"ts": 1000 * ms, "k": key, "v": ms, "m": None} for ms in millis]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+class UpTo(InPartitions):
+    """Reads batches whose ends are given, until there are no more."""
+
+    ends: list[Position] = Field(default_factory=list)
+
+    def latest(self, position: Position, bound: Position | None = None) -> Position:
+        return next(
+            (end for end in self.ends if end != position and covers(end, position)), position
+        )
+
+
+def covers(end: Position, position: Position) -> bool:
+    return all(end[name] >= n for name, n in position.items())
+
+
+def one_after_another(
+    tables: list[pa.Table], before: list[Position], after: list[Position], queries: list[Query]
+) -> World:
+    """A node that reads some batches and is gone, and another that reads other ones to the end."""
+    ends = [before]
+
+    def source(made: list[pa.Table]) -> UpTo:
+        found = UpTo(ends=ends[0])
+        found._batches = made
+        return found
+
+    world = World(
+        charter({"root": None, "a": "root"}, queries), {"a": tables}, until=0, source=source
+    )
+
+    def go() -> None:
+        root = world.sites["root"].member
+        assert root is not None and root.charter is not None
+        ends[0] = after
+        root.adopt(root.charter.replaced("a", "b"), world.now)
+        world.replace("a", "b", "root")
+
+    world.after(3 * 10**6, go)
+    world.run()
+    assert world.done
+    check(world.deliveries, {"a": tables}, queries)
+    root = world.sites["root"].member
+    assert root is not None and isinstance(root.machine, Root)
+    counts = root.machine.counts
+    assert (counts["events"], counts["late"]) == (sum(map(len, tables)), 0)
+    return world
+
+
+def test_a_slice_that_is_sent_ahead_is_sent_whole() -> None:
+    """A partition may be ahead of the other: of a slice, it has brought what is before the frontier
+    and what is after it."""
+    tables = [at("a", 0, 610, 650, 2000), at("a", 0, 630, 2000)]
+    before = [{"0": 2, "1": 1}, {"0": 3, "1": 2}]
+    one_after_another(tables, before, [*before, {"0": 4, "1": 3}], [LONG, VISITS])
+
+
+def test_what_is_read_again_in_smaller_batches_is_not_late() -> None:
+    table = at("a", 100, 3100, 3050, 3070, 7000)
+    ends = [{"0": n} for n in range(1, 6)]
+    one_after_another([table], [{"0": 1}, {"0": 4}], ends, [WIDE, LONG])
+
+
+def test_a_partition_that_was_not_read_yet_is_not_taken_for_another() -> None:
+    tables = [at("a", 100, 200, 3000), at("a", 150, 250, 3100)]
+    ends = [{"0": 0, "1": 2}, {"0": 2, "1": 2}, {"0": 3, "1": 3}]
+    one_after_another(tables, [{"0": 2, "1": 0}], ends, PLAIN)
 
 
 def test_another_source_is_found_out() -> None:

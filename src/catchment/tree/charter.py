@@ -97,6 +97,17 @@ class Charter:
     def _numbers(self) -> dict[int, str]:
         return {place.number: place.id for place in self.places.values()}
 
+    @cached_property
+    def standing_in(self) -> dict[str, str]:
+        """Who is in the place of each node: itself or, of one that was replaced, the new one."""
+        found = {old: place.id for place in self.places.values() for old in place.replaces}
+        return found | {id: id for id in self.places}
+
+    @cached_property
+    def readers(self) -> dict[str, str]:
+        """Who reads each stream."""
+        return {place.stream: place.id for place in self.places.values()}
+
     def may_bring(self, child: str, id: str) -> bool:
         """Whether something that another node has said may come by way of a child: that node is
         below it, or somebody on the way up from there has moved. Of nodes that are not known it

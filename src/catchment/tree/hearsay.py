@@ -4,8 +4,8 @@ A message speaks of the node that sends it and, where that node has children, of
 A child whose token was stolen, or whose memory is bad, could speak of any node: that another's
 stream has ended, that nobody need wait for it, that it has moved. So what the head of a message
 says of nodes that are elsewhere is not believed. That bounds what a message can leave behind, too:
-at most an entry for each node that the charter has. (Notes in the name of a node that is elsewhere
-are refused with their message: `message.checked`.)
+at most an entry for each node that the charter knows. (Notes in the name of a node that is
+elsewhere are refused with their message: `message.checked`.)
 
 Whoever has moved, or is below a node that has, may be told of by others too: what it sent before
 may still be on its way.
@@ -29,12 +29,11 @@ def credible(head: Head, charter: Charter) -> Head:
 
     What it says to lack of others lacks all the same, and it is the child that lacks it.
     """
-    child = head.node
+    child, here, streams = head.node, charter.standing_in, charter.readers
 
     def own(id: str) -> str:
-        return id if id in charter.places and charter.may_bring(child, id) else child
+        return id if id in here and charter.may_bring(child, here[id]) else child
 
-    streams = {place.stream: place.id for place in charter.places.values()}
     behind: list[Behind] = [{own(id): lag} for id, lag in head.behind.items()]
     moves = charter.moves
     return replace(

@@ -20,6 +20,7 @@ from catchment.errors import DataError, RefusedError, StateError
 from catchment.model.node_id import node_id
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
+from catchment.tree.decode import last_end
 from catchment.tree.hearsay import credible
 from catchment.tree.message import Head, checked, head_of
 from catchment.tree.records import (
@@ -257,6 +258,16 @@ class Inbox:
         at = NodeProgress(held.complete_until, held.complete_until, held.plan)
         log, unsure = self._log(old), held.unsure
         kept: list[bytes] = []
+        # It may have taken over itself: what the one before it had sent ahead is here too.
+        before = self.take_over(old)
+        if before is not None:
+            unsure = max(unsure, before.unsure)
+            for body in before.messages:
+                end = last_end(body, self._charter)
+                if end > held.complete_until and head_of(body).plan == held.plan:
+                    kept.append(body)
+                elif end > held.complete_until:
+                    unsure = max(unsure, end)
         there = {seq: entry for seq, entry in log.entries() if seq <= held.taken}
         for seq, end in held.ahead:
             entry = there.get(seq)

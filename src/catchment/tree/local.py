@@ -165,7 +165,8 @@ class Local:
 
     def _replayed(self, replay: Replay, piece: Piece, partition: str, arrival: int) -> None:
         """Slices what is read again, and forgets what the parent has of it."""
-        replay.add(partition, arrival, piece.events)
+        alone = len(self.frontier.partitions) == 1
+        replay.add(partition, arrival, piece.events, alone)
         for part in replay.parts():
             if part is None:
                 replay.check(self.flow.merger.newest)
@@ -197,7 +198,11 @@ class Local:
         ranked = [] if flow.ranking is None else flow.ranking.questioned
         sets = () if flow.marking is None else flow.charter.cut_sets(flow.plan)
         marked = [group for id in sets for group in flow.merger.bound.waiting[id].groups]
-        late = dict.fromkeys([*counted, *ranked, *marked], told.newest + 1)
+        # Windows of this stream follow from the order in which events were taken in.
+        planned = flow.charter.plans[flow.plan].plan
+        streams = [group.id for group in planned.groups if group.slicing == "stream"]
+        own = streams if replay.unordered else []
+        late = dict.fromkeys([*counted, *ranked, *marked, *own], told.newest + 1)
         if late or lost is not None:
             flow.lags({told.old: Lag(lost=lost, late=late)})
         if replay.skipped():
@@ -375,8 +380,14 @@ class Local:
         slicer, before = self.slicer, dict(self.slicer.counts)
         slicer.newest = EARLIEST
         place = rank(self._first_rank + self.frontier.number(partition), arrival)
-        for sliced in slicer.slice(events, self.flow.frontier, place):
+        # What is read again is not late: the old node read other batches, and may have had it in
+        # time. Where it is not needed, it is forgotten with its slice.
+        frontier = self.flow.frontier if counts else EARLIEST
+        for sliced in slicer.slice(events, frontier, place):
             self.flow.merger.add(sliced)
+            oldest = self.flow.frontier - slicer.bound.keep
+            if not counts and self.replay is not None and len(sliced.batch):
+                self.replay.unordered |= sliced.batch.span[0] < oldest
         if slicer.newest > EARLIEST:
             newest = self._heard.get(partition, EARLIEST)
             self._heard[partition] = max(newest, slicer.newest)

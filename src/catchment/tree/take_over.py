@@ -64,8 +64,13 @@ class Replay:
         self._read: PartitionsRead = {}
         self._first: PartitionsRead = {}
         """The place at which each partition begins."""
+        self._alone = False
+        """Whether the source has one partition, as far as is known."""
         self.over = False
         """Whether all is read that the old node had read."""
+        self.unordered = False
+        """Whether events came that are before the frontier as it is found here: the old node may
+        have had them in time, or dropped them as late."""
 
     @property
     def gap(self) -> bool:
@@ -76,15 +81,16 @@ class Replay:
         """Whether events were never read by anybody: the source begins after what was read."""
         return any(first > self._upto.get(name, first) for name, first in self._first.items())
 
-    def add(self, partition: str, arrival: int, events: pa.Table) -> None:
-        """Takes events that were read again."""
+    def add(self, partition: str, arrival: int, events: pa.Table, alone: bool) -> None:
+        """Takes events that were read again; `alone` says that the source has one partition."""
+        self._alone = alone
         self._first.setdefault(self._known_as(partition), arrival)
         self._queue.append(ReplayedEvents(partition, arrival, events))
 
     def _known_as(self, partition: str) -> str:
-        """What the old node called a partition: where it had one, its folder may have had another
+        """What the old node called a partition: where there is one, its folder may have had another
         name."""
-        return next(iter(self._upto)) if len(self._upto) == 1 else partition
+        return next(iter(self._upto)) if self._alone and len(self._upto) == 1 else partition
 
     def parts(self) -> Iterator[ReplayedEvents | SentBefore | None]:
         """What can be sliced by now; None where all is read that the old node had read."""
