@@ -619,38 +619,42 @@ def test_a_node_joins_and_another_leaves() -> None:
     check(world.deliveries, {"a": events["a"], "c": batches(3, 60)}, QUERIES[:1])
 
 
-def test_what_a_node_never_read_is_told_at_the_root() -> None:
-    """Beats carry it up, level by level, and it is gone once the node has read the rest."""
+def one_above_another() -> tuple[Member, Member, Member]:
+    """A root, a node below it, and a node below that one, after all of their events."""
     parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "root"}
     world = World(charter(parents, QUERIES[:1]), {"a": batches(1, 60), "b": batches(2, 60)})
     world.run()
-    members = {id: site.member for id, site in world.sites.items()}
-    root, mid, leaf = members["root"], members["m"], members["a"]
+    root, mid, leaf = (world.sites[id].member for id in ("root", "m", "a"))
     assert root is not None and mid is not None and leaf is not None
+    return root, mid, leaf
+
+
+def carry_up(root: Member, mid: Member, leaf: Member) -> None:
+    """Beats go up, level by level, as they travel."""
+    mid.on_beat("a", read(Beat, said(leaf.beat(0))), 0)
+    root.on_beat("m", read(Beat, said(mid.beat(0))), 0)
+
+
+def test_what_a_node_never_read_is_told_at_the_root() -> None:
+    """Beats carry it up, level by level, and it is gone once the node has read the rest."""
+    root, mid, leaf = one_above_another()
     leaf.unread = unread_of(
         [NeverRead("x.csv", "it grew", 12, 2), NeverRead("y.csv", "a column is missing", 5, 3)]
     )
     wanted = {"a": Unread(2, "x.csv: it grew", 17, 5)}
     for _ in range(2):
-        mid.on_beat("a", leaf.beat(world.now), world.now)
-        root.on_beat("m", mid.beat(world.now), world.now)
+        carry_up(root, mid, leaf)
         assert status(root, set()).never_read_by_nodes == wanted
         leaf.unread, wanted = None, {}
 
 
 def test_what_is_getting_full_on_a_node_is_told_at_the_root() -> None:
-    parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "root"}
-    world = World(charter(parents, QUERIES[:1]), {"a": batches(1, 60), "b": batches(2, 60)})
-    world.run()
-    members = {id: site.member for id, site in world.sites.items()}
-    root, mid, leaf = members["root"], members["m"], members["a"]
-    assert root is not None and mid is not None and leaf is not None
+    root, mid, leaf = one_above_another()
     half = Capacity("outbox", 512, 1024, "bytes", "nothing more is read")
     nearly = Capacity("spool", 9, 10, "bytes", "nothing is acknowledged")
     leaf.fills = filling_of([half, Capacity("inbox", 511, 1024, "bytes", "children wait"), nearly])
     wanted = {"a": [nearly, half]}
     for _ in range(2):
-        mid.on_beat("a", leaf.beat(world.now), world.now)
-        root.on_beat("m", read(Beat, said(mid.beat(world.now))), world.now)
+        carry_up(root, mid, leaf)
         assert status(root, set()).filling_by_nodes == wanted
         leaf.fills, wanted = (), {}
