@@ -527,7 +527,8 @@ def test_a_real_site_is_killed_and_another_takes_over(tmp_path: Path) -> None:
     address, results = f"127.0.0.1:{free_port()}", tmp_path / "out"
     base = {"type": "generator", "rate": 500, "keys": 4, "per_batch": 50, "pace": 500}
     sources = {f"e{n}": {**base, "seed": n, "events": 4000} for n in (1, 2)}
-    sources["e1"]["partitions"] = 2
+    # It must not have ended when it is killed, however long a command takes to start.
+    sources["e1"] |= {"partitions": 2, "pace": 50}
 
     def job(path: Path, sites: dict[str, Any]) -> Path:
         nodes: list[dict[str, Any]] = [{"id": "root", "listen": address, "engine": "embedded"}]
@@ -542,7 +543,8 @@ def test_a_real_site_is_killed_and_another_takes_over(tmp_path: Path) -> None:
         return path
 
     first = job(tmp_path / "first.yaml", sources)
-    second = job(tmp_path / "second.yaml", {"e2": sources["e2"], "e3": sources["e1"]})
+    again = sources["e1"] | {"pace": 2000}
+    second = job(tmp_path / "second.yaml", {"e2": sources["e2"], "e3": again})
     running: dict[str, subprocess.Popen[bytes]] = {}
 
     def cli(*words: str) -> list[str]:

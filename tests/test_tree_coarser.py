@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 import catchment as ct
+from catchment.engine.bound import BoundPlan
+from catchment.engine.keys import KeyIndex
+from catchment.engine.partials import KeyedSlices
 from catchment.errors import StateError
 from catchment.model.query import Query
+from catchment.model.rules import EventRules
 from catchment.planner import plan
 from catchment.planner.coarser import coarser_groups
 from catchment.simulate import Faults, World
@@ -19,7 +23,7 @@ from catchment.testing.oracle import oracle
 from faulty_trees import ended, events_of, faults, says_lost, shape, wrongs
 from schedules import SCHEDULES, share
 from test_simulate import one_schedule
-from trees import batches, charter, check, check_marked, final
+from trees import SCHEMA, batches, charter, check, check_marked, final
 
 SOME = share(80, 16)
 """Schedules of each kind of this file, of all of them."""
@@ -188,3 +192,10 @@ def test_a_cube_costs_what_its_finest_set_costs() -> None:
         return sum(world.bytes.values())
 
     assert sent(CUBE) <= 1.05 * sent(CUBE[3:])
+
+
+def test_slices_are_under_the_very_keys_that_are_given() -> None:
+    """An index without keys is given too, by a group that goes on by itself."""
+    group = BoundPlan(plan(CUBE[-1:]), EventRules(), SCHEMA).groups[0]
+    keys = KeyIndex()
+    assert KeyedSlices(group, keys).keys is keys

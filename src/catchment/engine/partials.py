@@ -95,7 +95,7 @@ class KeyedSlices:
 
     def __init__(self, bound: BoundGroup, keys: KeyIndex | None = None) -> None:
         self.bound = bound
-        self.keys = keys or KeyIndex()
+        self.keys = KeyIndex() if keys is None else keys  # one without keys counts as False
 
 
 class EventHolder(KeyHolder, Protocol):
