@@ -111,6 +111,8 @@ VALUES = (
     "d",
     "u",
 )
+DOUBLES = ("v * n", "CASE WHEN m THEN v ELSE n END", "greatest(v, n)", "CAST(n AS DOUBLE)")
+"""Those of the values that make doubles of integers."""
 WHERES = (
     None,
     "v > 0",
@@ -142,12 +144,15 @@ WHERES = (
 def easy_cases(draw: st.DrawFn) -> tuple[list[ct.Query], pa.Table]:
     """Queries that Spark slices itself."""
     base = draw(st.sampled_from([0, -20]))
-    rows = draw(strategies.events(1_000_000, base, 60, special=True, huge=True))
+    huge = draw(st.booleans())
+    rows = draw(strategies.events(1_000_000, base, 60, special=True, huge=huge))
+    # A double sum in which huge values cancel out depends on the order of addition.
+    values = [value for value in VALUES if value not in DOUBLES] if huge else VALUES
     queries = []
     wheres = draw(st.lists(st.sampled_from(WHERES), min_size=1, max_size=4, unique=True))
     for number in range(10):
         functions = draw(st.lists(st.sampled_from(EASY), min_size=1, max_size=3))
-        wanted = [ct.Aggregate(f, draw(st.sampled_from(VALUES))) for f in functions]
+        wanted = [ct.Aggregate(f, draw(st.sampled_from(values))) for f in functions]
         kinds = ("tumbling", "sliding", "session", "fixed")
         window = draw(strategies.windows(1_000_000, base, kinds, ("global",)))
         by = draw(st.sampled_from([(), ("k",), ("j", "v"), ("m",)]))

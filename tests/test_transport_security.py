@@ -662,12 +662,20 @@ def test_who_was_pushed_out_is_not_waited_for(tree: Tree) -> None:
         return b"{}"
 
     tree.handler.hello = hello  # type: ignore[method-assign]
+    staying = set()
     for _ in range(40):
         raw = tree.raw()
         raw.socket.sendall(MAGIC)
         raw.send(who("b"), b"h{}")
+        staying.add(raw.socket)
     assert begun.wait(PATIENCE)
-    until(lambda: server.capacities()[1].used == 4 and server.capacities()[0].used == 0)
+
+    def only_four_stay() -> bool:
+        staying.difference_update([one for one in staying if until_ended(one, 0)])
+        return len(staying) == 4
+
+    until(only_four_stay)  # the others may be waiting to be accepted on a busy machine
+    assert (server.capacities()[0].used, server.capacities()[1].used) == (0, 4)
     free.set()
     link, _ = tree.link("b")
     assert not link.closed
