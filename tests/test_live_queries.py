@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from contextlib import suppress
 from unittest.mock import patch
@@ -26,8 +27,9 @@ from catchment.testing.strategies import KINDS, PERIODIC, to_table
 from catchment.tree import charter as tree_charter
 from live import NEVER, Draw, Life, judge, matching, stripped
 from pipeline import WRITTEN, Pipeline
+from schedules import share
 from small_tables import SECOND, examples, starts, table, values
-from trees import charter, final
+from trees import batches, charter, final
 
 FAR = 1 << 60
 """Before this, nothing has happened."""
@@ -192,6 +194,9 @@ def test_the_streaming_pipeline(mix: str, seed: int) -> None:
 PARENTS: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
 
 
+FAULTS = Faults(lost=0.3, crash=0.3, cut=0.3)
+
+
 class Growing:
     """A simulated tree whose root is told to add and to remove queries, while things go wrong."""
 
@@ -210,8 +215,9 @@ class Growing:
         some = self.dice.choice([0, 0.1])
         faults = Faults(lost=some, twice=some, crash=some, cut=some)
         self.world = World(ruled, tables, seed, faults, until=4)
+        apart = self.dice.choice([200_000, 20_000])  # a node may hear of several changes at once
         for at in range(self.dice.randint(1, 6)):
-            self.world.after(at * 200_000 + self.dice.randrange(200_000), self.change)
+            self.world.after(at * apart + self.dice.randrange(200_000), self.change)
 
     def change(self) -> None:
         root = self.world.sites["root"].member
@@ -294,6 +300,38 @@ def test_a_tree(mix: str, seed: int) -> None:
     growing.world.run()
     assert growing.world.done
     growing.judge()
+
+
+@pytest.mark.parametrize("seed", [68, 245, *range(share(200))])
+def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
+    """Nodes hear of several changes at once, and the root knows little of what they read before."""
+    dice = random.Random(seed)
+    parents = PARENTS | dice.choice([{}, {"c": "m"}, {"a": "root", "b": "root"}])
+    events = {id: batches(seed + n, 150, 30, 10) for n, id in enumerate("abc")}
+    first = ct.Query("first", ct.sum("v"), window=ct.tumbling(f"{dice.randint(2, 4)}s"))
+    second = ct.Query("second", ct.sum("v"), window=ct.sliding(f"{dice.randint(5, 9)}s", "1s"))
+    third = ct.Query("third", ct.max("v"), by="k", window=ct.sliding("4s", "2s"))
+    world = World(charter(parents, [first]), events, seed, FAULTS, until=5)
+
+    def change(queries: list[ct.Query]) -> None:
+        root = world.sites["root"].member
+        if root is not None and root.charter is not None and not world.done:
+            with suppress(StateError):  # its disk may be full
+                root.adopt(root.charter.with_queries(queries), world.now)
+
+    at = 0
+    for queries in ([first, second], [second, third], [second]):
+        at += dice.randrange(1_200_000)
+        world.after(at, lambda queries=queries: change(queries))
+    world.run()
+    assert world.done
+    rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]
+    for query in (first, second, third):
+        wanted = oracle([query], rows)[query.name]
+        for row in final(world.deliveries, query.name):
+            if row.pop("complete"):
+                assert row.pop("missing") is None
+                assert row in wanted, (seed, query.name, row)
 
 
 # By hand.

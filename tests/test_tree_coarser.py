@@ -35,8 +35,10 @@ CUBE = [
 ]
 
 
-def query(name: str, dice: random.Random) -> Query:
-    windows = [ct.tumbling("1s"), ct.tumbling("2s"), ct.sliding("3s", "1s"), ct.tumbling("500ms")]
+def query(name: str, dice: random.Random, unit: int = 1) -> Query:
+    half, one, two, three, eight = (f"{unit * ms}ms" for ms in (500, 1000, 2000, 3000, 8000))
+    windows = [ct.tumbling(half), ct.tumbling(one), ct.tumbling(two)]
+    windows += [ct.sliding(three, one), ct.sliding(eight, one)]
     some = dice.choice([[ct.sum("v"), ct.count()], [ct.sum("v")], [ct.max("v"), ct.avg("v")]])
     where = dice.choice([None, None, "v > 20"])
     return Query(name, *some, by=dice.choice(SETS), where=where, window=dice.choice(windows))
@@ -136,8 +138,9 @@ def changing(seed: int) -> int:
     """Queries come and go while things go wrong; gives how many groups were made of others."""
     dice = random.Random(seed)
     parents = shape(dice, dice.randint(1, 3))
-    queries = {name: query(name, dice) for name in ("q0", "q1", "q2")}
-    events = events_of(parents, seed, 30, 4)
+    unit = dice.choice([1, 4])  # where slices are long, the root knows little of the newest events
+    queries = {name: query(name, dice, unit) for name in ("q0", "q1", "q2")}
+    events = events_of(parents, seed, 100, 20)
     trouble = faults(dice) if dice.random() < 0.5 else Faults()
     world = World(charter(parents, queries.values()), events, seed, trouble, until=5)
     first, removed, seen = set(queries), set[str](), [0]
@@ -161,8 +164,9 @@ def changing(seed: int) -> int:
             removed.update([] if gone is None else [gone])
             seen[0] += len(changed.plans[changed.plan].made_of)
 
+    apart = dice.choice([300_000, 30_000])  # a node may hear of several changes at once
     for at in range(dice.randint(1, 5)):
-        world.after(at * 300_000 + dice.randrange(300_000), change)
+        world.after(at * apart + dice.randrange(300_000), change)
     ended(world, seed)
     rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]
     for name, each in queries.items():

@@ -406,6 +406,14 @@ class Inbox:
         upto = dict(found)
         return Choice(plan, upto, self._view(upto, now, timeout, at))
 
+    def newest_before(self, plan: int) -> int:
+        """The newest event that children may have read by plans older than one to which they have
+        all gone over: their first messages after that know of it. A child that went over to several
+        versions at once sends none by those in between."""
+        nearest = (next(iter(heads.values()), None) for heads in self._heads.values())
+        found = (head.newest for head in nearest if head is not None and head.plan >= plan)
+        return max(found, default=EARLIEST)
+
     def chosen(self, upto: Mapping[str, int]) -> list[tuple[str, int]]:
         """The messages that a step takes: of each child in `upto`, those not taken yet up to that
         number."""

@@ -71,7 +71,7 @@ class Relay:
         step = self.decide(now)
         if step is None:
             return False
-        self.flow.switch(step.plan)
+        self._switch(step.plan)
         for id, seq in self.inbox.chosen(step.take):
             with taking(id, seq):
                 head = self.inbox.head(id, seq)
@@ -103,7 +103,7 @@ class Relay:
         """A step was carried out elsewhere: the messages' partials are merged by now."""
         if step.step <= self.number:
             return
-        self.flow.switch(step.plan)
+        self._switch(step.plan)
         newest = EARLIEST
         for id, seq in self.inbox.chosen(step.take):
             head = self.inbox.head(id, seq)
@@ -118,6 +118,13 @@ class Relay:
             self._took(id, head, ends.get((id, seq), EARLIEST))
         self.flow.merger.absorb(partials, newest)
         self._finish(step)
+
+    def _switch(self, plan: int) -> None:
+        """Goes over to a version of the plan, and knows of all that was read by older ones."""
+        if plan > self.flow.plan:
+            newest = self.inbox.newest_before(plan)
+            self.flow.switch(plan)
+            self.flow.merger.absorb(Partials(), newest)
 
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)

@@ -271,6 +271,8 @@ class Root:
         chosen = self.inbox.chosen(choice.upto)
         heads = [self.inbox.head(id, seq) for id, seq in chosen]
         newest = max([EARLIEST if last is None else last.newest, *(head.newest for head in heads)])
+        if plan > self.plan:
+            newest = max(newest, self.inbox.newest_before(plan))
         reached = EARLIEST if last is None else last.reach
         # No further than where every window that holds an event is complete: events of somebody
         # who is missing may still come after the others have ended, or have had none.
