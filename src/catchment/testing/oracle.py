@@ -605,7 +605,7 @@ def _output(query: Query, rows: list[Row]) -> list[Row]:
             for row, shown in made
         ]
         down = order.descending
-        places.sort(key=lambda triple: triple[0][1], reverse=down)
+        places.sort(key=lambda triple: triple[0], reverse=down)  # nulls are not compared
         places.sort(key=lambda triple: triple[0][0])
         made = [(row, shown) for _, row, shown in places]
     taken: Counter[tuple[int, int]] = Counter()
