@@ -292,9 +292,11 @@ class Outflow:
         note, said = self.note, self.last_sent
         if note is None or said is None or said.idle or not self.early.sender.active:
             return False
-        partials = self._held_back(self._with_early(Partials(), now))
+        partials = self._with_early(Partials(), now)
         if not partials.rows:
             return False
+        # Where all of it stays here, what is said of it leaves.
+        partials = self._held_back(partials)
         ranks, self.ranks = pa.concat_tables(self.ranks) if self.ranks else None, []
         word = self._word()._replace(counts=self.counts)
         messages = self._messages(partials, Said(None, ranks), word, word)
