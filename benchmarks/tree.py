@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks import (
     tree_capacity,
+    tree_first_keys,
     tree_frequent,
     tree_latency,
     tree_ranks,
@@ -14,7 +15,15 @@ from benchmarks import (
 )
 from benchmarks.figure import Figure
 
-PARTS = (tree_wire, tree_ranks, tree_frequent, tree_capacity, tree_latency, tree_start)
+PARTS = (
+    tree_wire,
+    tree_ranks,
+    tree_frequent,
+    tree_first_keys,
+    tree_capacity,
+    tree_latency,
+    tree_start,
+)
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:

@@ -13,6 +13,7 @@ import catchment as ct
 from benchmarks import (
     tree_capacity,
     tree_disco,
+    tree_first_keys,
     tree_frequent,
     tree_latency,
     tree_ranks,
@@ -182,3 +183,11 @@ def test_frequent_values_by_asking(alike: bool) -> None:
     found = tree_frequent.measured(50_000, 20_000, alike, nodes=3)
     assert found.of_counts < 0.3 and found.of_events < 0.04, found.detail
     assert found.rounds <= 2 and (alike or found.rounds > 0), found.detail
+
+
+@pytest.mark.parametrize(("by", "alike"), [("sum", True), ("sum", False), ("count", False)])
+def test_first_keys_by_asking(by: str, alike: bool) -> None:
+    """Small windows: exact, in two rounds each, for a part of the bytes."""
+    share, rounds, detail = tree_first_keys.measured(30_000, 3, by, alike, nodes=3)
+    assert share < 0.35, detail
+    assert rounds <= 2, detail

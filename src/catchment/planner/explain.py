@@ -15,7 +15,14 @@ from catchment.planner.cost import edges_of, session_grid, ways_of
 from catchment.planner.group import operators_by_window, operators_of
 from catchment.planner.group import plan as make_plan
 from catchment.planner.marked import waiting_sets, why_events
-from catchment.planner.ranked import COUNTS, SORT, is_ranked, needs_all
+from catchment.planner.ranked import (
+    COUNTS,
+    SORT,
+    is_ranked,
+    need_all_keys,
+    needs_all,
+    takes_first_keys,
+)
 from catchment.planner.together import sets_met, sliced_together, waiting_together
 
 _MOST = 8
@@ -60,7 +67,8 @@ def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:
     made_of = coarser_groups(plan, {}, {}) if len(plan.groups) <= _COMPARED else {}
     found = []
     for group in plan.every_group:
-        branches = _branches(group, plan, named.get(group.id, []))
+        base = group.id in made_of.values()
+        branches = _branches(group, plan, named.get(group.id, []), base)
         if group.id in together:
             others = [str(id) for id in sorted(together[group.id]) if id != group.id]
             said = f"sliced together with group(s) {_some(others)}, where events are many"
@@ -102,7 +110,8 @@ def _title(group: Group, plan: Plan) -> str:
     return f"group {group.id}: by {by}{extra}"
 
 
-def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
+def _branches(group: Group, plan: Plan, names: list[str], is_base: bool) -> list[str]:
+    """`is_base`: whether other groups are made of its partials."""
     refs = [OperatorRef(*ref) for ref in group.operators]
     selections = [condition or "every event" for condition in group.selections]
     owed = [plan.former[name] for name in names if name in plan.former]
@@ -119,7 +128,7 @@ def _branches(group: Group, plan: Plan, names: list[str]) -> list[str]:
         *_compared(group, plan),
         f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
     ]
-    return branches + _where(group, refs, plan)
+    return branches + _where(group, refs, plan, is_base)
 
 
 def _some(items: list[str]) -> str:
@@ -177,14 +186,21 @@ _HELD = {SORT: "sorted numbers", COUNTS: "counts of numbers and texts"}
 """What a node may keep back of an operator."""
 
 
-def _ranked(group: Group) -> list[str]:
-    """What a tree does with sorted values, and with counts of values."""
+def _ranked(group: Group, is_base: bool) -> list[str]:
+    """What a tree does with sorted values, with counts of values, and with keys of which only the
+    first are wanted."""
     if not is_ranked(group):
         return []
+    where = "an embedded root, no late: update or early results, quantiles: auto or ask"
+    if takes_first_keys(group):
+        reasons = need_all_keys(group)
+        reasons += ["other groups are made of its partials"] if is_base else []
+        if reasons:
+            return [f"local: all keys climb, since {' and '.join(reasons)}"]
+        return [f"local: keys that cannot be among the first may stay, of sums above 0 ({where})"]
     all_values = needs_all(group)
     if all_values:
         return [f"local: values climb, since {', '.join(all_values)} needs all of them"]
-    where = "an embedded root, no late: update or early results, quantiles: auto or ask"
     kinds = {ref[0] for ref in group.operators}
     held = [text for kind, text in _HELD.items() if kind in kinds]
     what = " and ".join(held)
@@ -209,7 +225,7 @@ def _marked(group: Group, plan: Plan) -> list[str]:
     ]
 
 
-def _where(group: Group, refs: list[OperatorRef], plan: Plan) -> list[str]:
+def _where(group: Group, refs: list[OperatorRef], plan: Plan, is_base: bool) -> list[str]:
     if group.source is not None:
         return ["root: the results are its events, each at the last moment of its window"]
     if group.slicing == "stream":
@@ -241,7 +257,7 @@ def _where(group: Group, refs: list[OperatorRef], plan: Plan) -> list[str]:
     sent = f" ({', '.join(large)}: on no other slices than these windows need)" if large else ""
     return [
         "local: select, slice on arrival, send partials" + sent,
-        *_ranked(group),
+        *_ranked(group, is_base),
         "intermediate: merge partials of equal slice and key",
         "root: merge, assemble windows when the frontier passes their end"
         + (", all keys of a window together" if group.whole else "")

@@ -18,6 +18,7 @@ from catchment.model.definition import Definition, next_definitions, output_name
 from catchment.model.plan import Plan
 from catchment.model.query import Query, QueryRecord
 from catchment.planner.group import replan
+from catchment.planner.ranked import is_ranked, takes_first_keys
 
 
 class PlannedRecord(Struct, frozen=True):
@@ -29,6 +30,7 @@ class PlannedRecord(Struct, frozen=True):
     definitions: dict[str, Definition]
     leaving: tuple[str, ...]
     made_of: dict[int, int] = {}
+    keys_kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Planned:
     """The queries that give the windows that have begun, and then are removed."""
     made_of: dict[int, int] = field(default_factory=dict)
     """Where partials travel: the groups that are made of the partials of others at the root."""
+    keys_kept: tuple[int, ...] = ()
+    """The groups of which a version before took first keys only: nodes may still hold others."""
 
     def next(
         self,
@@ -68,7 +72,17 @@ class Planned:
             for group in made.groups
         }
         definitions = next_definitions(self.definitions, queries)
-        return Planned(made, lineage, dict(queries), origins, definitions, tuple(sorted(leaving)))
+        kept = {one.id for one in self.plan.groups if is_ranked(one) and takes_first_keys(one)}
+        kept |= {*self.keys_kept}
+        return Planned(
+            made,
+            lineage,
+            dict(queries),
+            origins,
+            definitions,
+            tuple(sorted(leaving)),
+            keys_kept=tuple(group.id for group in made.groups if lineage.get(group.id) in kept),
+        )
 
     def output(self, name: str) -> str:
         """The name under which a query's results are delivered."""
@@ -85,7 +99,13 @@ class Planned:
     def to_bytes(self) -> bytes:
         queries = [query.record() for query in self.queries.values()]
         head = PlannedRecord(
-            self.lineage, queries, self.origins, self.definitions, self.leaving, self.made_of
+            self.lineage,
+            queries,
+            self.origins,
+            self.definitions,
+            self.leaving,
+            self.made_of,
+            self.keys_kept,
         )
         return records.encode(head) + b"\n" + self.plan.to_bytes()
 
@@ -97,7 +117,7 @@ class Planned:
         named = {query.name: query for query in queries}
         plan = Plan.from_bytes(body)
         told = head.lineage, named, head.origins, head.definitions, head.leaving, head.made_of
-        return cls(plan, *told)
+        return cls(plan, *told, head.keys_kept)
 
 
 NOTHING = Planned(Plan(), {}, {})

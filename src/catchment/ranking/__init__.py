@@ -1,4 +1,4 @@
-"""Quantiles and the most frequent values over many nodes without collecting values.
+"""Quantiles, the most frequent values and first keys over many nodes without collecting them.
 
 A node keeps the sorted values of a slice, or how often each occurs, and says what some of them are.
 From that the root knows between which values a rank lies, and which values may be among the most
@@ -11,6 +11,7 @@ it said later.
 |---|---|
 | `groups` | which groups are asked about |
 | `column`, `runs`, `counts` | sorted values and counts: what is wanted of them, what a node tells |
+| `first_keys` | keys as values and their sums as counts, with the partials of each |
 | `choice`, `leaf`, `leaf_log` | a local node: what it keeps back, how it answers, on disk |
 | `search`, `frequent` | given what is known: between which values ranks lie, what is frequent |
 | `root` | the root: takes what nodes say, asks, gives the values of windows |

@@ -51,6 +51,8 @@ class CountedColumn(SearchedColumn):
     """How often values of a group occur: numbers, which are held as integers in their order, or
     texts."""
 
+    ties: ClassVar[bool] = False
+    """Whether all values are wanted that are as frequent as the last."""
     nothing: ClassVar[Any] = CountedRow(np.empty(0, np.int64), np.empty(0, np.int64))
 
     def __init__(self, group: Group, ref: OperatorRef, kind: pa.DataType) -> None:
@@ -73,15 +75,18 @@ class CountedColumn(SearchedColumn):
         """The same, where some function may need every value."""
         return _EVERY if self.all else self.most
 
+    @property
+    def wants(self) -> list[Any]:
+        """What is wanted of values."""
+        return [self.field, self.wanted]
+
     def sizes(self, table: pa.Table) -> Ints:
         return np.diff(list_column(table, self.value)[0])
 
     def costs(self, table: pa.Table, searches: int, overlaps: int) -> tuple[Array, Array]:
         found = counts_in(table, self)
         sizes = found.values.lengths
-        row = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
-        last = _least_of(most_frequent(found, self.most))
-        near = np.bincount(row[found.times * _NEAR > last[row]], minlength=len(sizes))
+        near = near_the_last(found, self.most)
         # The most frequent; and for each window, those in doubt, and candidates of other nodes.
         wanted = np.minimum(sizes, self.most) + (near + self.most) * overlaps
         alone, again = _bytes_each(found.values.values)
@@ -105,7 +110,7 @@ class CountedColumn(SearchedColumn):
         made: list[pa.Array[Any]] = [
             pa.LargeListArray.from_arrays(offsets, part) for part in (flat, times)
         ]
-        return dict(zip(self.fields, made, strict=True))
+        return dict(zip((self.value, self.times), made, strict=True))
 
     def summary(self, table: pa.Table, searches: int) -> CountSummary:
         found = counts_in(table, self)
@@ -171,6 +176,14 @@ def _row_answer(row: CountedRow, above: int, upto: int, others: Array) -> tuple[
     times = np.concatenate([row.times[frequent], times[~known]])
     order = np.argsort(values, kind="stable")
     return rest, values[order], times[order]
+
+
+def near_the_last(found: ValueCounts, most: int) -> Ints:
+    """How many values of each row may be in doubt where so many of the most frequent are wanted."""
+    sizes = found.values.lengths
+    row = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
+    last = _least_of(most_frequent(found, most))
+    return np.bincount(row[found.times * _NEAR > last[row]], minlength=len(sizes))
 
 
 def counts_in(table: pa.Table, column: CountedColumn) -> ValueCounts:

@@ -28,6 +28,11 @@ from catchment.operators.ragged import Ints, Ragged, offsets_of
 from catchment.operators.values import Mask
 from catchment.ranking.search import KnownPlaces
 
+_NONE = -(1 << 62)
+"""The mark that every value reaches."""
+_EVERY_VALUE = np.iinfo(np.int64).max
+"""More than any value: of equals, each comes before it."""
+
 
 class DoubtfulCounts(NamedTuple):
     """What is to be asked, by case: values that occur more than `above` times, and up to `upto`
@@ -68,12 +73,21 @@ class _ValueSums(NamedTuple):
 
 
 def most_frequent_of(
-    known: KnownPlaces, owner: Ints, rest: Ints, gone: Mask, most: int
+    known: KnownPlaces,
+    owner: Ints,
+    rest: Ints,
+    gone: Mask,
+    most: int,
+    *,
+    ties: bool = False,
+    whole: Mask | None = None,
 ) -> FoundCounts:
     """Looks for so many of the most frequent values of each case, of equals the least.
 
     `known` has values as places, and how often each occurs; each is told once of a source. `owner`
-    is the case of each source, from 0 on, and `gone` are the sources that nobody can ask.
+    is the case of each source, from 0 on, and `gone` are the sources that nobody can ask. With
+    `ties`, all that are as frequent as the last are looked for; of the cases in `whole`, all values
+    are.
     """
     cases = int(owner.max()) + 1
     sums = _sums(known, owner)
@@ -81,9 +95,13 @@ def most_frequent_of(
     first = (place < most) & (sums.least > 0)
     full = np.bincount(sums.case[first], minlength=cases) == most
     last = first & (place == most - 1)
-    mark, limit = np.zeros(cases, np.int64), np.zeros(cases, np.int64)
+    mark, limit = np.full(cases, _NONE, np.int64), np.zeros(cases, np.int64)
     mark[sums.case[last]], limit[sums.case[last]] = sums.least[last], sums.value[last]
-    assert (mark[~full] == 0).all()
+    assert (mark[~full] == _NONE).all()
+    if ties:
+        limit[:] = _EVERY_VALUE
+    if whole is not None:
+        mark[whole] = _NONE
     every = _CaseDoubts(sums, known, owner, rest, mark, limit)
     ask = _CaseDoubts(sums, known, owner, np.where(gone, 0, rest), mark, limit)
     above = np.where(ask.unseen, _threshold(ask.rest, owner, np.maximum(mark, 1) - 1), ask.upto)
@@ -172,7 +190,7 @@ def rest_of(known: KnownPlaces, size: Ints, total: Ints, rest: Ints) -> Ints:
     """The rests of sources, as small as what is known of them says: where one value is as frequent
     as can be, all others that are not known occur once."""
     left, lacks = _left(known, size, total)
-    return np.where(left > 0, np.minimum(rest, lacks - left + 1), 0)
+    return np.where(left > 0, np.clip(lacks - left + 1, 0, rest), 0)
 
 
 def _left(known: KnownPlaces, size: Ints, total: Ints) -> tuple[Ints, Ints]:

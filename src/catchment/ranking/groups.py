@@ -11,15 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from catchment.engine.bound_group import BoundGroup
+from catchment.engine.bound import BoundPlan
 from catchment.operators import Operator
 from catchment.operators.ragged import Ints
 from catchment.planner.cost import periods_of
 from catchment.planner.edges import Series
 from catchment.planner.planned import Planned
-from catchment.planner.ranked import COUNTS, SORT, is_ranked
+from catchment.planner.ranked import COUNTS, SORT, is_ranked, takes_first_keys
 from catchment.ranking.column import SearchedColumn
 from catchment.ranking.counts import CountedColumn
+from catchment.ranking.first_keys import KeysBySum, key_column
 from catchment.ranking.runs import RankedColumn
 
 _NUMBERS = (pa.float64(), pa.int64())
@@ -33,20 +34,21 @@ def ranked_groups(planned: Planned) -> dict[int, str]:
 
     Whether their values are of the right types is known once the plan is bound.
     """
-    groups = (group for group in planned.plan.groups if is_ranked(group))
+    kept = planned.keys_kept
+    groups = (group for group in planned.plan.groups if group.id in kept or is_ranked(group))
     return {group.id: planned.origins[group.id] for group in groups}
 
 
 class RankedGroup:
     """What both sides know of a group whose values may be asked for."""
 
-    def __init__(self, bound: BoundGroup) -> None:
-        self.bound = bound
+    def __init__(self, plan: BoundPlan, id: int) -> None:
+        self.bound = bound = plan.groups[id]
         group = bound.group
         self.ranked: list[RankedColumn] = []
         self.counted: list[CountedColumn] = []
         places = set()
-        for id, operator in bound.operators.items():
+        for name, operator in bound.operators.items():
             kind = _value_type(operator)
             if operator.ref.kind == SORT and kind in _NUMBERS:
                 self.ranked.append(RankedColumn(group, operator.ref, kind == pa.float64()))
@@ -54,12 +56,20 @@ class RankedGroup:
                 self.counted.append(CountedColumn(group, operator.ref, kind))
             else:
                 continue
-            places |= {n for need in bound.needs if id in need.operators for n in need.places}
+            places |= {n for need in bound.needs if name in need.operators for n in need.places}
+        self.first: KeysBySum | None = None
+        """Where rows of keys are kept back, and not single values: the keys, as values."""
+        if takes_first_keys(group):
+            self.first = key_column(bound, id in plan.made_of.values())
+            self.counted = [] if self.first is None else [self.first]
+            places = {*range(len(group.windows))}
         self.columns: list[SearchedColumn] = [*self.ranked, *self.counted]
+        self.by = group.by if self.first is None else ()
+        """What values are told apart by."""
         self.series = Series(periods_of(group.windows))
         self.asked_series = Series(periods_of([group.windows[place] for place in sorted(places)]))
         """The series of the windows that need the values."""
-        self.keys = pa.schema([pa.field(f"key {name}", bound.key_types[name]) for name in group.by])
+        self.keys = pa.schema([pa.field(f"key {name}", bound.key_types[name]) for name in self.by])
 
     @property
     def questioned(self) -> bool:
@@ -71,7 +81,7 @@ class RankedGroup:
         """All that is wanted of values: where it is the same, so are questions."""
         return [
             *([column.field, column.all, *column.texts] for column in self.ranked),
-            *([column.field, column.wanted] for column in self.counted),
+            *(column.wants for column in self.counted),
         ]
 
     @property

@@ -24,6 +24,7 @@ from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
 from catchment.planner.edges import EARLIEST
 from catchment.ranking.column import AskedRow
+from catchment.ranking.first_keys import CENSUS
 from catchment.ranking.groups import RankedGroup
 from catchment.ranking.message import (
     VALUES,
@@ -79,8 +80,8 @@ class HeldGroup:
 
     def add(self, table: pa.Table, numbers: Ints) -> None:
         """Takes rows in."""
-        by = self.ranked.bound.group.by
-        codes = self.keys.codes_of(codec.ints(table, SELECTION), key_columns(table, by))
+        keys = key_columns(table, self.ranked.by)
+        codes = self.keys.codes_of(codec.ints(table, SELECTION), keys)
         starts = codec.ints(table, "slice_start").tolist()
         columns = [column.held(table) for column in self.ranked.columns]
         for row, (code, start) in enumerate(zip(codes.tolist(), starts, strict=True)):
@@ -142,7 +143,7 @@ class LeafRanks(HeardWords):
         """Goes on by another version of the plan."""
         before, self.held = self.held, {}
         for name, id in groups.items():
-            ranked = RankedGroup(bound.groups[id])
+            ranked = RankedGroup(bound, id)
             if ranked.columns:
                 held = self.held[name] = before.get(name) or HeldGroup(ranked)
                 known = [column.field for column in held.ranked.columns]
@@ -192,9 +193,12 @@ class LeafRanks(HeardWords):
         start, end, selection = (
             codec.ints(table, column) for column in ("slice_start", "slice_end", SELECTION)
         )
-        keys = pack(table.select(ranked.keys.names).cast(ranked.keys).combine_chunks())
+        keys = b""
+        if len(ranked.keys):
+            keys = pack(table.select(ranked.keys.names).cast(ranked.keys).combine_chunks())
+        events = codec.ints(table, CENSUS) if CENSUS in table.schema.names else start[:0]
         columns = [column.summary(table, ranked.searches) for column in ranked.columns]
-        self._summaries.append(Summary(name, first, start, end, selection, keys, columns))
+        self._summaries.append(Summary(name, first, start, end, selection, keys, columns, events))
 
     def notes(self) -> pa.Table | None:
         """What there is to say, as a section of a message."""

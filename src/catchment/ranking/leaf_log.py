@@ -16,8 +16,9 @@ from catchment.engine.partials import SELECTION, Partials
 from catchment.operators.ragged import offsets_of
 from catchment.operators.values import Mask
 from catchment.ranking.choice import chosen
+from catchment.ranking.first_keys import KeysBySum
 from catchment.ranking.groups import RankedGroup
-from catchment.ranking.leaf import LeafRanks
+from catchment.ranking.leaf import HeldGroup, LeafRanks
 
 _NAME = "ranked"
 
@@ -47,6 +48,14 @@ class RankLog(StepLog[LeafRanks]):
             table = made.get(id)
             if table is None or not table.num_rows or not ranked.questioned:
                 continue
+            if ranked.first is not None:
+                some, made[id] = self._keys_held(table, group, ranked.first)
+                if not some.num_rows or some.nbytes > room:
+                    made[id] = table
+                    continue
+                room -= some.nbytes
+                held[name] = some
+                continue
             kept = chosen(table, ranked, self._always)
             kept &= codec.ints(table, "slice_start") >= group.needed
             fields = [field for column in ranked.columns for field in column.fields]
@@ -62,6 +71,18 @@ class RankLog(StepLog[LeafRanks]):
         if held:
             self.keep(held, frontier, ended)
         return Partials(made, partials.events)
+
+    def _keys_held(
+        self, table: pa.Table, group: HeldGroup, column: KeysBySum
+    ) -> tuple[pa.Table, pa.Table]:
+        """Slices whose keys stay here, and the partials that climb."""
+        sliced = column.sliced(table)
+        kept = chosen(column.priced(sliced.table, table), group.ranked, self._always)
+        kept &= codec.ints(sliced.table, "slice_start") >= group.needed
+        # A key that is not told has a sum of one at least: nobody is asked about less.
+        kept &= sliced.single & sliced.small & (sliced.least > 0)
+        kept &= column.sizes(sliced.table) > column.most
+        return column.divided(table, sliced, kept)
 
     def notes(self) -> pa.Table | None:
         return super().notes() if self.leaf.speaks else None

@@ -11,9 +11,12 @@ from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta, Struct
+import pyarrow as pa
+from msgspec import Meta, Struct, field
 
+from catchment.counting import wire
 from catchment.operators.ragged import Ints, offsets_of, spans
+from catchment.planner.edges import EARLIEST
 
 VALUES = 1 << 25
 """Values that a node holds at most: who tells of more does not tell the truth."""
@@ -66,6 +69,8 @@ class CountSummary(Struct, frozen=True, array_like=True, tag="counts"):
     times: Ints
     texts: list[str]
     """If not empty: the texts that values are places in."""
+    rows: list[bytes] = []
+    """Of keys: the partials of those that are told."""
 
     def __post_init__(self) -> None:
         size, sent, rest = self.size, self.sent, self.rest
@@ -92,9 +97,15 @@ class Summary(Struct, frozen=True, array_like=True):
     keys: bytes
     """The key columns, packed."""
     columns: list[RunSummary | CountSummary]
+    events: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """Of rows of which no partials climb: how many events they hold."""
 
     def __post_init__(self) -> None:
         _even(self.start, self.end, self.selection, *(column.size for column in self.columns))
+        if len(self.events):
+            _even(self.start, self.events)
+            if (self.events < 0).any():
+                raise ValueError("rows hold no less than no events")
 
 
 class RunAnswer(Struct, frozen=True, array_like=True, tag="run"):
@@ -127,6 +138,8 @@ class CountAnswer(Struct, frozen=True, array_like=True, tag="counts"):
     values: Ints
     times: Ints
     texts: list[str]
+    rows: list[bytes] = []
+    """Of keys: the partials of those that are told for the first time."""
 
     def __post_init__(self) -> None:
         _even(self.row, self.rest, self.sent)
@@ -204,6 +217,20 @@ class RootWord(Struct, frozen=True, array_like=True):
     """Slices that begin before it are not asked about any more."""
     questions: list[RankQuestion]
     """The questions that at least one node has not answered yet."""
+
+
+def late_rows(notes: pa.Table | None, too_late: int) -> dict[str, tuple[int, int]]:
+    """By group: events in rows that nodes keep back, of slices that end by a time, and the last of
+    these ends. Of groups whose partials climb, these tell it."""
+    found: dict[str, tuple[int, int]] = {}
+    for body in [] if notes is None or too_late <= EARLIEST else notes.column("note"):
+        for summary in wire.load(RankNote, body.as_py()).summaries:
+            late = summary.end[: len(summary.events)] <= too_late
+            if late.any():
+                events, end = found.get(summary.group, (0, EARLIEST))
+                last = int(summary.end[late].max())
+                found[summary.group] = events + int(summary.events[late].sum()), max(end, last)
+    return found
 
 
 def falls(values: Ints, sent: Ints, repeated: bool = True) -> bool:

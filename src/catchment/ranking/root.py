@@ -12,7 +12,7 @@ doubt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,7 +35,8 @@ from catchment.operators.sort import sort_within
 from catchment.operators.values import Mask
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.ranking.column import SearchedColumn
-from catchment.ranking.counts import CountedColumn, counts_in, told_values
+from catchment.ranking.counts import CountedColumn, counts_in, listed_values, told_values
+from catchment.ranking.first_keys import ToldKeys
 from catchment.ranking.frequent import DoubtfulCounts, most_frequent_of, rest_of, untrue
 from catchment.ranking.groups import RankedGroup
 from catchment.ranking.message import (
@@ -130,6 +131,7 @@ class GroupRanksState(Struct, frozen=True, array_like=True):
     total: dict[str, Ints]
     texts: list[str]
     coded: list[str]
+    every_until: int = EARLIEST
 
 
 class RootRanksState(Struct, frozen=True, array_like=True):
@@ -301,6 +303,15 @@ class GroupRanks:
         self.held = False
         """Whether a node has ever kept values back: it waits to be told when to forget them."""
         self.next = 1
+        self.every_until = EARLIEST
+        """Of windows that begin before it all keys are asked for: not all sums are known that
+        decide which come first."""
+        self._whole: list[pa.Table] = []
+        """Partials of keys that came whole, until somebody is asked about others."""
+        self._whole_from = EARLIEST
+        """Those of slices that begin before it are forgotten."""
+        self.rows: list[pa.Table] = []
+        """Partials of keys that came with what was told, since they were last taken."""
         self.windows: dict[Bounds, int] = {}
         """The windows that were found in this step, and their values by column."""
         self.found: dict[str, FoundValues] = {}
@@ -312,12 +323,24 @@ class GroupRanks:
             self.questioned = {
                 bounds: structs.replace(asked, round=0) for bounds, asked in self.questioned.items()
             }
+        before, after = self.ranked.first, ranked.first
+        if before is not None and after is not None and before.score != after.score:
+            self._weigh_whole()
+            self.every_until = max(self.every_until, int(self.sources.end.max(initial=EARLIEST)))
         self.ranked = ranked
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is known of values."""
+        return self.sources.nbytes + sum(table.nbytes for table in self._whole)
 
     # -- what nodes say ----------------------------------------------------------------------------
 
     def absorb(self, table: pa.Table) -> pa.Table:
         """Takes values out of partials that came whole; gives the partials without them."""
+        if self.ranked.first is not None:
+            self._whole.append(table)
+            return table
         values = {}
         for column in self.ranked.ranked:
             run = run_of(table, column.field)
@@ -351,6 +374,26 @@ class GroupRanks:
         size = found.values.lengths
         known = KnownPlaces(_repeated(size), codes, found.times)
         return ToldRows(size, known, np.zeros_like(size), total)
+
+    def _weigh_whole(self) -> None:
+        """Adds the sums of keys whose partials came whole to what is known."""
+        column, tables, self._whole = self.ranked.first, self._needed_whole(), []
+        if column is None:
+            return
+        for table in tables:
+            ends = codec.ints(table, "slice_end")
+            if column.all:
+                self.every_until = max(self.every_until, int(ends.max()))
+                continue
+            sliced = column.sliced(table)
+            start, end, selection = (
+                codec.ints(sliced.table, name) for name in ("slice_start", "slice_end", SELECTION)
+            )
+            self.every_until = max(self.every_until, int(end[~sliced.small].max(initial=EARLIEST)))
+            keys = self.keys.codes_of(selection, [])
+            nobody = np.full(len(keys), -1, np.int64)
+            values = {column.field: self._whole_counts(sliced.table, column)}
+            self.sources.add(start, end, keys, _NOBODY, nobody, values)
 
     def _codes(self, field: str, values: Ints, texts: list[str]) -> Ints:
         """Values of a column that were told, as integers that stay what they are."""
@@ -391,12 +434,49 @@ class GroupRanks:
             values[column.field] = rows
         before = len(self.sources)
         known = self.sources.rows_of(node, number) >= 0
+        kept_rows = (summary.end > too_late) & ~known
         self.sources.add(summary.start, summary.end, keys, node, number, values)
         kept = np.ones(len(self.sources), np.bool_)
         # What ends by then comes too late, as its partials do; what is here already was told twice.
-        kept[before:] = (summary.end > too_late) & ~known
+        kept[before:] = kept_rows
         self.sources.keep(kept)
-        return None if len(fits) == len(summary.columns) else _OTHER_KIND
+        if len(fits) < len(summary.columns):
+            return _OTHER_KIND
+        for column in fits:
+            if isinstance(column, CountSummary) and self.ranked.first is not None:
+                row = np.repeat(np.arange(len(keys), dtype=np.int64), column.sent)
+                told = ToldKeys(
+                    listed_values(column.values, column.texts),
+                    column.times,
+                    summary.start[row],
+                    summary.end[row],
+                    summary.selection[row],
+                    np.ones(len(row), np.bool_),
+                )
+                return self._rows_of(column.rows, told, kept_rows[row])
+        return None
+
+    def _rows_of(self, bodies: list[bytes], told: ToldKeys, wanted: Mask) -> str | None:
+        """Takes the partials of keys that were told, those that are wanted, and all of these; why
+        they cannot be right, if they cannot."""
+        column, lacks = self.ranked.first, wanted.copy()
+        assert column is not None
+        found = []
+        for body in bodies:
+            try:
+                place, rows, alike = column.read_rows(body, told)
+            except ValueError as wrong:
+                return f"it told of keys with {wrong}"
+            some = wanted[place] & lacks[place]
+            lacks[place] = False
+            found.append(rows.filter(pa.array(some)))
+            if not alike:
+                ends = told.end[place[some]]
+                self.every_until = max(self.every_until, int(ends.max(initial=EARLIEST)))
+        if lacks.any():
+            return "it told of keys without their rows"
+        self.rows += found
+        return None
 
     def answered(self, node: int, answer: ValueAnswer) -> str | None:
         """Takes in an answer; why it cannot be right, if it cannot."""
@@ -437,6 +517,23 @@ class GroupRanks:
         new = unknown_yet(self.sources.known(part.field), known)
         if (known.value[new] > rest[known.source[new]]).any():
             return "it told of values that occur more often than it had said of any"
+        if self.ranked.first is not None and here.any():
+            # Of each key of a row, its partials come once.
+            owner = np.repeat(source, part.sent)
+            there = owner >= 0
+            fresh = np.zeros(len(owner), np.bool_)
+            fresh[there] = new & (part.times[there] > 0)
+            told = ToldKeys(
+                listed_values(part.values, part.texts),
+                part.times,
+                self.sources.start[owner],
+                self.sources.end[owner],
+                self.keys.selections[self.sources.key[owner]],
+                there,
+            )
+            why = self._rows_of(part.rows, told, fresh)
+            if why is not None:
+                return why
         self.sources.tell(part.field, known)
         np.minimum.at(rest, source[here], part.rest[here])
         return None
@@ -453,6 +550,11 @@ class GroupRanks:
         wrong: dict[int, str] = {}
         if reach <= self.done:
             return [], wrong
+        if self.ranked.first is not None:
+            if not (self.sources.node != _NOBODY).any():
+                self._pass_whole(reach)
+                return [], wrong
+            self._weigh_whole()
         waiting = {q.question.number for q in self.open if q.waiting - gone}
         bounds = self._due(reach)
         held = [b for b in bounds if b in self.questioned and self.questioned[b].number in waiting]
@@ -477,6 +579,23 @@ class GroupRanks:
         lacking = [one for one in lacking if (one.start, one.end) in self.windows]
         self.done = max(self.done, min(before, reach))
         return lacking, wrong
+
+    def _pass_whole(self, reach: int) -> None:
+        """All keys of windows that end by a time are here: nobody is asked about them."""
+        self.windows, self.found = {}, {}
+        self.done = reach
+        if self.needed > self._whole_from:
+            self._whole_from = self.needed
+            self._whole = self._needed_whole()
+
+    def _needed_whole(self) -> list[pa.Table]:
+        """The partials that came whole, of slices that a window may still need."""
+        needed = self.needed
+        tables = [
+            table.filter(pa.array(codec.ints(table, "slice_start") >= needed))
+            for table in self._whole
+        ]
+        return [table for table in tables if table.num_rows]
 
     def _due(self, reach: int) -> list[Bounds]:
         """The windows with rows that end after those given, and by a time."""
@@ -571,6 +690,7 @@ class GroupRanks:
     # -- state -------------------------------------------------------------------------------------
 
     def state(self) -> GroupRanksState:
+        self._weigh_whole()
         some = self.sources
         codes = np.arange(len(self.keys), dtype=np.int64)
         columns: dict[str, pa.Array[Any]] = {}
@@ -592,6 +712,7 @@ class GroupRanks:
             some.total,
             self.texts.listed.tolist(),
             sorted(self.coded),
+            self.every_until,
         )
 
     def restore(self, state: GroupRanksState) -> None:
@@ -604,6 +725,7 @@ class GroupRanks:
         some.wrong = wrong.astype(np.bool_)
         some.size, some.rest, some.total = state.sizes, state.rest, state.total
         self.texts, self.coded = TextCodes(state.texts), {*state.coded}
+        self.every_until = state.every_until
         for field, parts in state.known.items():
             some.tell(field, KnownPlaces(*parts))
         if state.keys:
@@ -787,7 +909,16 @@ class _Judged:
             order = np.argsort(ranks)
             points = points._replace(place=ranks[points.place])
         rest = rest_of(known, size, total, rest)[source]
-        result = most_frequent_of(points, owner, rest, away[source], column.wanted)
+        begins = np.array([begin for begin, _ in self._looked], np.int64)[of_window]
+        result = most_frequent_of(
+            points,
+            owner,
+            rest,
+            away[source],
+            column.wanted,
+            ties=column.ties,
+            whole=begins < group.every_until,
+        )
         lost = result.unknown & ~result.questioned
         held = lost[owner] & away[source] & (rest > 0)
         self._lacks(of_window[owner[held]], sources.node[source[held]])
@@ -918,7 +1049,7 @@ class RootRanks:
         """Goes on by another version of the plan."""
         before, self.groups, self._names = self.groups, {}, {}
         for id, name in groups.items():
-            ranked = RankedGroup(bound.groups[id])
+            ranked = RankedGroup(bound, id)
             if ranked.columns:
                 group = self.groups[name] = before.get(name) or GroupRanks(name, ranked)
                 group.follow(ranked)
@@ -992,6 +1123,12 @@ class RootRanks:
             if word is not None:
                 self.orders.say([(Lane(name, Key(0, ())), word)], over=False)
 
+    def rows(self) -> Iterator[tuple[int, pa.Table]]:
+        """Takes the partials of keys that came with what nodes said, by the id of their group."""
+        for id, name in self._names.items():
+            rows, self.groups[name].rows = self.groups[name].rows, []
+            yield from ((id, table) for table in rows if table.num_rows)
+
     def given(self) -> None:
         """The windows of a step are given."""
         for group in self.groups.values():
@@ -1010,7 +1147,7 @@ class RootRanks:
     @property
     def nbytes(self) -> int:
         """Bytes of what is known of values."""
-        return sum(group.sources.nbytes for group in self.groups.values())
+        return sum(group.nbytes for group in self.groups.values())
 
     def to_bytes(self) -> bytes:
         groups = {name: group.state() for name, group in self.groups.items()}

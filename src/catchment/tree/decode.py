@@ -15,6 +15,7 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.coarser import with_coarser
 from catchment.engine.partials import Partials, are_events, ends_of, events_in, split_at
 from catchment.planner.edges import EARLIEST
+from catchment.ranking.message import late_rows
 from catchment.tree.charter import Charter
 from catchment.tree.message import Head, decode
 
@@ -52,12 +53,20 @@ def taken(
         partials = with_coarser(partials, charter.bound(plan))
     late, rest = split_at(partials, too_late)
     # Every group has the same events, but for those that its conditions leave out.
-    held = [events_in(table) for table in late.tables if table.num_rows]
+    held = {id: events_in(table) for id, table in late.groups.items() if table.num_rows}
+    events = 0 if late.events is None else late.events.num_rows
+    until = _late_until(late, charter.bound(plan))
+    groups = {name: id for id, name in charter.ranked_groups(plan).items()}
+    for name, (count, end) in late_rows(ranks, too_late).items():
+        if name in groups:
+            id = groups[name]
+            held[id] = held.get(id, 0) + count
+            until[id] = max(until.get(id, EARLIEST), end)
     return TakenMessage(
         head,
         rest,
-        max(held, default=0),
-        _late_until(late, charter.bound(plan)) | _straddling(rest, charter.bound(plan), too_late),
+        max([events, *held.values()]),
+        until | _straddling(rest, charter.bound(plan), too_late),
         _end_of(rest),
         notes,
         ranks,

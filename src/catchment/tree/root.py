@@ -452,6 +452,8 @@ class Root:
                 self.marking.take(found.marks, self.assembler, KnownPlans(self.charter, step.plan))
         if found.ranks is not None and self.ranking is not None:
             self.ranking.take(found.ranks, step.too_late)
+            for group, rows in self.ranking.rows():
+                self.assembler.absorb(Partials({group: rows}))
         if found.notes is not None and self.counting is not None:
             self.counting.take(found.notes)
         self.counts["late"] = min(self.counts["late"] + found.late, MOST)
