@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -79,8 +80,15 @@ class Charter:
 
     def children(self, id: str) -> list[str]:
         """The ids of a node's children, in the order of their numbers."""
-        found = [place for place in self.places.values() if place.parent == id]
-        return [place.id for place in sorted(found, key=lambda place: place.number)]
+        return list(self._children.get(id, ()))
+
+    @cached_property
+    def _children(self) -> dict[str | None, list[str]]:
+        """The children of each node that has some, in the order of their numbers."""
+        found = defaultdict[str | None, list[str]](list)
+        for place in sorted(self.places.values(), key=lambda place: place.number):
+            found[place.parent].append(place.id)
+        return dict(found)
 
     def below(self, id: str, above: Iterable[str]) -> bool:
         """Whether a node is one of the nodes in `above`, or below one of them."""
@@ -133,7 +141,15 @@ class Charter:
 
     def leaving(self, id: str) -> list[str]:
         """Former children that have not landed under their new parent yet."""
-        return [place.id for place in self.places.values() if place.was == id]
+        return list(self._leaving.get(id, ()))
+
+    @cached_property
+    def _leaving(self) -> dict[str, list[str]]:
+        found = defaultdict[str, list[str]](list)
+        for place in self.places.values():
+            if place.was is not None:
+                found[place.was].append(place.id)
+        return dict(found)
 
     def stream(self, id: str) -> str:
         """The name of what a node reads."""

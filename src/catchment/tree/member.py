@@ -839,6 +839,11 @@ class Member:
         self._due[id] = due
         return due
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is a time about which children may be asked at once."""
+        return self.machine is not None and self.machine.due is not None
+
     def due_questions(self, linked: Collection[str]) -> dict[str, Reply]:
         """What children that are linked to this node are asked at once."""
         asked = {id: self._question(id) for id in linked if not self._leaves(id)}
