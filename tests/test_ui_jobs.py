@@ -256,6 +256,7 @@ def running_view(browser: httpx.Client) -> JobView | None:
     """The job as the first update says it, once it runs and has told what batches cost."""
     sections = first_update(browser)
     view = records.convert(JobView, sections["job"], "the job")
+    assert view.error is None, view.error
     return view if view.state == "running" and sections["cost"] else None
 
 
