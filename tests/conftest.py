@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import servers
+from catchment.native import compiled, library, without_kernels
+from catchment.native.build import build
 from sharing import SERVERS, server_of
 
 if TYPE_CHECKING:
@@ -42,6 +44,21 @@ settings.load_profile("catchment")
 # The Java machines of tests live for a minute or two: compiling what they run as well as can be
 # would take longer than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(scope="module", params=["numpy", "compiled"])
+def loops(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs the tests of a module twice: by NumPy alone, and with compiled loops for any rows."""
+    if request.param == "numpy":
+        with without_kernels():
+            yield "numpy"
+        return
+    said = build()
+    if compiled() is None:
+        pytest.skip(said)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "LEAST_ROWS", 1)
+        yield "compiled"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "catchment"
 
 LAYERS = (
-    ("arrow_memory", "errors", "html"),
+    ("arrow_memory", "errors", "html", "native"),
     ("plotting", "registry"),
     ("expression",),
     ("model",),

@@ -34,6 +34,9 @@ from catchment.operators.ragged import Field, concat, take
 from catchment.testing.compare import assert_same, rows_of, same
 from small_tables import examples, table
 
+# By NumPy alone, and by the loops that are compiled.
+pytestmark = pytest.mark.usefixtures("loops")
+
 Values = list[Any]
 
 WHOLE = st.integers(-5, 5) | st.sampled_from([2**62, -(2**62), 2**63 - 1, -(2**63)])

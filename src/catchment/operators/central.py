@@ -42,11 +42,9 @@ class Moments(Operator):
         groups = events.groups
         values = events.values.astype(np.float64, copy=False)
         center = _means(values, None, groups, groups.count)
-        d = values - center[groups.codes]
-        square = d * d
-        powers = {"first": d, "second": square, "third": square * d, "fourth": square * square}
-        sums = {name: groups.add(power) for name, power in powers.items()}
-        return {"count": groups.count, "center": center, **sums}
+        sums = groups.powers(values, center)
+        names = ("first", "second", "third", "fourth")
+        return {"count": groups.count, "center": center, **dict(zip(names, sums, strict=True))}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         own = rows[self.ref]
@@ -160,8 +158,11 @@ def _means(values: Array, weights: Ints | None, groups: Grouping, counts: Ints) 
     one = np.zeros(groups.n)
     one[codes] = values
     least = np.maximum(counts, 1)
-    difference = values - one[codes]
-    mean = one + groups.add(difference if weights is None else weights * difference) / least
+    if weights is None:
+        differences = groups.differences(values, one)
+    else:
+        differences = groups.add(weights * (values - one[codes]))
+    mean = one + differences / least
     lost = np.isnan(mean)
     if lost.any():  # infinities have no difference
         mean[lost] = (groups.add(values if weights is None else weights * values) / least)[lost]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from catchment.native import kernels
 from catchment.operators.murmur import hash_numbers, hash_texts
 from catchment.operators.ragged import Array, Ints
 
@@ -21,6 +22,7 @@ ADDRESS_BITS = 26
 _ADDRESS = np.uint32((1 << ADDRESS_BITS) - 1)
 _AT_ONCE = 1 << 15
 """Numbers that are hashed together: few enough to stay in the cache of a core."""
+_HASHED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))
 _ALL_BITS = (1 << 64) - 1
 
 
@@ -63,6 +65,9 @@ def hashes_of(values: Array, levels: Array | None) -> npt.NDArray[np.uint64]:
 
 
 def _coupons_of_numbers(values: Array) -> Coupons:
+    compiled = kernels(len(values))
+    if compiled is not None and values.dtype in _HASHED:
+        return compiled.coupons(values)
     out = np.empty(len(values), np.uint32)
     for begin in range(0, len(values), _AT_ONCE):
         part = slice(begin, begin + _AT_ONCE)

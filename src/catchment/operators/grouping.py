@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from catchment.native import Kernels, kernels
 from catchment.operators.ragged import Array, Ints, lengths_of, spans
 
 _LOWEST = np.iinfo(np.int64).min
@@ -15,6 +16,8 @@ _HIGHEST = np.iinfo(np.int64).max
 _BITS = 63
 _NEARLY = 64
 """If at most one in so many values is less than the one before, a merge sort is faster."""
+_COMPILED = (np.dtype(np.int64), np.dtype(np.float64))
+"""What compiled loops take."""
 _NARROW = 1 << 16
 """NumPy sorts whole numbers below this by counting: the fastest stable sort that it has."""
 
@@ -55,7 +58,23 @@ class Grouping:
         """Rows per group."""
         if self.starts is not None:
             return self._run_lengths
+        if self.kernels is not None:
+            return self.kernels.count(self.codes, self.n)
         return np.bincount(self.codes, minlength=self.n).astype(np.int64, copy=False)
+
+    @cached_property
+    def kernels(self) -> Kernels | None:
+        """The compiled loops, where they may be used: they do not look whether codes are in range,
+        nor whether there are as many as values."""
+        found = kernels(self.rows)
+        if found is None or self.codes.dtype != np.int64:
+            return None
+        return found if int(self.codes.view(np.uint64).max()) < self.n else None
+
+    def _scatter(self, values: Array) -> Kernels | None:
+        """The compiled loops, where these values of all rows need to be scattered."""
+        plain = values.dtype in _COMPILED and len(values) == self.rows
+        return self.kernels if plain and self.starts is None else None
 
     def select(self, keep: npt_bool | Ints) -> Grouping:
         """The same groups over the rows kept, a mask or the places of rows."""
@@ -66,6 +85,9 @@ class Grouping:
 
     def min(self, values: Array) -> Array:
         """The least per group; NaN is the largest number, and stands for a group without rows."""
+        compiled = self._scatter(values)
+        if compiled is not None:
+            return self._least(compiled, values)
         if values.dtype.kind == "i":
             return self.reduce(np.minimum, values, _HIGHEST)
         if values.dtype == object:
@@ -76,11 +98,58 @@ class Grouping:
         least[self.count == 0] = np.nan
         return least
 
+    def _least(self, compiled: Kernels, values: Array) -> Array:
+        if values.dtype.kind == "i":
+            return compiled.least(values, self.codes, self.n, _HIGHEST)
+        least = compiled.least(values, self.codes, self.n, np.inf)
+        lost = least == np.inf
+        if lost.any():  # of no number, or of infinities
+            least[lost] = np.nan
+            if self.count[lost].any():
+                infinite = np.zeros(self.n, np.bool_)
+                infinite[self.codes[values == np.inf]] = True
+                least[lost & infinite] = np.inf
+        return least
+
     def max(self, values: Array) -> Array:
         """The greatest per group; NaN is the largest number."""
         if values.dtype == object:
             return self._by_segment(np.maximum, values)
-        return self.reduce(np.maximum, values, _LOWEST if values.dtype.kind == "i" else -np.inf)
+        none = _LOWEST if values.dtype.kind == "i" else -np.inf
+        compiled = self._scatter(values)
+        if compiled is not None:
+            return compiled.greatest(values, self.codes, self.n, none)
+        return self.reduce(np.maximum, values, none)
+
+    def differences(self, values: Array, centers: Array) -> Array:
+        """The sum of the differences of doubles from the center of their group."""
+        compiled = self._compiled(values, centers)
+        if compiled is not None:
+            return compiled.differences(values, self.codes, centers)
+        return self.add(values - centers[self.codes])
+
+    def squares(self, values: Array, centers: Array) -> Array:
+        """The sum of the squares of the same differences."""
+        compiled = self._compiled(values, centers)
+        if compiled is not None:
+            return compiled.squares(values, self.codes, centers)
+        difference = values - centers[self.codes]
+        return self.add(difference * difference)
+
+    def powers(self, values: Array, centers: Array) -> tuple[Array, Array, Array, Array]:
+        """The sums of the first to fourth powers of the same differences."""
+        compiled = self._compiled(values, centers)
+        if compiled is not None:
+            first, second, third, fourth = compiled.powers(values, self.codes, centers)
+            return first, second, third, fourth
+        d = values - centers[self.codes]
+        square = d * d
+        return self.add(d), self.add(square), self.add(square * d), self.add(square * square)
+
+    def _compiled(self, values: Array, centers: Array) -> Kernels | None:
+        doubles = values.dtype == centers.dtype == np.float64
+        fit = len(values) == self.rows and len(centers) == self.n
+        return self.kernels if doubles and fit else None
 
     def reduce(self, function: np.ufunc, values: Array, identity: Any) -> Array:
         """One value per group, by a NumPy function; `identity` is that of a group without rows."""
@@ -119,13 +188,19 @@ class Grouping:
 
     def first(self, times: Ints) -> tuple[Ints, Ints]:
         """Per group that has rows: the group, and the row of least time, the first of equals."""
-        return self._end(times, self.min(times), reverse=True)
+        return self._end(times, reverse=True)
 
     def last(self, times: Ints) -> tuple[Ints, Ints]:
         """Per group that has rows: the group, and the row of greatest time, the last of equals."""
-        return self._end(times, self.max(times), reverse=False)
+        return self._end(times, reverse=False)
 
-    def _end(self, times: Ints, extreme: Ints, *, reverse: bool) -> tuple[Ints, Ints]:
+    def _end(self, times: Ints, *, reverse: bool) -> tuple[Ints, Ints]:
+        compiled = self._scatter(times)
+        if compiled is not None:
+            chosen = compiled.end_rows(times, self.codes, self.n, latest=not reverse)
+            present = np.flatnonzero(chosen >= 0)
+            return present, chosen[present]
+        extreme = self.min(times) if reverse else self.max(times)
         if self.starts is not None:
             ends = self.starts if reverse else self.starts + self._run_lengths - 1
             if np.array_equal(times[ends], extreme):  # as where the rows of a group are in order

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from catchment.native import kernels
 from catchment.operators.base import Computed, Input, Operator, register_operator
 from catchment.operators.coupons import ADDRESS_BITS, Coupons
 from catchment.operators.grouping import Grouping
@@ -99,11 +100,7 @@ def _sketches(coupons: Coupons, groups: Grouping) -> Array:
     """The sketch of each group of coupons."""
     if len(coupons) <= _MANY * groups.n:
         return _written(unique_within(sort_within(coupons, groups)))
-    slots = (coupons & np.uint32(_SLOTS - 1)).astype(np.int64)
-    slots += groups.codes * _SLOTS
-    registers = np.zeros((groups.n, _SLOTS), np.uint8)
-    numbers = (coupons >> np.uint32(ADDRESS_BITS)).astype(np.uint8)
-    np.maximum.at(registers.reshape(-1), slots, numbers)
+    registers = _raised(coupons, groups)
     full = _filled(registers) > SET_MOST
     if full.all():
         return _write_registers(registers)
@@ -113,6 +110,19 @@ def _sketches(coupons: Coupons, groups: Grouping) -> Array:
     some = Grouping(groups.codes[rest], groups.n)
     out[~full] = _written(unique_within(sort_within(coupons[rest], some)))[~full]
     return out
+
+
+def _raised(coupons: Coupons, groups: Grouping) -> Registers:
+    """The registers of each group of coupons, in any order."""
+    registers = np.zeros((groups.n, _SLOTS), np.uint8)
+    if groups.kernels is not None:
+        groups.kernels.raise_registers(coupons, groups.codes, registers)
+        return registers
+    slots = (coupons & np.uint32(_SLOTS - 1)).astype(np.int64)
+    slots += groups.codes * _SLOTS
+    numbers = (coupons >> np.uint32(ADDRESS_BITS)).astype(np.uint8)
+    np.maximum.at(registers.reshape(-1), slots, numbers)
+    return registers
 
 
 def _union(parts: Sequence[bytes], groups: Grouping) -> Array:
@@ -204,6 +214,25 @@ def _powers(registers: Registers) -> Array:
     return exponents.view(np.float64)
 
 
+def _summed(registers: Registers) -> tuple[Array, Ints]:
+    """The sums of 2**-register of each table, of small ones and of the others, and how many are
+    not zero."""
+    compiled = kernels(registers.size)
+    if compiled is not None:
+        return compiled.sum_registers(registers)
+    sums = np.zeros((len(registers), 2))
+    for begin in range(0, len(registers), _TABLES_AT_ONCE):
+        part = slice(begin, begin + _TABLES_AT_ONCE)
+        table = registers[part]
+        powers = _powers(table)
+        if table.max() >= _SMALL:
+            large = np.where(table < _SMALL, 0.0, powers)
+            sums[part, 1] = large.sum(axis=1)
+            powers -= large
+        sums[part, 0] = powers.sum(axis=1)
+    return sums, _filled(registers)
+
+
 def _filled(registers: Registers) -> Ints:
     """How many registers of each row are not zero."""
     bits = np.packbits(registers != 0, axis=1).view(np.uint64)
@@ -215,18 +244,9 @@ def _write_registers(registers: Registers) -> Array:
     """The preamble repeats the sums of 2**-register, in two parts, and how many are zero."""
     words = np.zeros((len(registers), _REGISTER_WORDS), WORD)
     words[:, :2] = _REGISTERS_HEAD
-    for begin in range(0, len(registers), _TABLES_AT_ONCE):
-        part = slice(begin, begin + _TABLES_AT_ONCE)
-        table = registers[part]
-        sums = np.zeros((len(table), 2), "<f8")
-        powers = _powers(table)
-        if table.max() >= _SMALL:
-            large = np.where(table < _SMALL, 0.0, powers)
-            sums[:, 1] = large.sum(axis=1)
-            powers -= large
-        sums[:, 0] = powers.sum(axis=1)
-        words[part, 4:8] = sums.view(WORD)
-        words[part, 8] = _SLOTS - _filled(table)
+    sums, filled = _summed(registers)
+    words[:, 4:8] = sums.astype("<f8", copy=False).view(WORD)
+    words[:, 8] = _SLOTS - filled
     words[:, _REGISTERS_PREAMBLE:] = registers.view(WORD)
     offsets = np.arange(len(registers) + 1) * _REGISTER_WORDS
     return bytes_of(Ragged(offsets, words.reshape(-1)))

@@ -31,8 +31,7 @@ class Squares(Operator):
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
         mean = self._mean(lifted)[1]
-        difference = events.values - mean[events.groups.codes]
-        return {"squares": events.groups.add(difference * difference)}
+        return {"squares": events.groups.squares(events.values, mean)}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         counts, means = self._mean(rows)

@@ -25,8 +25,13 @@ class Product(Operator):
         return {"mantissa": pa.float64(), "exponent": pa.int64()}
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
-        mantissa, exponent = np.frexp(events.values.astype(np.float64))
-        return multiply(mantissa, exponent.astype(np.int64), events.groups)
+        values, groups = events.values.astype(np.float64, copy=False), events.groups
+        if groups.kernels is not None:
+            mantissas, exponents = groups.kernels.products(values, groups.codes, groups.n)
+            every = np.arange(groups.n, dtype=np.int64)
+            return multiply(mantissas, exponents, Grouping(every, groups.n))
+        mantissa, exponent = np.frexp(values)
+        return multiply(mantissa, exponent.astype(np.int64), groups)
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
         fields = rows[self.ref]

@@ -1,0 +1,179 @@
+"""The compiled loops as functions of NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SOURCE = Path(__file__).with_name("kernels.c")
+SWITCH = "CATCHMENT_NATIVE"
+"""The variable of the environment that, where it is 0, leaves the compiled loops unused."""
+LEAST_ROWS = 1024
+"""Rows from which a call pays: below, to find the addresses of arrays takes longer than NumPy."""
+_ARRAYS = {
+    "coupons_of_words": 2,
+    "coupons_of_doubles": 2,
+    "raise_registers": 3,
+    "sum_registers": 3,
+    "count_rows": 2,
+    "least_doubles": 3,
+    "greatest_doubles": 3,
+    "least_words": 3,
+    "greatest_words": 3,
+    "first_rows": 3,
+    "last_rows": 3,
+    "add_differences": 4,
+    "add_squares": 4,
+    "add_powers": 4,
+    "multiply_doubles": 4,
+}
+"""The loops, and how many arrays each is given."""
+_OUTPUTS = {"sum_registers": 2, "multiply_doubles": 2}
+"""How many of the arrays, the last ones, are written, where that is not one."""
+
+Doubles = npt.NDArray[np.float64]
+Words = npt.NDArray[np.int64]
+
+
+class Kernels:
+    """The loops of a compiled library. Codes of groups must be in range: nobody checks them."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._loops = {name: getattr(library, name) for name in _ARRAYS}
+        for name, arrays in _ARRAYS.items():
+            inputs = arrays - _OUTPUTS.get(name, 1)
+            places = [ctypes.c_void_p] * arrays
+            self._loops[name].argtypes = [*places[:inputs], ctypes.c_int64, *places[inputs:]]
+            self._loops[name].restype = None
+
+    def _run(self, name: str, rows: int, inputs: tuple[Any, ...], *outputs: Any) -> None:
+        inputs = tuple(np.ascontiguousarray(one) for one in inputs)
+        self._loops[name](*map(_address, inputs), rows, *map(_address, outputs))
+
+    def coupons(self, values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+        """The coupons of numbers (int64, uint64 or float64), as of `operators/coupons.py`."""
+        out = np.empty(len(values), np.uint32)
+        doubles = values.dtype == np.float64
+        name = "coupons_of_doubles" if doubles else "coupons_of_words"
+        self._run(name, len(values), (values,), out)
+        return out
+
+    def raise_registers(
+        self, coupons: npt.NDArray[np.uint32], codes: Words, registers: npt.NDArray[np.uint8]
+    ) -> None:
+        """Raises the registers of the groups, in a table each, to the numbers of coupons."""
+        self._run("raise_registers", len(coupons), (coupons, codes), registers)
+
+    def sum_registers(self, registers: npt.NDArray[np.uint8]) -> tuple[Doubles, Words]:
+        """Of each table: the sums of 2**-register, of small ones and others; how many are filled."""
+        sums, filled = np.empty((len(registers), 2)), np.empty(len(registers), np.int64)
+        self._run("sum_registers", len(registers), (registers,), sums, filled)
+        return sums, filled
+
+    def count(self, codes: Words, groups: int) -> Words:
+        """Rows by group."""
+        out = np.zeros(groups, np.int64)
+        self._run("count_rows", len(codes), (codes,), out)
+        return out
+
+    def least(self, values: npt.NDArray[Any], codes: Words, groups: int, none: Any) -> Any:
+        """The least value by group (int64 or float64); `none` of a group without rows."""
+        out = np.full(groups, none, values.dtype)
+        name = "least_doubles" if values.dtype == np.float64 else "least_words"
+        self._run(name, len(values), (values, codes), out)
+        return out
+
+    def greatest(self, values: npt.NDArray[Any], codes: Words, groups: int, none: Any) -> Any:
+        """The greatest value by group (int64 or float64); `none` of a group without rows."""
+        out = np.full(groups, none, values.dtype)
+        name = "greatest_doubles" if values.dtype == np.float64 else "greatest_words"
+        self._run(name, len(values), (values, codes), out)
+        return out
+
+    def end_rows(self, times: Words, codes: Words, groups: int, *, latest: bool) -> Words:
+        """The row of least or greatest time by group; -1 of a group without rows."""
+        out = np.full(groups, -1, np.int64)
+        self._run("last_rows" if latest else "first_rows", len(times), (times, codes), out)
+        return out
+
+    def differences(self, values: Doubles, codes: Words, centers: Doubles) -> Doubles:
+        """The sum of the differences from a center by group."""
+        out = np.zeros(len(centers))
+        self._run("add_differences", len(values), (values, codes, centers), out)
+        return out
+
+    def squares(self, values: Doubles, codes: Words, centers: Doubles) -> Doubles:
+        """The sum of the squares of the differences from a center by group."""
+        out = np.zeros(len(centers))
+        self._run("add_squares", len(values), (values, codes, centers), out)
+        return out
+
+    def powers(self, values: Doubles, codes: Words, centers: Doubles) -> Doubles:
+        """Four rows: sums of the first to fourth powers of differences from a center, by group."""
+        out = np.zeros((len(centers), 4))
+        self._run("add_powers", len(values), (values, codes, centers), out)
+        return np.ascontiguousarray(out.T)
+
+    def products(self, values: Doubles, codes: Words, groups: int) -> tuple[Doubles, Words]:
+        """The product by group, as mantissa and exponent."""
+        mantissas, exponents = np.ones(groups), np.zeros(groups, np.int64)
+        self._run("multiply_doubles", len(values), (values, codes), mantissas, exponents)
+        return mantissas, exponents
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    place: int = array.__array_interface__["data"][0]
+    return place
+
+
+def library_path() -> Path | None:
+    """Where the library of this source belongs: beside the compiled Python, under a name that tells
+    source and platform. None where the package is not a folder."""
+    try:
+        source = SOURCE.read_bytes()
+    except OSError:  # as in an archive
+        return None
+    digest = hashlib.sha256(source).hexdigest()[:16]
+    return SOURCE.parent / "__pycache__" / f"kernels-{sys.platform}-{platform.machine()}-{digest}.so"
+
+
+@cache
+def compiled() -> Kernels | None:
+    """The compiled loops, where this process has them."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    path = library_path()
+    try:
+        return Kernels(ctypes.CDLL(str(path))) if path is not None and path.exists() else None
+    except (OSError, AttributeError):  # of another machine, or half written
+        return None
+
+
+_off = False
+
+
+def kernels(rows: int) -> Kernels | None:
+    """The compiled loops for so many rows; None where NumPy is to do it."""
+    return None if rows < LEAST_ROWS or _off else compiled()
+
+
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """NumPy alone, to compare the two."""
+    global _off
+    before, _off = _off, True
+    try:
+        yield
+    finally:
+        _off = before
