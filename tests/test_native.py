@@ -20,12 +20,13 @@ from catchment.native import Kernels, compiled, kernels, library, without_kernel
 from catchment.native.build import build
 from catchment.operators import Grouping
 from catchment.operators.coupons import coupons
+from catchment.operators.grouping import sort_rows
 from catchment.operators.hll import _sketches, _summed
 from catchment.operators.murmur import hash_numbers
 
 ODD = [0.0, -0.0, 1.0, -1.0, np.nan, -np.nan, np.inf, -np.inf, 5e-324, 1e308, -1e308, 1e-308]
 WHOLE = [0, 1, -1, 2**63 - 1, -(2**63), 2**62]
-ROWS = 3000
+ROWS = 6000
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,6 +82,27 @@ def test_reductions(seed: int, groups: int, share: float) -> None:
     for one, other in zip(*both(reduced), strict=True):
         assert one.dtype == other.dtype
         assert bits(one) == bits(other)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 7, 2**20]), st.booleans(), st.booleans())
+def test_orders(seed: int, keys: int, shuffled: bool, some: bool) -> None:
+    """Of times and keys, by words of both; also where one of them is the same in all rows."""
+    random = np.random.default_rng(seed)
+    times = np.arange(ROWS) * (2**20 if shuffled else 0) - 2**33
+    times = random.permutation(times) if shuffled else times
+    key = random.integers(-3, keys, ROWS)
+    keep = random.random(ROWS) < 0.7 if some else None
+    arrivals = np.arange(ROWS)
+
+    def in_order() -> list[Any]:
+        rows, columns = sort_rows(arrivals, times, key, keep=keep)
+        return [rows, *columns, *sort_rows(arrivals, key, keep=keep)[1]]
+
+    one, other = both(in_order)
+    assert [part.tolist() for part in one] == [part.tolist() for part in other]
+    kept = np.flatnonzero(keep) if some else arrivals
+    wanted = kept[np.lexsort((times[kept], key[kept]))]
+    assert other[0].tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("groups", [2, 700])
@@ -139,7 +161,7 @@ def test_products(values: list[float]) -> None:
         return [results[name].to_pylist() for name in ("p", "m")]
 
     for one, other in zip(*both(products), strict=True):
-        assert len(one) == 3
+        assert len(one) == 6
         assert one == pytest.approx(other, rel=1e-12, nan_ok=True)
 
 
@@ -165,7 +187,9 @@ def test_a_random_mix_gives_the_same_results() -> None:
         steps = []
         for table, frontier in load.steps:
             engine.push(table)
-            steps.append({name: some.to_pydict() for name, some in engine.advance(frontier).items()})
+            steps.append(
+                {name: some.to_pydict() for name, some in engine.advance(frontier).items()}
+            )
         return steps
 
     one, other = both(results)
@@ -258,7 +282,7 @@ class TestBuilding:
 
 def test_an_engine_that_is_driven_uses_them() -> None:
     """So that no test above compares NumPy with itself."""
-    load = mix_random.sample(4_000, 4_000)
+    load = mix_random.sample(10_000, 10_000)
     called = []
     loops = compiled()
     assert loops is not None

@@ -21,7 +21,9 @@ from catchment.operators.values import (
     Mask,
     column_of,
     column_of_texts,
+    of_truths,
     one_piece,
+    truths,
 )
 
 _MANY = 8
@@ -139,7 +141,7 @@ class Batch:
 
     def where(self, keep: Mask) -> Batch:
         """The events kept."""
-        table = self.table.filter(pa.array(keep))
+        table = self.table.filter(of_truths(keep))
         kept = Batch(table, self.times[keep], self.arrival, self.encoder, self.stream)
         kept.arrivals = self.arrivals[keep]
         return kept
@@ -204,7 +206,7 @@ class Batch:
             met = self.array(condition)
             if pa.types.is_null(met.type):
                 met = met.cast(pa.bool_())
-            self._masks[condition] = met.fill_null(False).to_numpy(zero_copy_only=False)
+            self._masks[condition] = truths(met.fill_null(False))
         return self._masks[condition]
 
     def sets(self, conditions: tuple[str, ...]) -> tuple[Ints, Ints]:

@@ -19,6 +19,7 @@ from catchment.engine.bound_group import BoundGroup, ValueTypes
 from catchment.engine.keys import LocalKeys
 from catchment.engine.settled import ARRIVAL, KEY, TIME
 from catchment.operators.ragged import Array, Ints
+from catchment.operators.values import of_truths
 
 _CHOICE = "#selection "
 _CHOICES = pa.int32()
@@ -86,7 +87,7 @@ class BoundWaiting:
                 values = values.dictionary_decode()
             data[text] = values
         for text in self.conditions:
-            data["?" + text] = pa.array(kept.of(batch.mask(text)))
+            data["?" + text] = of_truths(kept.of(batch.mask(text)))
         for name, selections in self.choices.items():
             data[name] = pa.array(kept.of(_choice(batch, selections)))
         return WaitingEvents(pa.table(data), keys)

@@ -18,7 +18,7 @@ from catchment.operators import Grouping, Operator
 from catchment.operators.base import InputForm
 from catchment.operators.grouping import sort_rows
 from catchment.operators.ragged import Array, Ints, lengths_of
-from catchment.operators.values import ColumnValues, Mask, one_piece
+from catchment.operators.values import ColumnValues, Mask, one_piece, truths
 from catchment.planner.cost import edges_of, smallest_gap
 from catchment.planner.edges import Edges
 
@@ -51,7 +51,7 @@ class WaitingColumns:
     def numbers(self, name: str) -> Array:
         """A column of numbers or booleans that has no nulls."""
         if name not in self._numbers:
-            parts = [table.column(name).to_numpy() for table in self._tables]
+            parts = [_numbers(chunk) for t in self._tables for chunk in t.column(name).chunks]
             self._numbers[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return self._numbers[name]
 
@@ -204,6 +204,10 @@ def _ordered(tables: list[pa.Table], keep: Mask | None) -> Ordered:
     columns = [events.numbers(name) for name in (ARRIVAL, TIME, KEY)]
     rows, (time, key) = sort_rows(*columns, keep=keep)
     return Ordered(events, rows, key, time)
+
+
+def _numbers(array: pa.Array[Any]) -> Array:
+    return truths(array) if pa.types.is_boolean(array.type) else array.to_numpy()
 
 
 def _ints(table: pa.Table, name: str) -> Ints:

@@ -188,3 +188,45 @@ void multiply_doubles(
         mantissas[code] = product;
     }
 }
+
+/* How often a value is less than the one before it. */
+VECTORIZED void count_falls(const int64_t *values, int64_t rows, int64_t *falls) {
+    int64_t count = 0;
+    for (int64_t row = 1; row < rows; row++) count += values[row] < values[row - 1];
+    *falls = count;
+}
+
+/* The least and the greatest of some values. */
+VECTORIZED void find_ends(const int64_t *values, int64_t rows, int64_t *ends) {
+    int64_t least = INT64_MAX, greatest = INT64_MIN;
+    for (int64_t row = 0; row < rows; row++) {
+        least = values[row] < least ? values[row] : least;
+        greatest = values[row] > greatest ? values[row] : greatest;
+    }
+    ends[0] = least, ends[1] = greatest;
+}
+
+/* Words of the number of each row and, above it, of two columns; and back. The layout says what is
+   taken from each column, and where its bits begin: least, shift, of the first and the second. */
+VECTORIZED void pack_words(
+    const int64_t *first, const int64_t *second, const int64_t *layout, int64_t rows, int64_t *words
+) {
+    const uint64_t low = (uint64_t)layout[0], high = (uint64_t)layout[2];
+    const int64_t shift = layout[1], top = layout[3];
+    for (int64_t row = 0; row < rows; row++) {
+        uint64_t word = (uint64_t)row | ((uint64_t)first[row] - low) << shift;
+        words[row] = (int64_t)(word | ((uint64_t)second[row] - high) << top);
+    }
+}
+
+VECTORIZED void unpack_words(
+    const int64_t *words, const int64_t *layout, int64_t count, int64_t *rows, int64_t *first, int64_t *second
+) {
+    const int64_t shift = layout[1], top = layout[3];
+    const int64_t row_bits = (INT64_C(1) << shift) - 1, bits = (INT64_C(1) << (top - shift)) - 1;
+    for (int64_t at = 0; at < count; at++) {
+        rows[at] = words[at] & row_bits;
+        first[at] = (words[at] >> shift & bits) + layout[0];
+        second[at] = (words[at] >> top) + layout[2];
+    }
+}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 SOURCE = Path(__file__).with_name("kernels.c")
 SWITCH = "CATCHMENT_NATIVE"
 """The variable of the environment that, where it is 0, leaves the compiled loops unused."""
-LEAST_ROWS = 1024
+LEAST_ROWS = 4096
 """Rows from which a call pays: below, to find the addresses of arrays takes longer than NumPy."""
 _ARRAYS = {
     "coupons_of_words": 2,
@@ -37,9 +37,13 @@ _ARRAYS = {
     "add_squares": 4,
     "add_powers": 4,
     "multiply_doubles": 4,
+    "count_falls": 2,
+    "find_ends": 2,
+    "pack_words": 4,
+    "unpack_words": 5,
 }
 """The loops, and how many arrays each is given."""
-_OUTPUTS = {"sum_registers": 2, "multiply_doubles": 2}
+_OUTPUTS = {"sum_registers": 2, "multiply_doubles": 2, "unpack_words": 3}
 """How many of the arrays, the last ones, are written, where that is not one."""
 
 Doubles = npt.NDArray[np.float64]
@@ -131,6 +135,31 @@ class Kernels:
         self._run("multiply_doubles", len(values), (values, codes), mantissas, exponents)
         return mantissas, exponents
 
+    def falls(self, values: Words) -> int:
+        """How often a value is less than the one before it."""
+        out = np.empty(1, np.int64)
+        self._run("count_falls", len(values), (values,), out)
+        return int(out[0])
+
+    def ends(self, values: Words) -> tuple[int, int]:
+        """The least and the greatest value."""
+        out = np.empty(2, np.int64)
+        self._run("find_ends", len(values), (values,), out)
+        return int(out[0]), int(out[1])
+
+    def pack(self, first: Words, second: Words, layout: Words) -> Words:
+        """Words of two columns and the number of each row: `layout` has the least value and the
+        first bit of each column."""
+        out = np.empty(len(first), np.int64)
+        self._run("pack_words", len(first), (first, second, layout), out)
+        return out
+
+    def unpack(self, words: Words, layout: Words) -> tuple[Words, Words, Words]:
+        """The rows and the two columns of such words."""
+        rows, first, second = (np.empty(len(words), np.int64) for _ in range(3))
+        self._run("unpack_words", len(words), (words, layout), rows, first, second)
+        return rows, first, second
+
 
 def _address(array: npt.NDArray[Any]) -> int:
     place: int = array.__array_interface__["data"][0]
@@ -145,7 +174,9 @@ def library_path() -> Path | None:
     except OSError:  # as in an archive
         return None
     digest = hashlib.sha256(source).hexdigest()[:16]
-    return SOURCE.parent / "__pycache__" / f"kernels-{sys.platform}-{platform.machine()}-{digest}.so"
+    return (
+        SOURCE.parent / "__pycache__" / f"kernels-{sys.platform}-{platform.machine()}-{digest}.so"
+    )
 
 
 @cache

@@ -267,11 +267,14 @@ def sort_rows(
     words = packed.words if keep is None else packed.words[keep]
     if _falls(words):
         words.sort()
-    return packed.rows(words), tuple(packed.column(words, n) for n in range(len(columns)))
+    return packed.unpacked(words)
 
 
 def _falls(values: Ints) -> int:
     """How many values are less than the one before them."""
+    compiled = kernels(len(values)) if values.dtype == np.int64 else None
+    if compiled is not None:
+        return compiled.falls(values)
     return int(np.count_nonzero(values[1:] < values[:-1]))
 
 
@@ -286,6 +289,16 @@ class _HashWords(NamedTuple):
     def rows(self, words: Ints) -> Ints:
         """The rows in some of the words."""
         return words & ((1 << self.shifts[0]) - 1)
+
+    def unpacked(self, words: Ints) -> tuple[Ints, tuple[Ints, ...]]:
+        """The rows in some of the words, and all columns in their order."""
+        compiled = kernels(len(words)) if len(self.lowest) == 2 else None
+        if compiled is None:
+            every = range(len(self.lowest))
+            return self.rows(words), tuple(self.column(words, number) for number in every)
+        (low, high), (shift, top, _) = self.lowest, self.shifts
+        rows, *columns = compiled.unpack(words, np.array([low, shift, high, top], np.int64))
+        return rows, tuple(columns)
 
     def column(self, words: Ints, number: int) -> Ints:
         """A column, in the order of some of the words."""
@@ -304,12 +317,18 @@ def _words(columns: Sequence[Ints]) -> _HashWords | None:
     rows = len(columns[0])
     if not rows:
         return None
-    lowest = [int(column.min()) for column in columns]
+    whole = all(column.dtype == np.int64 for column in columns)
+    compiled = kernels(rows) if whole else None
+    ends = [_ends(column) if compiled is None else compiled.ends(column) for column in columns]
+    lowest = [low for low, _ in ends]
     shifts = [(rows - 1).bit_length()]
-    for column, low in zip(columns, lowest, strict=True):
-        shifts.append(shifts[-1] + (int(column.max()) - low).bit_length())
+    for low, high in ends:
+        shifts.append(shifts[-1] + (high - low).bit_length())
     if shifts[-1] > _BITS:
         return None
+    if compiled is not None and len(columns) == 2:
+        layout = np.array([lowest[0], shifts[0], lowest[1], shifts[1]], np.int64)
+        return _HashWords(compiled.pack(*columns, layout), lowest, shifts)
     words = np.arange(rows, dtype=np.int64)
     for column, low, shift, end in zip(columns, lowest, shifts, shifts[1:], strict=False):
         if end > shift:
@@ -317,6 +336,10 @@ def _words(columns: Sequence[Ints]) -> _HashWords | None:
             bits <<= shift
             words |= bits
     return _HashWords(words, lowest, shifts)
+
+
+def _ends(column: Ints) -> tuple[int, int]:
+    return int(column.min()), int(column.max())
 
 
 def stable_order(values: Ints) -> Ints:

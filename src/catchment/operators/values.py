@@ -42,6 +42,28 @@ class ColumnValues(NamedTuple):
         return ColumnValues(values, self.valid, levels)
 
 
+def truths(array: pa.Array[Any]) -> Mask:
+    """A column of booleans without nulls. Arrow hands them over one by one, NumPy eight at once.
+
+    >>> truths(pa.array([True, False, True]).slice(1)).tolist()
+    [False, True]
+    """
+    _, bits = array.buffers()
+    if not len(array) or bits is None:
+        return np.zeros(0, np.bool_)
+    first, offset = divmod(array.offset, 8)
+    some: Any = memoryview(bits)[first : first + (offset + len(array) + 7) // 8]
+    unpacked = np.unpackbits(np.frombuffer(some, np.uint8), bitorder="little")
+    return unpacked[offset : offset + len(array)].view(np.bool_)
+
+
+def of_truths(mask: Mask) -> pa.Array[Any]:
+    """The same as a column again."""
+    bits: Any = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    made: pa.Array[Any] = pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
+    return made
+
+
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -67,7 +89,7 @@ def column_of(array: pa.Array[Any], reads: InputForm = "doubles") -> ColumnValue
         return ColumnValues(_NOTHING, None, None, tuple(Argument(*read[:3]) for read in inner))
     valid = None
     if array.null_count:
-        valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+        valid = truths(pc.is_valid(array))
     kind = array.type
     if reads != "doubles" and is_exact(kind) and (reads == "units" or is_narrow(kind)):
         return ColumnValues(units_of(array), valid, None)
@@ -106,7 +128,7 @@ def _ranked(array: pa.Array[Any], valid: Mask | None) -> ColumnValues:
     try:
         if isinstance(array, pa.DictionaryArray) and array.dictionary.null_count:
             array = array.dictionary_decode()
-            valid = pc.is_valid(array).to_numpy(zero_copy_only=False)
+            valid = truths(pc.is_valid(array))
         encoded = array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
         order = _order(encoded.dictionary)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
