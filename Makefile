@@ -37,7 +37,7 @@ help: ## this list
 
 setup: $(READY) ## only the environment (.venv), from requirements.lock
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml src/catchment/native/kernels.c
 	@scripts/setup $(VENV)
 	@touch $@
 

@@ -199,7 +199,14 @@ class TestDoctor:
         said = self.found()
         assert said["catchment"].state == "fine"
         assert "pyspark 4" in said["extra spark"].text
-        assert {"Java", "clock", "memory"} <= said.keys()
+        assert {"Java", "clock", "memory", "compiled loops"} <= said.keys()
+
+    def test_loops_that_are_not_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("catchment.native.compiled", lambda: None)
+        said = self.found()["compiled loops"]
+        assert said.state == "warning" and "catchment.native.build" in (said.hint or "")
+        monkeypatch.setenv("CATCHMENT_NATIVE", "0")
+        assert self.found()["compiled loops"].text == "not used, as CATCHMENT_NATIVE says"
 
     def test_a_job(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)

@@ -85,6 +85,7 @@ def examine(path: Path | None = None, start: bool = False) -> Iterator[Finding]:
     job = None if path is None else load_job(path)
     yield _python()
     yield from _packages()
+    yield _loops()
     yield from _java(on_spark=job is not None and not job.nodes)
     if start:
         yield _spark()
@@ -111,6 +112,17 @@ def _packages() -> Iterator[Finding]:
         except PackageNotFoundError:
             hint = f"where it is needed: pip install 'catchment[{extra}]'"
             yield Finding(f"extra {extra}", "warning", f"{name} is not installed", hint)
+
+
+def _loops() -> Finding:
+    from catchment.native import SWITCH, compiled
+
+    if compiled() is not None:
+        return Finding("compiled loops", "fine", "used where there are many rows")
+    if os.environ.get(SWITCH) == "0":
+        return Finding("compiled loops", "warning", f"not used, as {SWITCH} says")
+    hint = "where sketches and many functions take long: python -m catchment.native.build"
+    return Finding("compiled loops", "warning", "not compiled; NumPy does the same", hint)
 
 
 def _java(on_spark: bool) -> Iterator[Finding]:

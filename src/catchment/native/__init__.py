@@ -4,6 +4,6 @@ NumPy code stands beside every one of them and says what it means. The loops are
 (`kernels.c`), compiled by `python -m catchment.native.build`, and take no time to load.
 """
 
-from catchment.native.library import Kernels, compiled, kernels, without_kernels
+from catchment.native.library import SWITCH, Kernels, compiled, kernels, without_kernels
 
-__all__ = ["Kernels", "compiled", "kernels", "without_kernels"]
+__all__ = ["SWITCH", "Kernels", "compiled", "kernels", "without_kernels"]

@@ -47,7 +47,7 @@ _OUTPUTS = {"sum_registers": 2, "multiply_doubles": 2, "unpack_words": 3}
 """How many of the arrays, the last ones, are written, where that is not one."""
 
 Doubles = npt.NDArray[np.float64]
-Words = npt.NDArray[np.int64]
+Int64s = npt.NDArray[np.int64]
 
 
 class Kernels:
@@ -74,87 +74,91 @@ class Kernels:
         return out
 
     def raise_registers(
-        self, coupons: npt.NDArray[np.uint32], codes: Words, registers: npt.NDArray[np.uint8]
+        self, coupons: npt.NDArray[np.uint32], codes: Int64s, registers: npt.NDArray[np.uint8]
     ) -> None:
         """Raises the registers of the groups, in a table each, to the numbers of coupons."""
         self._run("raise_registers", len(coupons), (coupons, codes), registers)
 
-    def sum_registers(self, registers: npt.NDArray[np.uint8]) -> tuple[Doubles, Words]:
-        """Of each table: the sums of 2**-register, of small ones and others; how many are filled."""
+    def sum_registers(self, registers: npt.NDArray[np.uint8]) -> tuple[Doubles, Int64s]:
+        """Of each table, the sums of 2**-register, small ones and others; how many are filled."""
         sums, filled = np.empty((len(registers), 2)), np.empty(len(registers), np.int64)
         self._run("sum_registers", len(registers), (registers,), sums, filled)
         return sums, filled
 
-    def count(self, codes: Words, groups: int) -> Words:
+    def count(self, codes: Int64s, groups: int) -> Int64s:
         """Rows by group."""
         out = np.zeros(groups, np.int64)
         self._run("count_rows", len(codes), (codes,), out)
         return out
 
-    def least(self, values: npt.NDArray[Any], codes: Words, groups: int, none: Any) -> Any:
+    def least(
+        self, values: npt.NDArray[Any], codes: Int64s, groups: int, none: Any
+    ) -> npt.NDArray[Any]:
         """The least value by group (int64 or float64); `none` of a group without rows."""
-        out = np.full(groups, none, values.dtype)
+        out: npt.NDArray[Any] = np.full(groups, none, values.dtype)
         name = "least_doubles" if values.dtype == np.float64 else "least_words"
         self._run(name, len(values), (values, codes), out)
         return out
 
-    def greatest(self, values: npt.NDArray[Any], codes: Words, groups: int, none: Any) -> Any:
+    def greatest(
+        self, values: npt.NDArray[Any], codes: Int64s, groups: int, none: Any
+    ) -> npt.NDArray[Any]:
         """The greatest value by group (int64 or float64); `none` of a group without rows."""
-        out = np.full(groups, none, values.dtype)
+        out: npt.NDArray[Any] = np.full(groups, none, values.dtype)
         name = "greatest_doubles" if values.dtype == np.float64 else "greatest_words"
         self._run(name, len(values), (values, codes), out)
         return out
 
-    def end_rows(self, times: Words, codes: Words, groups: int, *, latest: bool) -> Words:
+    def end_rows(self, times: Int64s, codes: Int64s, groups: int, *, latest: bool) -> Int64s:
         """The row of least or greatest time by group; -1 of a group without rows."""
         out = np.full(groups, -1, np.int64)
         self._run("last_rows" if latest else "first_rows", len(times), (times, codes), out)
         return out
 
-    def differences(self, values: Doubles, codes: Words, centers: Doubles) -> Doubles:
+    def differences(self, values: Doubles, codes: Int64s, centers: Doubles) -> Doubles:
         """The sum of the differences from a center by group."""
         out = np.zeros(len(centers))
         self._run("add_differences", len(values), (values, codes, centers), out)
         return out
 
-    def squares(self, values: Doubles, codes: Words, centers: Doubles) -> Doubles:
+    def squares(self, values: Doubles, codes: Int64s, centers: Doubles) -> Doubles:
         """The sum of the squares of the differences from a center by group."""
         out = np.zeros(len(centers))
         self._run("add_squares", len(values), (values, codes, centers), out)
         return out
 
-    def powers(self, values: Doubles, codes: Words, centers: Doubles) -> Doubles:
+    def powers(self, values: Doubles, codes: Int64s, centers: Doubles) -> Doubles:
         """Four rows: sums of the first to fourth powers of differences from a center, by group."""
         out = np.zeros((len(centers), 4))
         self._run("add_powers", len(values), (values, codes, centers), out)
         return np.ascontiguousarray(out.T)
 
-    def products(self, values: Doubles, codes: Words, groups: int) -> tuple[Doubles, Words]:
+    def products(self, values: Doubles, codes: Int64s, groups: int) -> tuple[Doubles, Int64s]:
         """The product by group, as mantissa and exponent."""
         mantissas, exponents = np.ones(groups), np.zeros(groups, np.int64)
         self._run("multiply_doubles", len(values), (values, codes), mantissas, exponents)
         return mantissas, exponents
 
-    def falls(self, values: Words) -> int:
+    def falls(self, values: Int64s) -> int:
         """How often a value is less than the one before it."""
         out = np.empty(1, np.int64)
         self._run("count_falls", len(values), (values,), out)
         return int(out[0])
 
-    def ends(self, values: Words) -> tuple[int, int]:
+    def ends(self, values: Int64s) -> tuple[int, int]:
         """The least and the greatest value."""
         out = np.empty(2, np.int64)
         self._run("find_ends", len(values), (values,), out)
         return int(out[0]), int(out[1])
 
-    def pack(self, first: Words, second: Words, layout: Words) -> Words:
-        """Words of two columns and the number of each row: `layout` has the least value and the
+    def pack(self, first: Int64s, second: Int64s, layout: Int64s) -> Int64s:
+        """Int64s of two columns and the number of each row: `layout` has the least value and the
         first bit of each column."""
         out = np.empty(len(first), np.int64)
         self._run("pack_words", len(first), (first, second, layout), out)
         return out
 
-    def unpack(self, words: Words, layout: Words) -> tuple[Words, Words, Words]:
+    def unpack(self, words: Int64s, layout: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """The rows and the two columns of such words."""
         rows, first, second = (np.empty(len(words), np.int64) for _ in range(3))
         self._run("unpack_words", len(words), (words, layout), rows, first, second)

@@ -327,8 +327,9 @@ def _words(columns: Sequence[Ints]) -> _HashWords | None:
     if shifts[-1] > _BITS:
         return None
     if compiled is not None and len(columns) == 2:
+        first, second = columns
         layout = np.array([lowest[0], shifts[0], lowest[1], shifts[1]], np.int64)
-        return _HashWords(compiled.pack(*columns, layout), lowest, shifts)
+        return _HashWords(compiled.pack(first, second, layout), lowest, shifts)
     words = np.arange(rows, dtype=np.int64)
     for column, low, shift, end in zip(columns, lowest, shifts, shifts[1:], strict=False):
         if end > shift:

@@ -59,8 +59,8 @@ def truths(array: pa.Array[Any]) -> Mask:
 
 def of_truths(mask: Mask) -> pa.Array[Any]:
     """The same as a column again."""
-    bits: Any = pa.py_buffer(np.packbits(mask, bitorder="little"))
-    made: pa.Array[Any] = pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
+    bits: Any = np.packbits(mask, bitorder="little")  # the stubs know no buffer protocol
+    made: pa.Array[Any] = pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
     return made
 
 
@@ -100,7 +100,7 @@ def column_of(array: pa.Array[Any], reads: InputForm = "doubles") -> ColumnValue
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return ColumnValues(_plain(array, pa.int64()), valid, None)
     if pa.types.is_boolean(kind):
-        return ColumnValues(_plain(array.cast(pa.uint8()), pa.int64()), valid, None)
+        return ColumnValues(truths(array.fill_null(False)).astype(np.int64), valid, None)
     if pa.types.is_temporal(kind) and kind.bit_width in (32, 64):
         return ColumnValues(_plain(array.view(_whole(kind.bit_width)), pa.int64()), valid, None)
     if pa.types.is_null(kind):
