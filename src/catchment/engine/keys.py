@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine.texts import Texts
+from catchment.operators.grouping import sort_rows
 from catchment.operators.ragged import Ints
 
 _NAN = object()
@@ -129,9 +130,9 @@ def _alone(array: pa.Array[Any]) -> tuple[Ints, list[pa.Array[Any]]]:
 def _encode(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
     kind = array.type
     if pa.types.is_integer(kind) and not array.null_count and len(array):
-        dense = _encode_dense(array)
-        if dense is not None:
-            return dense
+        encoded = _encode_dense(array) or _encode_sorted(array)
+        if encoded is not None:
+            return encoded
     if pa.types.is_floating(kind):
         array = _one_nan_one_zero(array)
     if isinstance(array, pa.DictionaryArray):
@@ -154,6 +155,33 @@ def _encode_dense(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]] | None:
     codes = values if low == 0 else values - values.dtype.type(low)
     every = np.arange(high - low + 1).astype(values.dtype) + values.dtype.type(low)
     return codes.astype(np.int64, copy=False), pa.array(every, array.type)
+
+
+_WORD = 63
+"""Bits of a value and of its row that are sorted as one."""
+_SAMPLE = 1 << 12
+"""Values that are looked at before it is decided how they are encoded."""
+_DISTINCT = 0.99
+"""From this share of distinct values in a sample on, there are hundreds of thousands of keys."""
+
+
+def _encode_sorted(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]] | None:
+    """Integers of which few repeat, by a sort: with so many keys a hash table is larger than the
+    processor's cache, and takes several times as long. None: a hash table is the better way."""
+    values = array.to_numpy()
+    sample = values[:: max(1, len(values) // _SAMPLE)]
+    if len(sample) < _SAMPLE or len(np.unique(sample)) < _DISTINCT * len(sample):
+        return None
+    low = values.min()
+    if (int(values.max()) - int(low)).bit_length() + len(values).bit_length() > _WORD:
+        return None
+    distance = (values - low).astype(np.int64)
+    rows, (ordered,) = sort_rows(np.arange(len(values)), distance)
+    new = np.ones(len(values), np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    codes = np.empty(len(values), np.int64)
+    codes[rows] = np.cumsum(new) - 1
+    return codes, pa.array(ordered[new].astype(values.dtype) + low, array.type)
 
 
 def _one_nan_one_zero(array: pa.Array[Any]) -> pa.Array[Any]:
