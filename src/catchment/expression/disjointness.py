@@ -9,6 +9,10 @@ understood is left out, which only makes the rest easier to meet; so True is alw
 Conditions are read once (`alternatives`), and compared range by range. `constraints` gives what a
 condition says of each term in all its alternatives: whoever has many conditions finds by it the few
 that can meet another, without comparing each with each.
+
+Which type a column has is not known here, and `v = '3'` compares numbers where v is one. So what is
+equal to a text that could be read as something else may also be any other text of the same meaning
+(`stands_for`); and the order of such texts is unknown.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from catchment.expression.building import OPPOSITE
+from catchment.expression.constants import stands_for
 from catchment.expression.nodes import Call, Column, Literal, Node, render
 from catchment.expression.parsing import parse
 from catchment.expression.simple import Comparison, comparisons
@@ -33,7 +38,8 @@ Fact = tuple[Node, bool]
 
 RangeBound = tuple[Any, ...]
 """A place in the order of all values: `(0,)` is before any value, `(1, v, 0)` just before the value
-v, `(1, v, 1)` just behind it, `(2,)` behind all values. There, up to `(3,)`, is null."""
+v, `(1, v, 1)` just behind it, `(2,)` behind all values. There, up to `(3,)`, is null. What is equal
+to a text that has other meanings is also at `(3, meaning, 0)`, behind null."""
 
 Range = tuple[RangeBound, RangeBound]
 """All values from one place to another: of `3 <= v < 7` that is `((1, 3, 0), (1, 7, 0))`."""
@@ -143,6 +149,8 @@ def _columns_known(compared: list[Comparison]) -> Alternative | None:
         for value in constants:
             if isinstance(value, str):
                 kind = kind if kind == "string" else ""
+                if not _certain(op, value):
+                    break
             elif not -_EXACT < value < _EXACT:
                 break  # nothing is certain
             elif kind != "number":
@@ -162,6 +170,14 @@ def _columns_known(compared: list[Comparison]) -> Alternative | None:
         if not ranges.parts:
             return None
     return found
+
+
+def _certain(op: str, text: str) -> bool:
+    """Whether it is certain what a comparison with a text says, whatever type the column has."""
+    if op == "<>":
+        return True
+    stands = stands_for(text)
+    return stands == text or (op == "=" and stands is not None)
 
 
 def _plainly_known(compared: list[Comparison]) -> Alternative | None:
@@ -192,7 +208,7 @@ def _ranges_of(op: str, constants: list[Any]) -> Ranges | None:
     value = constants[0]
     if isinstance(value, str):
         kind = "string"
-        if len(constants) > 1 and not all(isinstance(one, str) for one in constants):
+        if op != "<>" and not all(isinstance(o, str) and stands_for(o) == o for o in constants):
             return None
     elif len(constants) == 1 and -_EXACT < value < _EXACT:
         kind = "number"
@@ -238,7 +254,21 @@ def column_ranges(text: str) -> tuple[str, Ranges] | None:
     if len(columns) != 1 or None in columns or len(found) != 1:
         return None
     ((_, ranges),) = found[0].items()
+    if ranges.kind == "string":
+        ranges = _of_texts(facts) or Ranges("", ())
     return (str(columns.pop()), ranges) if ranges.kind else None
+
+
+def _of_texts(facts: Iterable[Node]) -> Ranges | None:
+    """The texts that a column of texts may have; None where not all facts list such."""
+    among: set[Any] | None = None
+    for fact in facts:
+        assert isinstance(fact, Call)
+        if fact.op not in ("=", "in"):
+            return None
+        listed = {option.value for option in fact.args[1:] if isinstance(option, Literal)}
+        among = listed if among is None else among & listed
+    return Ranges("string", tuple(((1, one, 0), (1, one, 1)) for one in sorted(among or ())))
 
 
 def _column_of(fact: Node) -> str | None:
@@ -249,7 +279,10 @@ def _column_of(fact: Node) -> str | None:
     if not isinstance(column, Column):
         return None
     known = all(
-        isinstance(c, Literal) and c.kind != "null" and _comparable(c) is not None
+        isinstance(c, Literal)
+        and c.kind != "null"
+        and _comparable(c) is not None
+        and (not isinstance(c.value, str) or _certain("=" if fact.op == "in" else fact.op, c.value))
         for c in constants
     )
     return column.name if known else None
@@ -352,7 +385,7 @@ def _compared(terms: dict[Node, _Term], op: str, subject: Node, options: tuple[N
                 return True  # a comparison with null is never met
             continue
         value = _comparable(option)
-        if value is None:
+        if value is None or (value[0] == "string" and not _certain(op, value[1])):
             certain = False
             continue
         kind = value[0] if kind is None or kind == value[0] else ""
@@ -386,13 +419,22 @@ def _comparable(literal: Literal) -> tuple[str, Any] | None:
 
 def _note(term: _Term, op: str, values: list[Any]) -> None:
     if op == "=":
-        term.among = frozenset(values) if term.among is None else term.among.intersection(values)
+        among = frozenset(values)
+        term.among = among if term.among is None else _in_both(term.kind, term.among, among)
     elif op == "<>":
         term.excluded = term.excluded.union(values)
     elif op in (">", ">="):
         term.low = max(term.low, (1, values[0], int(op == ">")))
     else:
         term.high = min(term.high, (1, values[0], int(op == "<=")))
+
+
+def _in_both(kind: str | None, one: frozenset[Any], other: frozenset[Any]) -> frozenset[Any]:
+    """Values that are in both sets; of texts, those that may be equal to one of either set."""
+    if kind != "string":
+        return one & other
+    shared = set(map(stands_for, one)) & set(map(stands_for, other))
+    return frozenset(text for text in one | other if stands_for(text) in shared)
 
 
 def _ranges(term: _Term) -> Ranges:
@@ -406,8 +448,8 @@ def _ranges(term: _Term) -> Ranges:
         term.among = frozenset((True, False))
     if term.among is not None:
         points = (((1, value, 0), (1, value, 1)) for value in sorted(term.among - term.excluded))
-        kept = (part for part in points if term.low <= part[0] and part[1] <= term.high)
-        return Ranges(kind, tuple(kept))
+        kept = [part for part in points if term.low <= part[0] and part[1] <= term.high]
+        return Ranges(kind, (*kept, *(_meanings(kept) if kind == "string" else ())))
     if not term.excluded:
         return Ranges(kind, ((term.low, term.high),) if term.low < term.high else ())
     low, parts = term.low, []
@@ -416,3 +458,10 @@ def _ranges(term: _Term) -> Ranges:
         low = max(low, (1, value, 1))
     parts.append((low, term.high))
     return Ranges(kind, tuple((low, high) for low, high in parts if low < high))
+
+
+def _meanings(points: list[Range]) -> list[Range]:
+    """What texts stand for that have other meanings."""
+    stands = ((low[1], stands_for(low[1])) for low, _ in points)
+    found = {stand for text, stand in stands if stand != text}
+    return [((3, stand, 0), (3, stand, 1)) for stand in sorted(map(str, found))]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from catchment.errors import SchemaError, did_you_mean
 from catchment.expression import arithmetic as a
 from catchment.expression import casting, compare, lists, lookup, text_parts, time_parts
+from catchment.expression.constants import with_constants
 from catchment.expression.nodes import Column, Literal, Node
 from catchment.expression.parsing import columns, parse
 from catchment.expression.refuse import PARTS
@@ -113,7 +114,8 @@ def _run(node: Node, get: Callable[[str], Any], length: int) -> Any:
             if isinstance(node, Column):
                 known[node] = decoded(get(node.name))
             else:
-                known[node] = KERNELS[node.op](node, [value(arg) for arg in node.args])
+                args = [value(arg) for arg in node.args]
+                known[node] = KERNELS[node.op](node, with_constants(node, args))
         return known[node]
 
     result = value(node)

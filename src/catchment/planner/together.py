@@ -111,7 +111,7 @@ def sets_met(conditions: Iterable[str]) -> int:
             continue
         ends = (end for one in read for r in one.values() for part in r.parts for end in part)
         # A value has a place before and one behind it: of a single value, both are one bound.
-        bounds.setdefault(terms.pop(), set()).update(end[1] for end in ends if len(end) > 1)
+        bounds.setdefault(terms.pop(), set()).update(end[1] for end in ends if end[0] == 1)
     return sets * math.prod(len(ends) + 1 for ends in bounds.values())
 
 
