@@ -14,10 +14,10 @@ from sqlglot import exp
 from catchment import functions
 from catchment.errors import SqlError
 from catchment.model.query import Aggregate
+from catchment.sqltext.calls import COUNT_IF, PERCENTILES, has_aggregate
 from catchment.sqltext.grouping import value_of
 from catchment.sqltext.writing import text_of
 
-COUNT_IF = ("count_if", "countif")
 _DISTINCT = {
     "count": "count_distinct",
     "approx_count_distinct": "approx_count_distinct",
@@ -28,22 +28,7 @@ _DISTINCT = {
     "max": "max",
 }
 """Functions of the different values alone, by the function whose argument is DISTINCT."""
-_PERCENTILES = ("percentile_cont", "percentile_disc")
 _IN_ORDER = ("first", "last", "first_value", "last_value", "any_value")
-
-
-def is_aggregate(node: Any) -> bool:
-    """Whether a call is one of an aggregate, with all that may stand around it."""
-    if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
-        return True
-    if not isinstance(node, exp.Anonymous):
-        return False
-    known = node.name.lower()
-    return known in COUNT_IF or known in functions.FUNCTIONS or known in _PERCENTILES
-
-
-def has_aggregate(node: exp.Expression) -> bool:
-    return any(is_aggregate(inner) for inner in node.walk())
 
 
 def named_as_written(node: exp.Expression, made: Aggregate) -> Aggregate:
@@ -84,7 +69,7 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
 
 def _call(node: exp.Anonymous, condition: exp.Expression | None) -> Aggregate:
     name, args = node.name.lower(), list(node.expressions)
-    if name in _PERCENTILES:
+    if name in PERCENTILES:
         raise SqlError(
             f"{name} needs WITHIN GROUP",
             given=text_of(node),
@@ -153,7 +138,7 @@ def _within_group(node: exp.WithinGroup, condition: exp.Expression | None) -> Ag
     call, order = node.this, node.expression
     name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
     orders = order.expressions if isinstance(order, exp.Order) else []
-    if name not in _PERCENTILES or len(call.expressions) != 1 or len(orders) != 1:
+    if name not in PERCENTILES or len(call.expressions) != 1 or len(orders) != 1:
         raise SqlError(
             "WITHIN GROUP goes with percentile_cont and percentile_disc, of one column",
             given=text_of(node),

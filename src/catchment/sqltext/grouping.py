@@ -26,6 +26,7 @@ from catchment.errors import SqlError, did_you_mean
 from catchment.expression import FUNCTION_NAMES, columns, is_function
 from catchment.model.output import MOST_SETS
 from catchment.model.window import BUILDERS, Window
+from catchment.sqltext.inlining import called
 from catchment.sqltext.syntax import Item, by_place, window_call
 from catchment.sqltext.table_functions import TableFunction
 from catchment.sqltext.writing import text_of
@@ -97,18 +98,22 @@ def same(one: object, other: object) -> bool:
 
 
 def grouping_of(
-    select: exp.Select, items: list[Item], in_from: TableFunction | None = None
+    select: exp.Select,
+    items: list[Item],
+    in_from: TableFunction | None = None,
+    of_results: bool = False,
 ) -> GroupBy:
     """What GROUP BY says; items of SELECT may stand there by number or alias.
 
-    The window may have stood in FROM; GROUP BY then names its bounds.
+    The window may have stood in FROM; GROUP BY then names its bounds. `of_results`: the statement
+    reads the results of another one.
     """
     group = select.args.get("group")
     for key in ("all", "totals"):
         if group and group.args.get(key):
             hint = "name the keys"
             raise SqlError(f"GROUP BY {key.upper()} is not supported in SQL", hint=hint)
-    parts = _Parts(items)
+    parts = _Parts(items, of_results)
     choices: list[list[list[exp.Expression]]] = []
     for part in group.expressions if group else ():
         choices.append(parts.sets_of(part))
@@ -145,8 +150,9 @@ def _check_function(in_from: TableFunction, parts: _Parts) -> None:
 class _Parts:
     """Reads the parts of GROUP BY."""
 
-    def __init__(self, items: list[Item]) -> None:
+    def __init__(self, items: list[Item], of_results: bool) -> None:
         self.items = items
+        self.of_results = of_results
         self.windows: list[exp.Anonymous] = []
         self.names: list[str] = []
         self.keys: list[exp.Expression] = []
@@ -223,11 +229,18 @@ class _Parts:
         """What results call a key: its alias in SELECT, unless it also stands there without one."""
         told = [item.alias for item in self.items if same(item.node, node)]
         plain = node.name if isinstance(node, exp.Column) else text_of(node)
+        plain = called(node) or plain
         return plain if not told or "" in told else told[0]
 
     def _window(self) -> exp.Anonymous:
         if len(self.windows) == 1:
             return self.windows[0]
+        if not self.windows and self.of_results:
+            raise SqlError(
+                "a SELECT from results has no window of its own",
+                hint="a condition on results goes into HAVING beside the window, expressions of "
+                "them into SELECT there; or add window(window_time, '1 hour') to GROUP BY",
+            )
         if not self.windows:
             usage = _usages()["window"]
             raise SqlError("the SQL has no window", hint=f"add one to GROUP BY: {usage}")

@@ -63,7 +63,7 @@ def _put(select: exp.Select, join: exp.Join, known: Mapping[str, str]) -> None:
         return exp.Anonymous(this="lookup", expressions=told)
 
     for column in select.find_all(exp.Column):
-        if column.table == name:
+        if column.table == name and joined(column) is None:
             column.meta[_MARK] = call(column.name)
     if not left:
         there = exp.Not(this=exp.Is(this=call(keys[0][0]), expression=exp.Null()))
@@ -114,8 +114,9 @@ def _keys(join: exp.Join, name: str) -> list[tuple[str, exp.Expression]]:
 def _key(part: Any, name: str) -> tuple[str, exp.Expression]:
     sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
     for own, other in (sides, sides[::-1]) if sides else ():
-        mine = isinstance(own, exp.Column) and own.table == name
-        if mine and not any(column.table == name for column in other.find_all(exp.Column)):
+        mine = isinstance(own, exp.Column) and own.table == name and joined(own) is None
+        others = (column for column in other.find_all(exp.Column) if joined(column) is None)
+        if mine and not any(column.table == name for column in others):
             return own.name, other
     raise SqlError(
         "ON compares columns of the table with something of the events",

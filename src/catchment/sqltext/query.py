@@ -42,7 +42,7 @@ def sql(text: str, name: str, lookups: Mapping[str, str] | None = None) -> Query
 def _query(statement: Statement, name: str) -> Query:
     select, in_from = statement.select, statement.function
     items = [Item.of(node) for node in select.expressions]
-    grouping = grouping_of(select, items, in_from)
+    grouping = grouping_of(select, items, in_from, statement.inner is not None)
     reader = SelectReader(grouping)
     selected = reader.selected(items)
     if not selected and not grouping.keys:

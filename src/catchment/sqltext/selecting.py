@@ -18,11 +18,10 @@ from catchment.model.output import GROUPING_ID, grouping_name
 from catchment.model.query import RESERVED, Aggregate, Expression, Ordering
 from catchment.sqltext.aggregates import (
     aggregate_of,
-    has_aggregate,
-    is_aggregate,
     named_as_written,
     refuse_parts,
 )
+from catchment.sqltext.calls import has_aggregate, is_aggregate
 from catchment.sqltext.grouping import GroupBy, same
 from catchment.sqltext.syntax import Item, by_place
 from catchment.sqltext.writing import text_of

@@ -13,6 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
+from catchment.sqltext.inlining import inline, is_projection
 from catchment.sqltext.joins import put_lookups
 from catchment.sqltext.table_functions import TableFunction, taken_out
 from catchment.sqltext.writing import text_of
@@ -139,6 +140,7 @@ def _statement(
     known: _Named,
     lookups: Mapping[str, str],
 ) -> Statement:
+    """The statement, with what a SELECT of events in its FROM computes in its own place."""
     named = _taken_with(select, known)
     for key, clause in clauses_of(select):
         what, hint = _CLAUSES.get(key, (key.upper(), "leave it out"))
@@ -146,6 +148,10 @@ def _statement(
         shown = text_of(given).strip() if isinstance(given, exp.Expression) else None
         raise SqlError(f"{what} is not supported in SQL", given=shown, hint=hint)
     inner, name = _inner_of(select, named)
+    if inner is not None and is_projection(inner):
+        below = _statement(inner, None, {}, lookups)
+        inline(select, below.select, name)
+        inner, name = below.inner, below.inner_name
     nodes = list(select.walk())
     _check_table(select, nodes)
     put_lookups(select, lookups)
