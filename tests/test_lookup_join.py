@@ -161,6 +161,71 @@ def test_in_a_job_file_and_in_python(tmp_path: Path) -> None:
     assert ct.Query.from_dict(json.loads(json.dumps(plain.to_dict()))) == plain
 
 
+ROOMS = pa.table({"room": ["x", "y"], "floor": pa.array([1, 2], pa.int64())})
+ALONE = (
+    ("SELECT {d}room, sum({e}v) AS s FROM events AS e JOIN dev AS d USING (k) GROUP BY {d}room"),
+    (
+        "SELECT {d}room AS r, max({d}w + {e}v) AS s FROM events AS e LEFT JOIN dev AS d USING (k) "
+        "WHERE {d}w > 1 OR {d}w IS NULL GROUP BY {d}room"
+    ),
+    (
+        "SELECT {f}floor, sum({d}w) AS s FROM events AS e JOIN dev AS d USING (k) "
+        "LEFT JOIN rooms AS f USING (room) GROUP BY {f}floor"
+    ),
+    ("SELECT {e}k, count({d}w) AS w FROM events AS e JOIN dev AS d USING (k) GROUP BY {e}k"),
+)
+
+
+@pytest.mark.parametrize("text", ALONE)
+def test_columns_of_a_joined_table_stand_alone_where_no_other_has_them(
+    text: str, tmp_path: Path
+) -> None:
+    events = pa.table({"ts": pa.array([1, 2, 3, 4], pa.timestamp("s")), "k": [*"abca"]})
+    events = events.append_column("v", pa.array([1, 2, 3, 4]))
+    dev = pa.table({"k": ["a", "b"], "room": ["x", None], "w": [1.0, 2.0]})
+    tables = {"dev": write(dev, tmp_path / "d.parquet"), "rooms": write(ROOMS, tmp_path / "f.csv")}
+    window = ", window(ts, '1 minute')"
+    alone, qualified = text.format(d="", e="", f=""), text.format(d="d.", e="e.", f="f.")
+    found, same = (
+        ct.run(events, ct.sql(f"{one}{window}", "q", tables), spark=False)["q"].to_pylist()
+        for one in (alone, qualified)
+    )
+    assert found == same
+    rooms = ROOMS  # noqa: F841
+    wanted = duckdb.sql(qualified).fetchall()
+    names = alone.removeprefix("SELECT ").split(" FROM")[0].split(", ")
+    named = [name.split(" AS ")[-1] for name in names]
+    assert {tuple(row[name] for name in named) for row in found} == set(wanted)
+
+
+def test_ambiguous_columns_are_refused(tmp_path: Path) -> None:
+    path = write(DEVICES, tmp_path / "devices.parquet")
+    sql = "SELECT {} FROM events AS e JOIN devices AS d ON e.id = d.id JOIN more AS m USING (v) "
+    sql += "GROUP BY room, window(ts, '1 minute')"
+    again = write(ROOMS.append_column("v", [[1, 2]]), tmp_path / "more.parquet")
+    with pytest.raises(CatchmentError, match=r"several tables have it .*write d.room or m.room"):
+        ct.sql(sql.format("room, count(*)"), "q", {"devices": path, "more": again})
+    one = ct.sql(
+        TEXT.format("AS e JOIN devices AS d ON e.id = d.id").replace("d.room", "id"),
+        "q",
+        {"devices": path},
+    )
+    with pytest.raises(CatchmentError, match="the events and a joined table have it"):
+        ct.run(EVENTS, one, spark=False)
+
+
+def test_nothing_between_two_commas_of_csv_is_null(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text('id,room,w\na,,\nb,"",2\n')
+    text = "SELECT id, max(room) AS r, max(w) AS w FROM events AS e LEFT JOIN d USING (id) "
+    query = ct.sql(text + "GROUP BY id, window(ts, '1 h')", "q", {"d": str(tmp_path / "d.csv")})
+    found = {
+        row["id"]: (row["r"], row["w"])
+        for row in ct.run(EVENTS, query, spark=False)["q"].to_pylist()
+    }
+    assert found["a"] == (None, None)
+    assert found["b"] == ("", 2)
+
+
 MISTAKES: list[tuple[str, str]] = [
     (
         "JOIN rooms AS d USING (id)",

@@ -93,7 +93,8 @@ INNER = "SELECT upper(site) AS k, v * 2 AS w, ts FROM events WHERE v > 0"
         ),
         (
             (
-                f"SELECT max(m) AS s FROM (SELECT n * 2 AS m, window_time FROM (SELECT count(*) AS n "
+                f"SELECT max(m) AS s FROM (SELECT n * 2 AS m, window_time FROM "
+                "(SELECT count(*) AS n "
                 f"FROM events GROUP BY {W})) WHERE m > 2 GROUP BY window(window_time, '1 hour')"
             ),
             (

@@ -16,7 +16,7 @@ from sqlglot import exp
 from catchment.errors import QueryError
 from catchment.expression.building import between, binary, concat, is_in, junction, negate
 from catchment.expression.decimals import MOST
-from catchment.expression.lookup import check_call
+from catchment.expression.lookup import UNQUALIFIED, check_call
 from catchment.expression.nodes import Call, Column, Literal, Node, path_text
 from catchment.expression.refuse import PARTS, UNITS, refusal
 from catchment.expression.spark_sql import sql_of
@@ -73,6 +73,7 @@ _NAMED = {
     "tuple": (2, 99),
     "arguments": (2, 99),
     "lookup": (4, 99),
+    UNQUALIFIED: (4, 99),
 }
 """Functions that the parser knows by name alone, and how many arguments they take."""
 _TYPES = {
@@ -388,7 +389,7 @@ def _named(node: exp.Expression, what: str) -> Node:
         )
     named = "size" if name == "cardinality" else name
     made = Call(named, tuple(convert(arg, what) for arg in node.expressions))
-    return check_call(made, sql_of(node), what) if name == "lookup" else made
+    return check_call(made, sql_of(node), what) if name in ("lookup", UNQUALIFIED) else made
 
 
 _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {

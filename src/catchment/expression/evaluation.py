@@ -73,6 +73,7 @@ KERNELS: dict[str, Kernel] = {
     "size": lists.size,
     "array_contains": lists.contains,
     "lookup": lookup.looked_up,
+    lookup.UNQUALIFIED: lookup.looked_up,
     "date_trunc": time_parts.truncated,
 } | dict.fromkeys(PARTS, time_parts.part)
 
@@ -156,6 +157,8 @@ def _inferred(text: str, schema: pa.Schema) -> pa.DataType:
             raise SchemaError("no such column", given=name, hint=hint)
         return pa.nulls(0, schema.field(name).type)
 
+    if _LOOKUP in text:
+        lookup.check_unqualified(parse(text), schema)
     result: pa.DataType = evaluate(text, get, 0).type
     return result
 

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,20 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 
-from catchment.errors import LimitError, QueryError, SchemaError, SourceError, did_you_mean, needing
-from catchment.expression.nodes import Call, Literal
+from catchment.errors import (
+    CatchmentError,
+    LimitError,
+    QueryError,
+    SchemaError,
+    SourceError,
+    did_you_mean,
+    needing,
+)
+from catchment.expression.nodes import Call, Literal, Node, walk
 from catchment.expression.values import Value, decoded
 
+UNQUALIFIED = "lookup_unqualified"
+"""The same as `lookup`, of a column that SQL names without its table."""
 MOST_BYTES = 1 << 30
 """How large a table may be that every process holds."""
 _AGAIN = 60.0
@@ -91,6 +102,42 @@ def looked_up(node: Call, args: Sequence[Value]) -> Value:
         return column.take(place)[0]
     made: Value = column.take(pc.index_in(wanted, keys, skip_nulls=True))
     return made
+
+
+def lookup_columns(origin: str) -> tuple[str, ...] | None:
+    """The columns of a table; None where it cannot be read here."""
+    if origin in _held:
+        return tuple(_held[origin].rows.schema.names)
+    try:
+        changes = int(time.monotonic() / _AGAIN) if _is_database(origin) else _mark(origin)
+    except SourceError:
+        return None
+    return _columns_of(origin, changes)
+
+
+@lru_cache(maxsize=1024)
+def _columns_of(origin: str, _: object) -> tuple[str, ...] | None:
+    """The columns of a table as it is now: what changes with it is the second argument."""
+    read = _SCHEMAS.get(Path(origin).suffix.lower())
+    try:
+        if _is_database(origin):
+            return tuple(_from_postgres(origin, "LIMIT 0").schema.names)
+        return None if read is None else tuple(read(origin).names)
+    except (CatchmentError, pa.ArrowInvalid, OSError):
+        return None
+
+
+def check_unqualified(node: Node, schema: pa.Schema) -> None:
+    """Refuses a column that was written without its table where events have one of that name."""
+    for call in walk(node):
+        if isinstance(call, Call) and call.op == UNQUALIFIED:
+            origin, name = (str(arg.value) for arg in call.args[:2] if isinstance(arg, Literal))
+            if name in schema.names:
+                raise SchemaError(
+                    "a column is ambiguous: the events and a joined table have it",
+                    given=f"{name} of the events and of {origin}",
+                    hint=f"write it with the name of its table, as in e.{name} or d.{name}",
+                )
 
 
 def check_call(node: Call, text: str, what: str) -> Call:
@@ -198,9 +245,32 @@ def _read(origin: str) -> LookupTable:
     return LookupTable(origin, _bounded(rows, origin), mark, began)
 
 
+def _csv_schema(origin: str) -> pa.Schema:
+    with pyarrow.csv.open_csv(origin, convert_options=_CSV) as reader:
+        return reader.schema
+
+
+def _arrow_schema(origin: str) -> pa.Schema:
+    with pa.memory_map(origin) as file:
+        return pa.ipc.open_file(file).schema
+
+
+_CSV = pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+"""Nothing between two commas is null, and so are the words that are null in columns of numbers."""
+
+
+def _read_csv(origin: str) -> pa.Table:
+    return pyarrow.csv.read_csv(origin, convert_options=_CSV)
+
+
+_SCHEMAS: dict[str, Callable[[str], pa.Schema]] = {
+    ".parquet": pq.read_schema,
+    ".csv": _csv_schema,
+    ".arrow": _arrow_schema,
+}
 _READERS: dict[str, Callable[[str], pa.Table]] = {
     ".parquet": pq.read_table,
-    ".csv": pyarrow.csv.read_csv,
+    ".csv": _read_csv,
     ".arrow": pyarrow.feather.read_table,
 }
 
@@ -219,7 +289,7 @@ def _too_large(origin: str, size: int) -> LimitError:
     )
 
 
-def _from_postgres(origin: str) -> pa.Table:
+def _from_postgres(origin: str, limit: str = "") -> pa.Table:
     with needing("to look up values in PostgreSQL"):
         import psycopg
         from psycopg import sql
@@ -229,7 +299,7 @@ def _from_postgres(origin: str) -> pa.Table:
     name = sql.SQL(".").join(map(sql.Identifier, table.split(".")))
     try:
         with psycopg.connect(place, connect_timeout=10) as connection:
-            found = connection.execute(sql.SQL("SELECT * FROM {}").format(name))
+            found = connection.execute(sql.SQL(f"SELECT * FROM {{}} {limit}").format(name))
             columns = [column.name for column in found.description or ()]
             values = list(zip(*found.fetchall(), strict=True)) or [()] * len(columns)
     except psycopg.Error as error:

@@ -27,6 +27,7 @@ from catchment.expression import FUNCTION_NAMES, columns, is_function
 from catchment.model.output import MOST_SETS
 from catchment.model.window import BUILDERS, Window
 from catchment.sqltext.inlining import called
+from catchment.sqltext.joins import joined
 from catchment.sqltext.syntax import Item, by_place, window_call
 from catchment.sqltext.table_functions import TableFunction
 from catchment.sqltext.writing import text_of
@@ -56,8 +57,10 @@ class KeyOf:
     @property
     def column(self) -> str | None:
         """The column that the key is, if it is one."""
-        plain = isinstance(self.node, exp.Column) and isinstance(self.node.this, exp.Identifier)
-        return self.node.name if plain and not self.node.args.get("table") else None
+        node = self.node
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return None
+        return None if node.args.get("table") or joined(node) is not None else node.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from sqlglot import exp
 
 from catchment.errors import SqlError, did_you_mean
 from catchment.model.query import RESERVED
-from catchment.model.window import BUILDERS
-from catchment.sqltext.calls import has_aggregate, is_aggregate
+from catchment.sqltext.calls import has_aggregate, is_aggregate, is_window_call
 from catchment.sqltext.writing import text_of
 
 _CALLED = "called"
@@ -122,7 +121,7 @@ class _Inlining:
         """Puts what an item of SELECT names in its place; results call it as it was written."""
         node = item.this if isinstance(item, exp.Alias) else item
         written = node.name if isinstance(node, exp.Column) else text_of(node)
-        plain = isinstance(item, exp.Alias) or _is_window(node)
+        plain = isinstance(item, exp.Alias) or is_window_call(node)
         holder = exp.Paren(this=node.copy())
         if self._put(holder) and not plain:
             item.replace(exp.alias_(holder.this, written, quoted=True))
@@ -195,10 +194,3 @@ def _path(parts: list[Any]) -> exp.Expression:
     for part in rest:
         made = exp.Dot(this=made, expression=part.copy())
     return made
-
-
-def _is_window(node: exp.Expression) -> bool:
-    if not isinstance(node, exp.Anonymous):
-        return False
-    name = node.name.lower()
-    return name.endswith("window") or name in BUILDERS

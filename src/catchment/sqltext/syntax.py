@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
 from catchment.sqltext.inlining import inline, is_projection
-from catchment.sqltext.joins import put_lookups
+from catchment.sqltext.joins import QUALIFIED, put_lookups
 from catchment.sqltext.table_functions import TableFunction, taken_out
 from catchment.sqltext.writing import text_of
 
@@ -274,6 +274,7 @@ def _check_table(select: exp.Select, nodes: Iterable[object]) -> None:
     for column in nodes:
         if isinstance(column, exp.Column) and column.table and column.table in names:
             column.set("table", None)
+            column.meta[QUALIFIED] = True
 
 
 def limit_of(select: exp.Select) -> int | None:
