@@ -149,8 +149,13 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
     >>> did_you_mean("windw", ["window", "where"])
     "did you mean 'window'?"
+    >>> did_you_mean("K", ["k", "KK"])
+    "did you mean 'k'? names are told apart by case"
     """
     options = list(known)
+    same = [option for option in options if option.casefold() == word.casefold() and option != word]
+    if same:
+        return f"did you mean {same[0]!r}? names are told apart by case"
     close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"

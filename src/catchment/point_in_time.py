@@ -18,6 +18,7 @@ from catchment.batch import Events, run
 from catchment.engine.slicer import as_table, is_frame
 from catchment.engine.times import times_of, with_times
 from catchment.errors import LimitError, QueryError, SchemaError, did_you_mean
+from catchment.expression.values import decoded, kind
 from catchment.model.duration import Duration, instant, micros, show
 from catchment.model.query import Aggregate, Query
 from catchment.model.time_column import TimeSpec, time_name
@@ -75,7 +76,7 @@ def as_of(
         raise QueryError("no times are given", given="at", hint="give at least one")
     named = {
         (n, length): Query(
-            f"{length} us before {moment}",
+            f"{show(length)} before {np.datetime64(moment, 'us')}",
             *aggregates,
             window=fixed(int(moment) - length, int(moment)),
             by=keys,
@@ -162,13 +163,29 @@ def _union(found: dict[int, pa.Table], keys: tuple[str, ...]) -> pa.Table:
     return longest.take(np.argsort(longest.column(AS_OF).to_numpy(), kind="stable"))
 
 
+def _as_keys(asked: pa.Array[Any], own: pa.Array[Any], name: str) -> pa.Array[Any]:
+    """Keys that are asked for, in the type of those of the events."""
+    asked = decoded(asked)
+    alike = kind(asked) == kind(own) or {kind(asked), kind(own)} <= {"int", "decimal"}
+    if alike or "null" in (kind(asked), kind(own)):
+        try:
+            return asked.cast(own.type)
+        except pa.ArrowInvalid:
+            pass
+    raise SchemaError(
+        "a key of the table of times has another type than that of the events",
+        given=f"{name} is {asked.type}, of the events {own.type}",
+        hint=f"cast it to {own.type} before",
+    )
+
+
 def _rows_of(wanted: pa.Table, table: pa.Table, names: tuple[str, ...]) -> pa.Array[Any]:
     """For each wanted row, the row of the table with the same values; null where there is none."""
     count = wanted.num_rows
     code = np.zeros(count + table.num_rows, np.int64)
     for name in names:
         own = one_piece(table.column(name))
-        both = pa.concat_arrays([one_piece(wanted.column(name)).cast(own.type), own])
+        both = pa.concat_arrays([_as_keys(one_piece(wanted.column(name)), own, name), own])
         found = both.dictionary_encode(null_encoding="encode")
         width = len(found.dictionary) + 1
         # Numbers without gaps at each step, so that their products stay small.

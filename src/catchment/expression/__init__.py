@@ -14,10 +14,11 @@ from catchment.expression.disjointness import (
     disjoint,
 )
 from catchment.expression.evaluation import evaluate, infer
+from catchment.expression.named import NAMES as FUNCTION_NAMES
+from catchment.expression.named import is_function
 from catchment.expression.nodes import quote
 from catchment.expression.parsing import canonical, columns, substituted
 from catchment.expression.paths import column_in, columns_read, steps_of, taken_out, type_at
-from catchment.expression.refuse import FUNCTION_NAMES, is_function
 from catchment.expression.spark_sql import sql_of
 
 __all__ = [

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.expression import decimals
-from catchment.expression.nodes import Call
+from catchment.expression.nodes import Call, render
 from catchment.expression.values import (
     DOUBLE,
     INT,
@@ -26,6 +26,7 @@ from catchment.expression.values import (
     double,
     integer,
     kind,
+    mismatch,
     need,
     null,
     where,
@@ -70,6 +71,12 @@ def _decimals(node: Call, args: Sequence[Value]) -> tuple[Value, Value] | None:
 
 def arithmetic(node: Call, args: Sequence[Value]) -> Value:
     """+, - and *."""
+    if node.op == "-" and all(kind(arg) in ("time", "date") for arg in args):
+        later, earlier = (render(arg) for arg in node.args)
+        hint = f"write timestampdiff(SECOND, {earlier}, {later}), or datediff for days"
+        raise mismatch(node, args, "numbers", hint)
+    if any(kind(arg) in ("time", "date") for arg in args):
+        raise mismatch(node, args, "numbers", "write ts + INTERVAL '5' MINUTES")
     need(node, args, NUMBERS, "numbers")
     exact = _decimals(node, args)
     if exact is not None:

@@ -159,7 +159,7 @@ def _to_decimal(value: Value, to: pa.DataType) -> Value:
     return _by_value(lambda read: _read_decimal(read, to))(value, to)
 
 
-def _show_float(value: float) -> str:
+def show_float(value: float) -> str:
     """As Spark shows a double: 1.0, 1.0E10, NaN."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -232,7 +232,7 @@ _ROUTES: dict[tuple[str, str], Callable[[Value, pa.DataType], Value]] = {
     ("float", "int"): _to_whole,
     ("float", "float"): _plain,
     ("float", "bool"): _not_zero,
-    ("float", "string"): lambda value, to: _by_value(_show_float)(double(value), to),
+    ("float", "string"): lambda value, to: _by_value(show_float)(double(value), to),
     ("float", "time"): _from_seconds,
     ("string", "string"): _plain,
     ("string", "bool"): _by_value(_read_bool),

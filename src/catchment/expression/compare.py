@@ -140,11 +140,13 @@ def contained(node: Call, args: Sequence[Value]) -> Value:
     return pc.if_else(missing, null(BOOL), found)
 
 
-def like(node: Call, args: Sequence[Value]) -> Value:
-    need(node, args, ("string", "null"), "text")
-    if kind(args[0]) == "null":
-        return null(BOOL)
-    return pc.match_like(args[0], pattern=args[1].as_py())
+def equal_null(node: Call, args: Sequence[Value]) -> Value:
+    """<=>: whether values are equal, where nulls are equal too."""
+    missing = [pc.is_null(arg) for arg in args]
+    if "null" in (kind(args[0]), kind(args[1])):
+        return pc.and_(*missing)
+    equal = compare(Call("=", node.args), args)
+    return pc.coalesce(equal, pc.and_(*missing))
 
 
 def case(node: Call, args: Sequence[Value]) -> Value:
@@ -185,15 +187,3 @@ def _extreme(op: str, values: Sequence[Value]) -> Value:
         for value in values:
             result = where(pc.is_nan(value), pa.scalar(float("nan"), result.type), result)
     return result
-
-
-def together(_: Call, args: Sequence[Value]) -> Value:
-    """arguments(a, b): a struct of both, of which each may be null, for functions of several."""
-    typed = [pc.cast(arg, pa.float64()) if kind(arg) == "null" else arg for arg in args]
-    lengths = [len(arg) for arg in typed if not isinstance(arg, pa.Scalar)]
-    if not lengths:
-        types = pa.struct([(str(n), arg.type) for n, arg in enumerate(typed)])
-        return pa.scalar({str(n): arg.as_py() for n, arg in enumerate(typed)}, types)
-    repeat: Any = pa.repeat
-    whole = [repeat(arg, lengths[0]) if isinstance(arg, pa.Scalar) else arg for arg in typed]
-    return pa.StructArray.from_arrays(whole, [str(n) for n in range(len(whole))])

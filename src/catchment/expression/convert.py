@@ -7,6 +7,7 @@ conditions are seen to be equal.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 from sqlglot import exp
 
 from catchment.errors import QueryError
-from catchment.expression.building import between, binary, concat, is_in, junction, negate
+from catchment.expression.building import between, binary, is_in, junction, negate
 from catchment.expression.decimals import MOST
-from catchment.expression.lookup import UNQUALIFIED, check_call
+from catchment.expression.named import DIFFERENCES, FUNCTIONS, PARTS, called
 from catchment.expression.nodes import Call, Column, Literal, Node, path_text
-from catchment.expression.refuse import PARTS, UNITS, refusal
+from catchment.expression.refuse import refusal
 from catchment.expression.spark_sql import sql_of
 
 _BINARY: dict[type[exp.Expression], str] = {
@@ -34,48 +35,6 @@ _BINARY: dict[type[exp.Expression], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_FUNCTIONS: dict[type[exp.Expression], tuple[str, int, int]] = {
-    exp.Abs: ("abs", 1, 1),
-    exp.Round: ("round", 1, 2),
-    exp.Floor: ("floor", 1, 1),
-    exp.Ceil: ("ceil", 1, 1),
-    exp.Sqrt: ("sqrt", 1, 1),
-    exp.Ln: ("ln", 1, 1),
-    exp.Log: ("log", 2, 2),
-    exp.Exp: ("exp", 1, 1),
-    exp.Pow: ("power", 2, 2),
-    exp.Least: ("least", 2, 99),
-    exp.Greatest: ("greatest", 2, 99),
-    exp.Coalesce: ("coalesce", 1, 99),
-    exp.Nullif: ("nullif", 2, 2),
-    exp.Lower: ("lower", 1, 1),
-    exp.Upper: ("upper", 1, 1),
-    exp.Length: ("length", 1, 1),
-    exp.ArraySize: ("size", 1, 1),
-    exp.ArrayContains: ("array_contains", 2, 2),
-}
-_PARTS: dict[type[exp.Expression], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Day: "day",
-    exp.DayOfMonth: "day",
-    exp.DayOfYear: "dayofyear",
-    exp.DayOfWeek: "dayofweek",
-    exp.WeekOfYear: "weekofyear",
-    exp.Hour: "hour",
-    exp.Minute: "minute",
-    exp.Second: "second",
-}
-_NAMED = {
-    "cardinality": (1, 1),
-    "weekday": (1, 1),
-    "tuple": (2, 99),
-    "arguments": (2, 99),
-    "lookup": (4, 99),
-    UNQUALIFIED: (4, 99),
-}
-"""Functions that the parser knows by name alone, and how many arguments they take."""
 _TYPES = {
     "BOOLEAN": "BOOLEAN",
     "TINYINT": "TINYINT",
@@ -98,40 +57,54 @@ def convert(node: exp.Expression, what: str) -> Node:
     kind = type(node)
     if kind is exp.Paren:
         return convert(node.this, what)
+    if kind in (exp.Add, exp.Sub) and exp.Interval in (type(node.this), type(node.expression)):
+        return _plus_interval(node, what)
     if kind in _BINARY:
         return binary(_BINARY[kind], convert(node.this, what), convert(node.expression, what))
-    if kind in _FUNCTIONS:
-        return _function(node, what)
     if kind in _SPECIAL:
         return _SPECIAL[kind](node, what)
     raise refusal(node, what)
 
 
-def _function(node: exp.Expression, what: str) -> Node:
-    name, least, most = _FUNCTIONS[type(node)]
-    known = ("this", "expression", "expressions", "decimals")
-    given = [key for key, value in node.args.items() if isinstance(value, exp.Expression)]
-    args = [a for key in known for a in _listed(node.args.get(key))]
-    if any(key not in known for key in given) or not least <= len(args) <= most:
-        count = str(least) if least == most else f"{least} or more" if most > 9 else "1 or 2"
-        raise QueryError(
-            f"the {what} gives {name} the wrong arguments",
-            given=sql_of(node),
-            hint=f"{name} takes {count} argument{'' if count == '1' else 's'}",
-        )
-    made = tuple(convert(a, what) for a in args)
-    if name == "round" and not all(isinstance(d, Literal) and d.kind == "int" for d in made[1:]):
-        raise QueryError(
-            f"the {what} rounds to digits that are not fixed",
-            given=sql_of(node),
-            hint="write the number of digits itself, as in round(v, 2)",
-        )
-    return Call(name, made)
+def _plus_interval(node: exp.Expression, what: str) -> Node:
+    """A time and an interval: `ts + INTERVAL '5' MINUTES`, `ts - INTERVAL '1 day 2 hours'`."""
+    interval, value = node.expression, node.this
+    if isinstance(value, exp.Interval) and isinstance(node, exp.Add):
+        interval, value = value, interval
+    if isinstance(value, exp.Interval):
+        raise refusal(value, what)
+    made = convert(value, what)
+    for unit, count in _counts(interval, what):
+        counted = binary("*", Literal("int", -1), count) if isinstance(node, exp.Sub) else count
+        if isinstance(count, Literal) and isinstance(count.value, int):
+            counted = Literal("int", -count.value if isinstance(node, exp.Sub) else count.value)
+        made = Call("plus_interval", (Literal("string", unit.upper()), counted, made))
+    return made
 
 
-def _listed(value: object) -> list[exp.Expression]:
-    values = value if isinstance(value, list) else [value]
-    return [v for v in values if isinstance(v, exp.Expression)]
+def _counts(interval: exp.Expression, what: str) -> list[tuple[str, Node]]:
+    """The units of an interval, and how many there are of each."""
+    unit = interval.args.get("unit")
+    name = unit.name if isinstance(unit, exp.Var) else ""
+    amount = interval.this
+    if not isinstance(amount, exp.Literal):
+        parts: list[tuple[str, Node]] = [(name, convert(amount, what))] if amount else []
+    else:
+        found = _AMOUNT.findall(f"{amount.name} {name}")
+        whole = "".join("".join(part) for part in found)
+        same = whole == re.sub(r"\s", "", f"{amount.name}{name}")
+        parts = [(word, Literal("int", int(count))) for count, word in found] if same else []
+    named = [(word.lower().removesuffix("s"), count) for word, count in parts]
+    if not named or any(word not in DIFFERENCES for word, _ in named):
+        raise QueryError(
+            f"the {what} has an interval that cannot be read",
+            given=sql_of(interval),
+            hint="write INTERVAL '5' MINUTES or INTERVAL '1 day 2 hours'",
+        )
+    return named
+
+
+_AMOUNT = re.compile(r"([+-]?\d+)\s*([A-Za-z]+)", re.ASCII)
 
 
 def _column(node: exp.Expression, what: str) -> Node:
@@ -167,9 +140,12 @@ def _element(node: exp.Expression, what: str) -> Node:
     if node.args.get("offset"):
         raise _no_path(node, what)  # element_at, which counts from 1
     named = isinstance(key, str) or (type(key) is int and key >= 0)
-    if not isinstance(inner, Column) or not named:
+    if not named or isinstance(inner, Literal):
         raise _no_path(node, what)
     assert isinstance(key, str | int)
+    if not isinstance(inner, Column):
+        place = Literal("int", key + 1) if isinstance(key, int) else Literal("string", key)
+        return Call("element_at", (inner, place))
     return Column(path_text(inner.name, [key]))
 
 
@@ -229,9 +205,12 @@ def _in(node: exp.Expression, what: str) -> Node:
 
 
 def _is(node: exp.Expression, what: str) -> Node:
-    if not isinstance(node.expression, exp.Null):
+    value, other = convert(node.this, what), node.expression
+    if isinstance(other, exp.Boolean):
+        return Call("equal_null", (value, Literal("bool", bool(other.this))))
+    if not isinstance(other, exp.Null):
         raise refusal(node, what)
-    return Call("is null", (convert(node.this, what),))
+    return Call("is null", (value,))
 
 
 def _like(node: exp.Expression, what: str) -> Node:
@@ -319,13 +298,6 @@ def _moment(text: str, target: str, what: str) -> Literal:
         ) from error
 
 
-def _part(node: exp.Expression, what: str) -> Node:
-    inner = node.this
-    if isinstance(inner, exp.TsOrDsToDate):  # as the parser has it; a part of a time is the same
-        inner = inner.this
-    return Call(_PARTS[type(node)], (convert(inner, what),))
-
-
 def _extract(node: exp.Expression, what: str) -> Node:
     unit = node.this.name.lower()
     if unit not in PARTS:
@@ -337,59 +309,26 @@ def _extract(node: exp.Expression, what: str) -> Node:
     return Call(unit, (convert(node.expression, what),))
 
 
-def _truncated(node: exp.Expression, what: str) -> Node:
-    unit = node.args["unit"].name.lower() if node.args.get("unit") else ""
-    if unit not in UNITS:
-        raise QueryError(
-            f"the {what} cuts a time down to what is not supported",
-            given=sql_of(node),
-            hint="supported are " + ", ".join(UNITS),
-        )
-    return Call("date_trunc", (Literal("string", unit.upper()), convert(node.this, what)))
-
-
 def _concat(node: exp.Expression, what: str) -> Node:
-    given = [node.this, node.expression] if isinstance(node, exp.DPipe) else node.expressions
-    if all(isinstance(arg, exp.Literal) and arg.is_string for arg in given):
-        raise refusal(node, what)  # 'it''s' reads as two texts
-    return concat([convert(arg, what) for arg in given])
-
-
-def _substring(node: exp.Expression, what: str) -> Node:
-    if isinstance(node, exp.Left):
-        given: list[exp.Expression] = [exp.Literal.number(1), node.expression]
-    else:
-        given = [arg for key in ("start", "length") if (arg := node.args.get(key))]
-    places = [convert(arg, what) for arg in given]
-    if not places or not all(isinstance(p, Literal) and p.kind == "int" for p in places):
-        raise QueryError(
-            f"the {what} takes a part of a text that is not fixed",
-            given=sql_of(node),
-            hint="write whole numbers, as in substring(name, 1, 3)",
-        )
-    return Call("substring", (convert(node.this, what), *places))
-
-
-def _trim(node: exp.Expression, what: str) -> Node:
-    if [key for key, value in node.args.items() if value] != ["this"]:
-        raise refusal(node, what)
-    return Call("trim", (convert(node.this, what),))
+    return called("concat", [convert(n, what) for n in node.iter_expressions()], sql_of(node), what)
 
 
 def _named(node: exp.Expression, what: str) -> Node:
     name = node.name.lower()
-    if name not in _NAMED:
+    if name not in FUNCTIONS:
         raise refusal(node, what)
-    least, most = _NAMED[name]
-    if not least <= len(node.expressions) <= most:
-        raise QueryError(
-            f"the {what} gives {name} the wrong arguments",
-            given=sql_of(node),
-            hint=f"{name} takes {least} argument{'' if least == 1 else 's or more'}",
-        )
-    named = "size" if name == "cardinality" else name
-    made = Call(named, tuple(convert(arg, what) for arg in node.expressions))
-    return check_call(made, sql_of(node), what) if name in ("lookup", UNQUALIFIED) else made
+    return called(name, [convert(arg, what) for arg in node.expressions], sql_of(node), what)
+
+
+def _operator(name: str) -> Callable[[exp.Expression, str], Node]:
+    """How an operator is read that is a function under another name."""
+
+    def read(node: exp.Expression, what: str) -> Node:
+        operands = [convert(arg, what) for arg in (node.this, node.args.get("expression")) if arg]
+        made = called(name, operands, sql_of(node), what)
+        return negate(made) if node.args.get("negate") else made
+
+    return read
 
 
 _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
@@ -409,16 +348,18 @@ _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
     exp.If: _if,
     exp.Cast: _cast,
     exp.TryCast: _cast,
-    exp.TsOrDsToDate: lambda node, what: Call("cast", (convert(node.this, what),), "DATE"),
     exp.Extract: _extract,
-    exp.TimestampTrunc: _truncated,
-    exp.Concat: _concat,
     exp.DPipe: _concat,
-    exp.Substring: _substring,
-    exp.Left: _substring,
-    exp.Trim: _trim,
+    exp.RegexpLike: _operator("rlike"),
+    exp.ILike: _operator("ilike"),
+    exp.NullSafeEQ: _operator("equal_null"),
+    exp.NullSafeNEQ: lambda node, what: negate(_operator("equal_null")(node, what)),
+    exp.IntDiv: _operator("int_div"),
+    exp.BitwiseAnd: _operator("bitwise_and"),
+    exp.BitwiseOr: _operator("bitwise_or"),
+    exp.BitwiseXor: _operator("bitwise_xor"),
+    exp.BitwiseNot: _operator("bitwise_not"),
     exp.Anonymous: _named,
     exp.Null: lambda _, __: Literal("null", None),
     exp.Boolean: lambda node, _: Literal("bool", bool(node.this)),
 }
-_SPECIAL |= dict.fromkeys(_PARTS, _part)

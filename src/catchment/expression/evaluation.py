@@ -11,11 +11,24 @@ import pyarrow.compute as pc
 
 from catchment.errors import SchemaError, did_you_mean
 from catchment.expression import arithmetic as a
-from catchment.expression import casting, compare, lists, lookup, text_parts, time_parts
+from catchment.expression import (
+    casting,
+    compare,
+    digests,
+    json_texts,
+    lists,
+    lookup,
+    maths,
+    patterns,
+    structs,
+    text_parts,
+    time_functions,
+    time_parts,
+)
 from catchment.expression.constants import with_constants
+from catchment.expression.named import PARTS
 from catchment.expression.nodes import Column, Literal, Node
 from catchment.expression.parsing import columns, parse
-from catchment.expression.refuse import PARTS
 from catchment.expression.simple import comparisons
 from catchment.expression.values import TIME, Kernel, Value, decoded, is_text
 
@@ -58,7 +71,14 @@ KERNELS: dict[str, Kernel] = {
     "not": compare.negation,
     "is null": compare.is_null,
     "in": compare.contained,
-    "like": compare.like,
+    "equal_null": compare.equal_null,
+    "like": patterns.like,
+    "ilike": patterns.like,
+    "rlike": patterns.matched,
+    "regexp_extract": patterns.extracted,
+    "regexp_replace": patterns.replaced,
+    "split": patterns.split,
+    "split_part": patterns.split_part,
     "case": compare.case,
     "coalesce": compare.coalesce,
     "nullif": compare.nullif,
@@ -69,13 +89,58 @@ KERNELS: dict[str, Kernel] = {
     "substring": text_parts.substring,
     "trim": text_parts.trim,
     "tuple": text_parts.combined,
-    "arguments": compare.together,
+    "ltrim": text_parts.trimmed,
+    "rtrim": text_parts.trimmed,
+    "right": text_parts.right,
+    "lpad": text_parts.padded,
+    "rpad": text_parts.padded,
+    "repeat": text_parts.repeated,
+    "reverse": text_parts.reversed_text,
+    "replace": text_parts.replace,
+    "instr": text_parts.place_of,
+    "contains": text_parts.holds,
+    "startswith": text_parts.holds,
+    "endswith": text_parts.holds,
+    "concat_ws": text_parts.concat_ws,
+    "md5": digests.md5,
+    "sha2": digests.sha2,
+    "hash": digests.hashed,
+    "get_json_object": json_texts.json_object,
+    "isnan": maths.is_nan,
+    "int_div": maths.whole_quotient,
+    "pmod": maths.positive_remainder,
+    "arguments": structs.together,
+    "named_struct": structs.named_struct,
+    "element_at": lists.element_at,
+    "array_max": lists.extreme,
+    "array_min": lists.extreme,
+    "unix_timestamp": time_functions.since_epoch,
+    "unix_seconds": time_functions.since_epoch,
+    "unix_millis": time_functions.since_epoch,
+    "unix_micros": time_functions.since_epoch,
+    "unix_date": time_functions.unix_date,
+    "timestamp_seconds": time_functions.from_epoch,
+    "timestamp_millis": time_functions.from_epoch,
+    "timestamp_micros": time_functions.from_epoch,
+    "date_format": time_functions.formatted,
+    "from_unixtime": time_functions.from_seconds,
+    "from_utc_timestamp": time_functions.in_zone,
+    "to_utc_timestamp": time_functions.in_zone,
+    "timestampadd": time_functions.moved,
+    "plus_interval": time_functions.moved,
+    "timestampdiff": time_functions.difference,
+    "date_add": time_functions.days_moved,
+    "date_sub": time_functions.days_moved,
+    "datediff": time_functions.days_between,
+    "last_day": time_functions.last_day,
     "size": lists.size,
     "array_contains": lists.contains,
     "lookup": lookup.looked_up,
     lookup.UNQUALIFIED: lookup.looked_up,
     "date_trunc": time_parts.truncated,
-} | dict.fromkeys(PARTS, time_parts.part)
+}
+KERNELS |= dict.fromkeys(PARTS, time_parts.part)
+KERNELS |= dict.fromkeys(maths.OPS, maths.of_numbers) | dict.fromkeys(maths.BIT_OPS, maths.of_bits)
 
 
 def evaluate(text: str, get: Callable[[str], Any], length: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,3 +45,59 @@ def contains(node: Call, args: Sequence[Value]) -> Value:
     among = told.column("found_any").combine_chunks().take(place)
     empty = pc.equal(pc.list_value_length(values), pa.scalar(0))
     return pc.if_else(pc.coalesce(empty, pa.scalar(False)), pa.scalar(False), among)
+
+
+def element_at(node: Call, args: Sequence[Value]) -> Value:
+    """An element by its place from 1, or from the end if it is negative; a value by its key."""
+    values, wanted = args
+    if pa.types.is_null(values.type):
+        return null(pa.null())
+    if pa.types.is_map(values.type):
+        key = pa.scalar(_fixed(node, args), values.type.key_type)
+        return pc.map_lookup(values, key, "first")
+    if not is_list(values.type):
+        raise mismatch(node, args, "a list or a map", "as in element_at(items, 1)")
+    place = _fixed(node, args)
+    if not isinstance(place, int) or place == 0 or wanted.type != INT:
+        raise mismatch(node, args, "a list and a place from 1", "as in element_at(items, 1)")
+    scalar = isinstance(values, pa.Scalar)
+    lists: Any = pa.array([values.as_py()], values.type) if scalar else values
+    lengths = pc.cast(pc.list_value_length(lists), INT)
+    first = pa.scalar(place - 1) if place > 0 else pc.add(lengths, pa.scalar(place))
+    there = pc.and_(pc.less(first, lengths), pc.greater_equal(first, pa.scalar(0)))
+    known = pc.coalesce(lengths, pa.scalar(0))
+    starts = pc.subtract(pc.cumulative_sum(known), known)
+    at = pc.if_else(pc.coalesce(there, pa.scalar(False)), pc.add(starts, first), null(INT))
+    made: Any = lists.flatten().take(at)
+    return made[0] if scalar else made
+
+
+def _fixed(node: Call, args: Sequence[Value]) -> object:
+    if not isinstance(node.args[1], Literal):
+        raise mismatch(node, args, "a constant", "as in element_at(items, 1)")
+    return node.args[1].value
+
+
+def extreme(node: Call, args: Sequence[Value]) -> Value:
+    """array_max and array_min: nulls are passed over, NaN is the greatest; null of no values."""
+    (values,) = args
+    if pa.types.is_null(values.type):
+        return null(pa.null())
+    if not is_list(values.type):
+        raise mismatch(node, args, "a list", "as in array_max(items)")
+    scalar = isinstance(values, pa.Scalar)
+    lists: Any = pa.array([values.as_py()], values.type) if scalar else values
+    flat = lists.flatten()
+    if kind(flat) not in ("int", "float", "decimal", "string", "time", "date", "bool", "null"):
+        raise mismatch(node, [flat], "values with an order")
+    least = node.op == "array_min"
+    nan = pc.is_nan(flat) if pa.types.is_floating(flat.type) else pc.is_null(flat)
+    table = pa.table({"row": pc.list_parent_indices(lists), "value": flat, "nan": nan})
+    table = table.filter(pc.is_valid(table.column("value")))
+    by: Any = [(name, "ascending" if least else "descending") for name in ("nan", "value")]
+    table = table.sort_by(by)
+    order = table.group_by("row", use_threads=False).aggregate([("value", "first")])
+    rows = pa.array(range(len(lists)), order.column("row").type)
+    place = pc.index_in(rows, value_set=order.column("row").combine_chunks())
+    made = order.column("value_first").combine_chunks().take(place)
+    return made[0] if scalar else made

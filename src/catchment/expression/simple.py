@@ -18,7 +18,7 @@ _CONSTANT = r"'[^'\\]*'|-?[0-9]{1,18}(?:\.[0-9]{1,15})?"
 _PART = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*"
     rf"(?:(=|<>|<=|>=|<|>)\s*({_CONSTANT})"
-    rf"|[iI][nN]\s*\(\s*((?:{_CONSTANT})(?:\s*,\s*(?:{_CONSTANT}))*)\s*\))"
+    rf"|(?<![A-Za-z0-9_])[iI][nN]\s*\(\s*((?:{_CONSTANT})(?:\s*,\s*(?:{_CONSTANT}))*)\s*\))"
     r"\s*(?:((?<![A-Za-z0-9_])[aA][nN][dD](?![A-Za-z0-9_]))|\Z)",
     re.ASCII,
 )

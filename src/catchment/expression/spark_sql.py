@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot.dialects.spark import Spark
 
-_SPARK = Spark()
+
+class ByName(Spark):
+    """Spark's grammar in which every function keeps the name and the arguments it was given."""
+
+    class Parser(Spark.parser_class):  # type: ignore[misc, valid-type]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parser
+            for name, parser in Spark.parser_class.FUNCTION_PARSERS.items()
+            if name in ("CAST", "TRY_CAST", "EXTRACT")
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parser
+            for name, parser in Spark.parser_class.NO_PAREN_FUNCTION_PARSERS.items()
+            if name != "ANY"  # an aggregate
+        }
+
+
+_SPARK, _BY_NAME = Spark(), ByName()
 """Made once: by its name, sqlglot would make one for every text."""
 KEYWORDS = frozenset(word.lower() for word in Spark.tokenizer_class.KEYWORDS)
 """Words that may mean something else than a name."""
@@ -16,7 +34,7 @@ KEYWORDS = frozenset(word.lower() for word in Spark.tokenizer_class.KEYWORDS)
 def syntax_of(text: str) -> Any:
     """The statement that selects an expression in parentheses."""
     # Inside SELECT ( ) a column may be called like a statement: load, comment, set.
-    return sqlglot.parse_one(f"SELECT ({text}\n)", dialect=_SPARK)
+    return sqlglot.parse_one(f"SELECT ({text}\n)", dialect=_BY_NAME)
 
 
 def sql_of(node: Any) -> str:

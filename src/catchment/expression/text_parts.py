@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.errors import QueryError
 from catchment.expression import casting
-from catchment.expression.nodes import Call
-from catchment.expression.values import DOUBLE, INT, STRING, Value, kind, mismatch, need, null
+from catchment.expression.nodes import Call, render
+from catchment.expression.values import (
+    BOOL,
+    DOUBLE,
+    INT,
+    STRING,
+    Value,
+    kind,
+    mismatch,
+    need,
+    null,
+    where,
+)
 
 
 def concat(node: Call, args: Sequence[Value]) -> Value:
@@ -69,3 +82,135 @@ def _text(node: Call, value: Value, args: Sequence[Value]) -> Value:
     if of == "time":
         return pc.cast(pc.cast(value, INT), STRING)
     return pc.cast(value, STRING)
+
+
+def trimmed(node: Call, args: Sequence[Value]) -> Value:
+    """ltrim and rtrim: without spaces at one end."""
+    need(node, args, ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(STRING)
+    return (pc.utf8_ltrim if node.op == "ltrim" else pc.utf8_rtrim)(args[0], " ")
+
+
+def right(node: Call, args: Sequence[Value]) -> Value:
+    """The last characters."""
+    count = args[1].as_py()
+    if count <= 0:
+        empty = Call("substring", (node.args[0], node.args[1], node.args[1]))
+        return substring(empty, [args[0], pa.scalar(1), pa.scalar(0)])
+    last = Call("substring", (node.args[0], node.args[1]))
+    return substring(last, [args[0], pa.scalar(-count)])
+
+
+def padded(node: Call, args: Sequence[Value]) -> Value:
+    """lpad and rpad: as many characters as are wanted, filled up or cut off behind."""
+    need(node, args[:1], ("string", "null"), "text")
+    width, filling = max(args[1].as_py(), 0), args[2].as_py() if len(args) > 2 else " "
+    if width > MOST_CHARACTERS:
+        raise QueryError(
+            f"{node.op} makes texts that are too long",
+            given=render(node),
+            hint=f"at most {MOST_CHARACTERS:,} characters",
+        )
+    if kind(args[0]) == "null":
+        return null(STRING)
+    cut: Value = pc.utf8_slice_codeunits(args[0], 0, width)
+    if not filling:
+        return cut
+    missing = pc.subtract(pa.scalar(width), pc.cast(pc.utf8_length(cut), INT))
+    whole = filling * (width // len(filling) + 1)
+    fillings = pa.array([whole[:n] for n in range(width + 1)], STRING)
+    if isinstance(cut, pa.Scalar):
+        if not cut.is_valid:
+            return cut
+        added: Value = fillings[missing.as_py()]
+    else:
+        added = fillings.take(missing)
+    parts = (added, cut) if node.op == "lpad" else (cut, added)
+    return pc.binary_join_element_wise(*[pc.cast(p, STRING) for p in parts], pa.scalar(""))
+
+
+MOST_CHARACTERS = 10_000
+"""Characters of what lpad, rpad and repeat make of one text."""
+
+
+def repeated(node: Call, args: Sequence[Value]) -> Value:
+    """A text as often as a number says."""
+    need(node, args[:1], ("string", "null"), "text")
+    times = max(args[1].as_py(), 0)
+    if times > MOST_CHARACTERS:
+        raise QueryError(
+            "repeat makes texts that are too long",
+            given=render(node),
+            hint=f"at most {MOST_CHARACTERS:,} times",
+        )
+    if kind(args[0]) == "null":
+        return null(STRING)
+    return pc.binary_repeat(args[0], times)
+
+
+def reversed_text(node: Call, args: Sequence[Value]) -> Value:
+    need(node, args, ("string", "null"), "text")
+    return null(STRING) if kind(args[0]) == "null" else pc.utf8_reverse(args[0])
+
+
+def replace(node: Call, args: Sequence[Value]) -> Value:
+    """Every occurrence of a text replaced by another, or left out."""
+    need(node, args, ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(STRING)
+    old, new = args[1].as_py(), args[2].as_py() if len(args) > 2 else ""
+    if not old:
+        return args[0]
+    return pc.replace_substring(args[0], pattern=old, replacement=new)
+
+
+def place_of(node: Call, args: Sequence[Value]) -> Value:
+    """instr: where a text first begins in another, counted from 1; 0 where it does not."""
+    need(node, args, ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(INT)
+    wanted = args[1].as_py()
+    if not wanted:
+        return pc.if_else(pc.is_null(args[0]), null(INT), pa.scalar(1))
+    before = pc.split_pattern(args[0], pattern=wanted, max_splits=1)
+    if isinstance(before, pa.Scalar):
+        found = before.as_py()
+        if found is None:
+            return null(INT)
+        return pa.scalar(0 if len(found) == 1 else len(found[0]) + 1)
+    one = pa.scalar([""], pa.list_(STRING))
+    first: Value = pc.utf8_length(pc.list_element(where(pc.is_valid(before), before, one), 0))
+    there = pc.equal(pc.list_value_length(before), pa.scalar(2))
+    place = pc.if_else(there, pc.add(pc.cast(first, INT), pa.scalar(1)), pa.scalar(0))
+    return pc.if_else(pc.is_null(args[0]), null(INT), place)
+
+
+def holds(node: Call, args: Sequence[Value]) -> Value:
+    """contains, startswith and endswith."""
+    need(node, args, ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(BOOL)
+    kernel: Any = {
+        "contains": pc.match_substring,
+        "startswith": pc.starts_with,
+        "endswith": pc.ends_with,
+    }[node.op]
+    return kernel(args[0], pattern=args[1].as_py())
+
+
+def concat_ws(node: Call, args: Sequence[Value]) -> Value:
+    """Texts with a separator between them; what is null is left out."""
+    texts = []
+    for of, arg in zip(node.args[1:], args[1:], strict=True):
+        if kind(arg) == "null":
+            continue
+        if kind(arg) == "other":
+            raise mismatch(node, args, "values that have a text")
+        text = arg if kind(arg) == "string" else casting.cast(Call("cast", (of,), "STRING"), [arg])
+        texts.append(pc.cast(text, STRING))
+    if not texts:
+        return pa.scalar("", STRING)
+    if not args[0].as_py():  # Arrow does not skip nulls then
+        texts = [pc.coalesce(text, pa.scalar("", STRING)) for text in texts]
+    return pc.binary_join_element_wise(*texts, args[0], null_handling="skip")

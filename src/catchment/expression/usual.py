@@ -10,11 +10,11 @@ is (`tests/test_usual_expressions.py` holds both against each other).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
+from catchment.errors import QueryError
 from catchment.expression.building import between, binary, concat, is_in, junction, negate
+from catchment.expression.named import FUNCTIONS, called
 from catchment.expression.nodes import RESERVED, Call, Column, Literal, Node
-from catchment.expression.refuse import PARTS, UNITS
 from catchment.expression.spark_sql import KEYWORDS
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -38,24 +38,6 @@ _CONSTANTS = {
     "true": Literal("bool", True),
     "false": Literal("bool", False),
 }
-_MANY = 99
-_FUNCTIONS: dict[str, tuple[str, int, int]] = {
-    "least": ("least", 2, _MANY),
-    "greatest": ("greatest", 2, _MANY),
-    "coalesce": ("coalesce", 1, _MANY),
-    "nullif": ("nullif", 2, 2),
-    "power": ("power", 2, 2),
-    "pow": ("power", 2, 2),
-    "array_contains": ("array_contains", 2, 2),
-    "tuple": ("tuple", 2, _MANY),
-    "arguments": ("arguments", 2, _MANY),
-}
-_FUNCTIONS |= {
-    name: (name, 1, 1)
-    for name in ("abs", "floor", "ceil", "sqrt", "ln", "exp", "lower", "upper", "length", "size")
-}
-_FUNCTIONS |= {name: (name, 1, 1) for name in PARTS}
-"""Functions by their names: what they are called in nodes, and how many arguments they take."""
 _DEEPEST = 30
 
 Token = tuple[str, str]
@@ -275,15 +257,13 @@ class _ExpressionReader:
     def call(self, name: str) -> Node:
         """A call of a function, whose name was passed."""
         name = name.lower()
-        if name in _SPECIAL:
-            return _SPECIAL[name](self.arguments())
-        if name not in _FUNCTIONS:
+        if name not in FUNCTIONS:
             raise _OtherFormError
-        op, least, most = _FUNCTIONS[name]
         args = self.arguments()
-        if not least <= len(args) <= most:
-            raise _OtherFormError
-        return Call(op, tuple(args))
+        try:
+            return called(name, args, name, "expression")
+        except QueryError as error:
+            raise _OtherFormError from error
 
 
 def _column(path: str) -> Node:
@@ -298,40 +278,3 @@ def _concat(args: list[Node]) -> Node:
     if all(isinstance(arg, Literal) for arg in args):
         raise _OtherFormError
     return concat(args)
-
-
-def _round(args: list[Node]) -> Node:
-    if len(args) > 2 or not all(isinstance(d, Literal) and d.kind == "int" for d in args[1:]):
-        raise _OtherFormError
-    return Call("round", tuple(args))
-
-
-def _truncated(args: list[Node]) -> Node:
-    unit = args[0]
-    if len(args) != 2 or not isinstance(unit, Literal) or unit.value not in UNITS:
-        raise _OtherFormError
-    return Call("date_trunc", (Literal("string", str(unit.value).upper()), args[1]))
-
-
-def _substring(args: list[Node]) -> Node:
-    places = args[1:]
-    if not 2 <= len(args) <= 3 or not all(
-        isinstance(p, Literal) and p.kind == "int" for p in places
-    ):
-        raise _OtherFormError
-    return Call("substring", tuple(args))
-
-
-def _if(args: list[Node]) -> Node:
-    if not 2 <= len(args) <= 3:
-        raise _OtherFormError
-    return Call("case", (*args, *[_CONSTANTS["null"]][: 3 - len(args)]))
-
-
-_SPECIAL: dict[str, Callable[[list[Node]], Node]] = {
-    "concat": _concat,
-    "round": _round,
-    "date_trunc": _truncated,
-    "substring": _substring,
-    "if": _if,
-}

@@ -28,6 +28,8 @@ from catchment.sqltext.writing import text_of
 
 _BOUNDS = {"start": "window_start", "end": "window_end"}
 _WINDOWS = ("window", "session_window")
+_WINDOW = "named_struct('start', window_start, 'end', window_end)"
+"""What the window is as a value, as in Spark."""
 
 
 @dataclass
@@ -52,6 +54,8 @@ class SelectReader:
         """One item of SELECT: an aggregate, or an expression."""
         node = item.node
         refuse_parts(node)
+        if self._is_window(node):
+            return Expression(_WINDOW).alias(item.alias or _window_name(node))
         if is_aggregate(node) or self._unknown(node):
             made = aggregate_of(node)
             return made.alias(item.alias) if item.alias else named_as_written(node, made)
@@ -115,8 +119,6 @@ class SelectReader:
         """Whether an item is a key or a bound under the name that results have for it."""
         assert self.grouping is not None
         node = item.node
-        if self._is_window(node):
-            return True
         name = self._key(node) or self._bound(node) or self._grouped(node)
         if name is None and isinstance(node, exp.Column) and not node.table:
             name = node.name if node.name in RESERVED else None
@@ -181,9 +183,9 @@ class SelectReader:
         """Refuses a column of the events that is no key."""
         if self.grouping is None or (not column.table and column.name in self.aliases):
             return
-        if column.name in self.grouping.window_names and not column.table:
+        if column.name in (*_WINDOWS, *self.grouping.window_names) and not column.table:
             raise SqlError(
-                "the window as a whole is no value",
+                "the window as a whole stands in SELECT alone",
                 given=text_of(column),
                 hint=f"write {column.name}.start or {column.name}.end",
             )
@@ -194,6 +196,11 @@ class SelectReader:
             hint=f"add it to GROUP BY, or aggregate it as in max({text_of(column)})"
             + (f"; {near}" if near.strip() else ""),
         )
+
+
+def _window_name(node: exp.Expression) -> str:
+    """What results call a window that SELECT names without an alias."""
+    return node.name.lower() if isinstance(node, exp.Anonymous) else node.name
 
 
 def refuse_aggregates(where: exp.Expression | None) -> None:

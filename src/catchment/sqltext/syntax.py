@@ -13,6 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from catchment.errors import SqlError
+from catchment.expression.spark_sql import ByName
 from catchment.sqltext.inlining import inline, is_projection
 from catchment.sqltext.joins import QUALIFIED, put_lookups
 from catchment.sqltext.table_functions import TableFunction, taken_out
@@ -43,27 +44,14 @@ _CLAUSES = {
 }
 
 
-class _Dialect(Spark):
-    """Spark's grammar, but WINDOW is no clause, and every function keeps the name it was given."""
+class _Dialect(ByName):
+    """Spark's grammar, but WINDOW is no clause, and functions keep their names."""
 
     class Tokenizer(Spark.tokenizer_class):  # type: ignore[misc, valid-type]
         KEYWORDS: ClassVar[dict[str, Any]] = {
             word: token
             for word, token in Spark.tokenizer_class.KEYWORDS.items()
             if word != "WINDOW"
-        }
-
-    class Parser(Spark.parser_class):  # type: ignore[misc, valid-type]
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parser
-            for name, parser in Spark.parser_class.FUNCTION_PARSERS.items()
-            if name in ("CAST", "TRY_CAST", "EXTRACT")
-        }
-        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parser
-            for name, parser in Spark.parser_class.NO_PAREN_FUNCTION_PARSERS.items()
-            if name != "ANY"  # an aggregate
         }
 
 
