@@ -109,7 +109,7 @@ def test_a_child_cannot_end_the_stream_of_another() -> None:
 
 def of_another(kind: str, number: int) -> dict[str, pa.Table]:
     lane = LaneNote(Lane("hundreds", Key(0, ("x",))), wire.dump(Up(number, 1, 5, 5, 0)))
-    mark = MarkNote([number], "", 0, 0, {}, [], 0, 0)
+    mark = MarkNote([number], "", 0, 0, {}, [], 0, 0, 0)
     return {
         "leaf": {"notes": notes(LeafNote(number, True, []))},
         "lane": {"notes": notes(LeafNote(2, False, [lane]))},
@@ -157,7 +157,7 @@ def test_counts_that_overflow_do_not_stop_a_root() -> None:
         Up(3, 1, 5, 1 << 62, 0),
         Up(3, 1, 5, 5, 0, late=1 << 60),
         Up(3, 1, 5, 5, 0, span=(0, 1 << 60)),
-        MarkNote([3], "", 1, 0, {}, [], 1 << 62, 0),
+        MarkNote([3], "", 1, 0, {}, [], 1 << 62, 0, 0),
     ],
 )
 def test_numbers_that_no_sum_can_hold_are_refused(said: Any) -> None:

@@ -6,15 +6,22 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 import catchment as ct
+from catchment.marking.leaf import HeldSet
+from catchment.marking.message import EdgesWord, MarkNote
+from catchment.marking.rows import GroupRows
+from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.tree.root import Root
-from faulty_trees import AskingTrees, ended, faults, shape
+from faulty_trees import FLAT, AskingTrees, ended, faults, shape
 from schedules import share
-from trees import SCHEMA, SECOND, batches, charter, check, check_marked
+from trees import SCHEMA, SECOND, batches, charter, check, check_marked, final
 
 ON, OFF = "m = 'on'", "m = 'off'"
 MARKED = [
@@ -88,10 +95,11 @@ def rounds(world: World) -> int:
 
 
 @pytest.fixture(autouse=True, params=["slices", "events"])
-def cheaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def cheaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether nodes send slices wherever they can, or as it costs less: of few events, events."""
     if request.param == "slices":
         monkeypatch.setattr("catchment.marking.choice.EDGE_BYTES", 0)
+    return str(request.param)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -241,3 +249,67 @@ def test_queries_that_come_while_events_are_kept(seed: int) -> None:
         world.after(n * dice.random(), add)
     ended(world, seed)
     check(world.deliveries, events, MARKED[:1])
+
+
+LIES = {
+    "fewer rows": "its slices hold",
+    "more events": "events, counts",
+    "fewer events": "its slices hold",
+    "events that are gone": "by what it said before",
+    "more kept": "by what it said before",
+    "an edge that nobody told": "behind an edge",
+}
+
+
+def lying(kind: str, liar: int) -> Any:
+    """What a node answers that does not say what is true, from its second round on."""
+    true = HeldSet.answer
+
+    def answer(self: HeldSet, word: EdgesWord, number: int, *rest: Any) -> tuple[MarkNote, int]:
+        if number == liar and word.number > 1 and kind == "events that are gone":
+            kept = [table.slice(table.num_rows // 2) for table in self.waiting.tables]
+            self.waiting.tables = [table for table in kept if table.num_rows]
+        note, late = true(self, word, number, *rest)
+        if number != liar or word.number == 1 or not note.slices:
+            return note, late
+        if kind == "more kept":
+            return replace(note, let_go=note.let_go + 3), late
+        lies = {"more events": 1, "fewer events": -1}
+        if kind in lies:
+            return replace(note, events=note.events + lies[kind]), late
+        slices = {}
+        for id, one in note.slices.items():
+            group = GroupRows(self.bound.groups[id])
+            rows = group.unpack(one.rows)
+            if kind == "fewer rows":
+                rows = rows.where(np.arange(len(rows)) % 2 == 0)
+            elif kind == "an edge that nobody told":
+                rows.start, rows.end = rows.start + 1000, rows.end + 1000
+            slices[id] = replace(one, rows=group.pack(rows))
+        return replace(note, slices=slices), late
+
+    return answer
+
+
+@pytest.mark.parametrize("liar", ["a", "b"])
+@pytest.mark.parametrize("kind", LIES)
+def test_a_node_that_lies_is_set_aside_and_named(
+    kind: str, liar: str, cheaper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says is found out at its parent, which is the root or a node in between."""
+    if cheaper == "events":
+        return  # slices are what it lies about
+    number = list(FLAT).index(liar)
+    monkeypatch.setattr(HeldSet, "answer", lying(kind, number))
+    events = few_marks()
+    queries = [MARKED[0], MARKED[1]]
+    world = TREES.flat(events, queries)
+    check_marked(world.deliveries, events, queries)
+    rows = [row for query in queries for row in final(world.deliveries, query.name, once=False)]
+    named = [row for row in rows if not row["complete"]]
+    assert named and all(tuple(row["missing"]) == (liar,) for row in named), named[:3]
+    assert any(row["complete"] for row in rows)
+    root = world.sites["root"].member
+    assert root is not None
+    said = status(root, set()).not_asked
+    assert said is not UNSET and set(said) == {liar} and LIES[kind] in said[liar]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from catchment.counting import wire
 from catchment.counting.orders import HeardWords
@@ -17,7 +18,7 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.columns import unpack
 from catchment.engine.waiting import SettledEvents, WaitingSet
 from catchment.marking.edges import MarkEdges, edge_before
-from catchment.marking.message import EdgesWord, MarkNote
+from catchment.marking.message import EdgesWord, GroupSlices, MarkNote
 from catchment.marking.rows import GroupRows, empty_set, events_schema, key_schema, packed
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
@@ -43,6 +44,7 @@ class LeafMarksState(Struct, frozen=True, array_like=True):
     pending: bool
     words: dict[str, bytes]
     sets: dict[str, HeldSetState]
+    dropped: int
 
 
 class HeldSet:
@@ -61,6 +63,11 @@ class HeldSet:
         self.waiting.continue_from(old.waiting)
         self.done, self.answered = old.done, old.answered
 
+    @property
+    def count(self) -> int:
+        """Events that are kept."""
+        return sum(table.num_rows for table in self.waiting.tables)
+
     def answer(self, word: EdgesWord, number: int, name: str, version: int) -> tuple[MarkNote, int]:
         """What a node has between the edges of a round, and how many events come too late.
 
@@ -73,7 +80,7 @@ class HeldSet:
         late = sum(table.num_rows for some, _ in known for table in some)
         rest = [table for _, some in known for table in some]
         count = sum(table.num_rows for table in rest)
-        slices: dict[int, bytes] = {}
+        slices: dict[int, GroupSlices] = {}
         sent: list[bytes] = []
         if count and word.send:
             held, self.waiting.tables = self.waiting.tables, rest
@@ -83,7 +90,7 @@ class HeldSet:
             slices = self._slices(word, settled.ordered(self._with_edges(word, rest)))
         if not self.waiting.tables:
             self.waiting = empty_set(self.bound, self.id)  # keys that nobody refers to go
-        note = MarkNote([number], name, word.number, version, slices, sent, count, count + late)
+        note = MarkNote([number], name, word.number, version, slices, sent, count, count + late, 0)
         return note, late
 
     def _with_edges(self, word: EdgesWord, tables: list[pa.Table]) -> list[pa.Table]:
@@ -108,9 +115,9 @@ class HeldSet:
         table = unpack(word.keys, schema)
         return self.waiting.keys.lookup(nothing, [codec.whole(table, n) for n in schema.names])
 
-    def _slices(self, word: EdgesWord, events: settled.Ordered) -> dict[int, bytes]:
+    def _slices(self, word: EdgesWord, events: settled.Ordered) -> dict[int, GroupSlices]:
         """By group: a row for its events of a key behind each edge."""
-        made: dict[int, bytes] = {}
+        made: dict[int, GroupSlices] = {}
         every = SettledEvents(events, self.waiting.keys, False)
         for id, one in self.waiting.bound.groups.items():
             some = every.of(one.group)
@@ -122,7 +129,7 @@ class HeldSet:
             rows, heads = settled.cut_rows(some, cuts, one.group, one.operators)
             rows.start = edge[heads]
             rows.end = rows.start + 1
-            made[id] = GroupRows(one, self.waiting.keys).pack(rows)
+            made[id] = GroupSlices(GroupRows(one, self.waiting.keys).pack(rows), len(some))
         return made
 
 
@@ -140,6 +147,8 @@ class LeafMarks(HeardWords):
         """The version of the plan in use."""
         self.late = 0
         """Events that came too late, since somebody asked."""
+        self.dropped = 0
+        """Events of sets that a newer plan does not have, since the last note."""
 
     def switch(self, bound: BoundPlan, groups: dict[str, int]) -> None:
         """Goes on by another version of the plan; the groups are the first of each set."""
@@ -148,6 +157,8 @@ class LeafMarks(HeardWords):
             self.held[name] = HeldSet(bound, id)
             if name in before:
                 self.held[name].follow(before[name])
+        gone = (held for name, held in before.items() if name not in self.held)
+        self.dropped += sum(held.count for held in gone)
 
     def feed(self, events: dict[str, pa.Table], frontier: int, ended: bool) -> None:
         """Takes events that are not sent."""
@@ -163,6 +174,8 @@ class LeafMarks(HeardWords):
             if word.number > self.held[name].answered:
                 note, late = self.held[name].answer(word, self.number, name, self.version)
                 self.late += late
+                note = replace(note, let_go=note.let_go + self.dropped)
+                self.dropped = 0
                 said.append(wire.dump(note))
         return pa.table({"note": pa.array(said, pa.binary())}) if said else None
 
@@ -170,6 +183,11 @@ class LeafMarks(HeardWords):
     def speaks(self) -> bool:
         """Whether there is something to say."""
         return any(name in self.held for name in self.words)
+
+    @property
+    def left(self) -> int:
+        """Events that are kept, of all sets."""
+        return sum(held.count for held in self.held.values())
 
     @property
     def nbytes(self) -> int:
@@ -198,12 +216,13 @@ class LeafMarks(HeardWords):
             )
             for name, held in self.held.items()
         }
-        return wire.dump(LeafMarksState(self.heard, self.pending, self.words, sets))
+        return wire.dump(LeafMarksState(self.heard, self.pending, self.words, sets, self.dropped))
 
     def load(self, data: bytes) -> None:
         """Goes on from saved state."""
         found = wire.load(LeafMarksState, data)
         self.heard, self.pending, self.words = found.heard, found.pending, found.words
+        self.dropped = found.dropped
         for name, state in found.sets.items():
             if name in self.held:
                 held = self.held[name]

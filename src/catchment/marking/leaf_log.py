@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
-from catchment.counting import wire
 from catchment.counting.leaf_log import StepLog
 from catchment.durable.disk import Disk
 from catchment.engine import codec, settled
@@ -16,7 +16,7 @@ from catchment.engine.merger import Merger
 from catchment.engine.partials import Partials
 from catchment.marking.choice import cost_more
 from catchment.marking.leaf import LeafMarks
-from catchment.marking.message import MarkNote
+from catchment.marking.message import MarkNote, notes_in, section
 from catchment.marking.rows import marking
 
 _NAME = "marked"
@@ -76,10 +76,15 @@ class MarkLog(StepLog[LeafMarks]):
     def notes(self) -> pa.Table | None:
         return super().notes() if self.leaf.speaks else None
 
+    def with_left(self, notes: list[pa.Table]) -> list[pa.Table]:
+        """Notes that are about to leave, with the events that are kept after their message."""
+        left = self.leaf.left
+        return [section([replace(note, left=left) for note in notes_in(one)]) for one in notes]
+
     def over(self) -> pa.Table:
         """What a node says with its last message: it keeps nothing, and need not be asked."""
-        note = MarkNote([self.leaf.number], "", 0, 0, {}, [], 0, 0)
-        return pa.table({"note": pa.array([wire.dump(note)], pa.binary())})
+        note = MarkNote([self.leaf.number], "", 0, 0, {}, [], 0, 0, 0)
+        return section([note])
 
     def newly_late(self) -> int:
         """How many kept events came too late, since the last call."""

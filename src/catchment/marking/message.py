@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import pyarrow as pa
 from msgspec import Meta, Struct
 
+from catchment.counting import wire
 from catchment.operators.ragged import Ints
 
 _Number = Annotated[int, Meta(ge=0)]
@@ -40,6 +42,14 @@ class EdgesWord(Struct, frozen=True, array_like=True):
             raise ValueError("marks have keys that are told")
 
 
+class GroupSlices(Struct, frozen=True, array_like=True):
+    """Rows of slices and keys of a group. A slice starts at the number of its edge."""
+
+    rows: bytes
+    events: _Count
+    """How many events are in them."""
+
+
 class MarkNote(Struct, frozen=True, array_like=True):
     """What nodes had between the edges of a round."""
 
@@ -48,11 +58,25 @@ class MarkNote(Struct, frozen=True, array_like=True):
     round: _Number
     plan: _Number
     """The version of the plan by which the rows are made."""
-    slices: dict[_Number, bytes]
-    """By group: rows of slices and keys. A slice starts at the number of its edge."""
+    slices: dict[_Number, GroupSlices]
+    """By group."""
     sent: list[bytes]
     """Events of the set, where they were to be sent."""
     events: _Count
     """How many events are in here."""
     let_go: _Count
     """How many events the nodes hold no longer: those in here, and those that came too late."""
+    left: _Count
+    """How many events the nodes hold after the message that this is in, of all sets."""
+    wrong: Annotated[str, Meta(max_length=200)] = ""
+    """Why nothing of this is taken: a node in between has found it out."""
+
+
+def notes_in(table: pa.Table) -> list[MarkNote]:
+    """The notes of a section of a message."""
+    return [wire.load(MarkNote, body.as_py()) for body in table.column("note")]
+
+
+def section(notes: list[MarkNote]) -> pa.Table:
+    """Notes as a section of a message."""
+    return pa.table({"note": pa.array([wire.dump(note) for note in notes], pa.binary())})

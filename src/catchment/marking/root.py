@@ -29,9 +29,11 @@ from catchment.engine.interleaved import behind_edges
 from catchment.engine.rows import Rows, fit
 from catchment.engine.shapes.event_bounded import EventBoundedState
 from catchment.engine.waiting import WaitingSet
+from catchment.marking.agreement import EventsKept
 from catchment.marking.choice import cost_more
 from catchment.marking.edges import MarkEdges
-from catchment.marking.message import EdgesWord, MarkNote
+from catchment.marking.merging import KnownSets, checked_notes
+from catchment.marking.message import EdgesWord, MarkNote, notes_in
 from catchment.marking.rows import (
     CENSUS,
     GroupRows,
@@ -47,16 +49,8 @@ MANY = 1 << 18
 """Events that nodes keep between two rounds: with so many, a round begins without marks too."""
 
 
-class Versions(Protocol):
+class Versions(KnownSets, Protocol):
     """What the root knows of versions of the plan."""
-
-    def bound(self, version: int) -> BoundPlan:
-        """A version of the plan."""
-        ...
-
-    def set_in(self, version: int, name: str) -> int | None:
-        """The first group of a set in a version; None: it was not there."""
-        ...
 
     def group_now(self, version: int, id: int) -> int | None:
         """The group that continues one of an older version; None: it is gone."""
@@ -100,6 +94,8 @@ class RootMarksState(Struct, frozen=True, array_like=True):
     held: int
     silent: set[int]
     over: set[int]
+    aside: dict[int, str]
+    kept: EventsKept
     sets: dict[str, SetState]
 
 
@@ -143,6 +139,9 @@ class RootMarks:
         """Nodes that have not answered for too long."""
         self.over: set[int] = set()
         """Nodes that have ended and keep nothing."""
+        self.aside: dict[int, str] = {}
+        """Nodes that were not right, and why, the last time each."""
+        self.kept = EventsKept()
         self.late = 0
         """Events in answers that came when their round was over, since somebody asked."""
         self.lacking: list[UnansweredRound] = []
@@ -166,10 +165,19 @@ class RootMarks:
 
     # -- what nodes say ---------------------------------------------------------------------------
 
-    def take(self, notes: pa.Table, assembler: Assembler, versions: Versions) -> None:
-        """Takes what nodes answer; what they had goes into the assembler."""
-        for body in notes.column("note"):
-            note = wire.load(MarkNote, body.as_py())
+    def take(
+        self,
+        said: pa.Table | None,
+        node: int | None,
+        held: int,
+        assembler: Assembler,
+        versions: Versions,
+    ) -> None:
+        """Takes what a child says, which keeps so many events more; what nodes had goes into the
+        assembler."""
+        self.events_held += held
+        notes = [] if said is None else notes_in(said)
+        for note in checked_notes(notes, node, held, self.kept, versions):
             self.events_held -= note.let_go
             self.silent -= {*note.nodes}
             if not note.round:
@@ -180,11 +188,18 @@ class RootMarks:
             if one is None or one.round is None or one.round.number != note.round:
                 self.late += note.events
                 continue
+            why = note.wrong or _behind_no_edge(note, one.round, versions)
+            if why:
+                self.late += note.events
+                self.aside |= dict.fromkeys(note.nodes, why)
+                without = sorted({*one.round.without, *note.nodes})
+                one.round = replace(_awaiting(one.round, note.nodes), without=without)
+                continue
             for id, slices in note.slices.items():
                 now = versions.group_now(note.plan, id)
                 if now is not None:
                     group = GroupRows(versions.bound(note.plan).groups[id])
-                    self._place(group, group.unpack(slices), one.round, assembler.states[now])
+                    self._place(group, group.unpack(slices.rows), one.round, assembler.states[now])
             for events in note.sent:
                 table = _events(note, events, versions)
                 if table is not None:
@@ -200,14 +215,10 @@ class RootMarks:
     def _place(self, group: GroupRows, rows: Rows, round: OpenRound, state: GroupState) -> None:
         """Puts slices behind their edges."""
         events = np.asarray(rows.fields[CENSUS], np.int64)
-        known = (rows.start >= 0) & (rows.start < len(round.time))
-        self.late += int(events[~known].sum())
-        edge = np.where(known, rows.start, 0)
-        keys = group.keys
+        edge, keys = rows.start, group.keys
         fitting = fit(rows, state.operators)
         fitting.key = state.keys.codes_of(keys.selections[rows.key], keys.take(rows.key))
-        slices = behind_edges(fitting, round.time[edge], round.arrival[edge], events)
-        state.take_between(slices.where(known))
+        state.take_between(behind_edges(fitting, round.time[edge], round.arrival[edge], events))
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -312,7 +323,15 @@ class RootMarks:
             name: SetState(one.done, one.number, one.base, one.last_held, one.round)
             for name, one in self.sets.items()
         }
-        state = RootMarksState(self.orders.after(0), self.events_held, self.silent, self.over, sets)
+        state = RootMarksState(
+            self.orders.after(0),
+            self.events_held,
+            self.silent,
+            self.over,
+            self.aside,
+            self.kept,
+            sets,
+        )
         return wire.dump(state)
 
     def _restore(self, saved: bytes) -> None:
@@ -320,6 +339,7 @@ class RootMarks:
         self.orders = Orders(state.orders)
         self.orders.keep(self.sets)
         self.events_held, self.silent, self.over = state.held, state.silent, state.over
+        self.aside, self.kept = state.aside, state.kept
         for name, found in state.sets.items():
             if name in self.sets:
                 one = self.sets[name]
@@ -363,6 +383,16 @@ def _beginnings(states: Iterable[GroupState], begin: int, until: int) -> set[int
 
 def _awaiting(round: OpenRound, answered: list[int]) -> OpenRound:
     return replace(round, waiting=[node for node in round.waiting if node not in answered])
+
+
+def _behind_no_edge(note: MarkNote, round: OpenRound, versions: Versions) -> str:
+    """What is wrong with slices of a note that stand behind an edge which the round does not
+    have."""
+    for id, slices in note.slices.items():
+        rows = GroupRows(versions.bound(note.plan).groups[id]).unpack(slices.rows)
+        if len(rows) and int(rows.start.max()) >= len(round.time):
+            return "it has slices behind an edge that nobody told"
+    return ""
 
 
 def _events(note: MarkNote, events: bytes, versions: Versions) -> pa.Table | None:

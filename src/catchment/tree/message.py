@@ -417,10 +417,10 @@ def _check_mark_note(head: Head, note: MarkNote, charter: Charter) -> None:
     if note.plan not in charter.plans:
         raise _misfit(head, f"slices by version {note.plan} of the plan, which is not known here")
     bound = charter.bound(note.plan)
-    for id, body in note.slices.items():
+    for id, told in note.slices.items():
         if id not in bound.groups:
             raise _misfit(head, f"slices of group {id}, which the plan does not have")
-        table = unpack(body, GroupRows(bound.groups[id]).schema)
+        table = unpack(told.rows, GroupRows(bound.groups[id]).schema)
         _check_rows(head, id, table)
         _check_selections(head, id, table, charter, note.plan)
     names = {name: id for id, name in charter.cut_sets(note.plan).items()}

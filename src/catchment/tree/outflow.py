@@ -227,7 +227,6 @@ class Outflow:
         notes, self.notes = pa.concat_tables(self.notes) if self.notes else None, []
         ranks, self.ranks = pa.concat_tables(self.ranks) if self.ranks else None, []
         self._answer_marks()
-        marks, self.marks = merged_notes(self.marks, self.charter.bound), []
         newest = self.merger.newest
         saying = LastSent(
             idle=view.frontier is None,
@@ -243,7 +242,7 @@ class Outflow:
             partials.rows
             or notes is not None
             or ranks is not None
-            or marks is not None
+            or self.marks
             or saying != self.last_sent
             or self.owes
             or self._edge_between(low, self.frontier)
@@ -262,7 +261,7 @@ class Outflow:
                 self.behind,
                 _read_by(place),
             )
-            answers = Said(notes, ranks, marks)
+            answers = Said(notes, ranks, self._marks_to_say())
             messages = self._messages(partials, answers, word, before._replace(behind=self.behind))
             self.counts, self.behind, self.last_sent = {}, {}, saying
             last, stood = NodeProgress(frontier, self.complete_until, self.plan), last
@@ -332,6 +331,13 @@ class Outflow:
         if self.frontier >= LATEST:
             self.marks.append(self.marking.over())
         self._count_late(self.marking.newly_late())
+
+    def _marks_to_say(self) -> pa.Table | None:
+        """What is said of events between marks, with how many of them are kept from now on."""
+        said, self.marks = self.marks, []
+        if self.marking is not None:
+            said = self.marking.with_left(said)
+        return merged_notes(said, self.charter.bound)
 
     def _marks_of(self, partials: Partials) -> Partials:
         """Events without those that stay here until the root tells where to cut them."""

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from catchment.durable.disk import Disk
 from catchment.engine.partials import Partials
+from catchment.marking.agreement import EventsKept
+from catchment.marking.merging import checked_section
 from catchment.model.capacity import Capacity
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
+from catchment.tree.known_plans import KnownPlans
 from catchment.tree.message import Head, behind_of, notes_of
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import RelayPlace, RelayStep
@@ -33,6 +38,8 @@ class Relay:
         self.flow = Outflow(id, disk, charter)
         place = self.place
         self.inbox = Inbox(disk, {} if place is None else dict(place.children), charter)
+        self.kept = EventsKept()
+        """Events that children keep between marks; it is learnt anew after a restart."""
         self._expect(now)
 
     @property
@@ -79,7 +86,7 @@ class Relay:
                 self.flow.merger.absorb(found.partials, head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self.flow.ranks += [] if found.ranks is None else [found.ranks]
-            self.flow.marks += [] if found.marks is None else [found.marks]
+            self._hear_marks(id, head, found.marks)
             self._took(id, head, found.end)
         self._finish(step)
         return True
@@ -113,8 +120,8 @@ class Relay:
                 self.flow.notes.append(notes)
             if settings.asks_values and (ranks := notes_of(body(id, seq), "ranks")) is not None:
                 self.flow.ranks.append(ranks)
-            if settings.asks_marks and (marks := notes_of(body(id, seq), "marks")) is not None:
-                self.flow.marks.append(marks)
+            if settings.asks_marks:
+                self._hear_marks(id, head, notes_of(body(id, seq), "marks"))
             self._took(id, head, ends.get((id, seq), EARLIEST))
         self.flow.merger.absorb(partials, newest)
         self._finish(step)
@@ -125,6 +132,14 @@ class Relay:
             newest = self.inbox.newest_before(plan)
             self.flow.switch(plan)
             self.flow.merger.absorb(Partials(), newest)
+
+    def _hear_marks(self, id: str, head: Head, said: pa.Table | None) -> None:
+        """Passes on what a child says of events between marks, but for rows that contradict it."""
+        place, held = self.flow.charter.places.get(id), head.counts.get("held", 0)
+        plans = KnownPlans(self.flow.charter, self.flow.plan)
+        number = None if place is None else place.number
+        found = checked_section(said, number, held, self.kept, plans)
+        self.flow.marks += [] if found is None else [found]
 
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)

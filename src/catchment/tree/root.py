@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import pyarrow as pa
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -19,7 +18,6 @@ from catchment.counting.root_by_key import RootByKey
 from catchment.durable.disk import Disk, damaged
 from catchment.durable.journaled import Journaled
 from catchment.engine.assembler import Assembler
-from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import Partials
 from catchment.errors import StateError
 from catchment.marking.root import RootMarks
@@ -32,9 +30,10 @@ from catchment.ranking.root import RootRanks
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.completeness import inclusive_in, lacking_in, marked
-from catchment.tree.decode import last_end, taken, upgraded
+from catchment.tree.decode import last_end, taken
 from catchment.tree.edges_told import next_edge
 from catchment.tree.inbox import Inbox, taking
+from catchment.tree.known_plans import KnownPlans
 from catchment.tree.message import behind_of, notes_of
 from catchment.tree.records import Behind, Lag, Readers, RootState, RootStep, Uncounted, Unranked
 from catchment.tree.role_progress import RoleProgress
@@ -50,34 +49,6 @@ _SOON = 64
 of the time until they tell their frontier by themselves."""
 
 Deliver = Callable[[Delivery], None]
-
-
-class KnownPlans:
-    """The versions of the plan that a charter knows, seen from the one in use."""
-
-    def __init__(self, charter: Charter, plan: int) -> None:
-        self._charter, self._plan = charter, plan
-
-    def bound(self, version: int) -> BoundPlan:
-        return self._charter.bound(version)
-
-    def set_in(self, version: int, name: str) -> int | None:
-        """The first group of a set of groups in a version; None: it was not there."""
-        return _named(self._charter.cut_sets(version), name)
-
-    def group_now(self, version: int, id: int) -> int | None:
-        """The group that continues one of another version; None: it is gone."""
-        plans = self._charter.plans
-        return _named(plans[self._plan].origins, plans[version].origins[id])
-
-    def events_now(self, version: int, id: int, events: pa.Table) -> pa.Table | None:
-        """Events of a set of another version, as the plan in use would have kept them."""
-        found = upgraded(Partials({id: events}), version, self._plan, self._charter).groups
-        return next((table for table in found.values() if table.num_rows), None)
-
-
-def _named(names: Mapping[int, str], name: str) -> int | None:
-    return next((id for id, known in names.items() if known == name), None)
 
 
 def _nowhere(_: Delivery) -> None:
@@ -447,9 +418,10 @@ class Root:
             partials = Partials(self.ranking.absorb(partials.groups), partials.events)
         self.assembler.absorb(partials, head.newest)
         if self.marking is not None:
-            self.marking.events_held += head.counts.get("held", 0)
-            if found.marks is not None:
-                self.marking.take(found.marks, self.assembler, KnownPlans(self.charter, step.plan))
+            place, held = self.charter.places.get(id), head.counts.get("held", 0)
+            number = None if place is None else place.number
+            plans = KnownPlans(self.charter, step.plan)
+            self.marking.take(found.marks, number, held, self.assembler, plans)
         if found.ranks is not None and self.ranking is not None:
             self.ranking.take(found.ranks, step.too_late)
             for group, rows in self.ranking.rows():
@@ -698,7 +670,8 @@ class Root:
         )
 
     def _not_asked(self) -> dict[str, str]:
-        """Nodes whose values are set aside, and why."""
+        """Nodes whose answers are set aside, and why."""
         ids = {place.number: place.id for place in self.charter.places.values()}
         aside = {} if self.ranking is None else self.ranking.aside
+        aside = aside if self.marking is None else aside | self.marking.aside
         return {ids[number]: why for number, why in aside.items() if number in ids}
