@@ -156,7 +156,7 @@ def test_counts_that_overflow_do_not_stop_a_root() -> None:
     [
         Up(3, 1, 5, 1 << 62, 0),
         Up(3, 1, 5, 5, 0, late=1 << 60),
-        Up(3, 1, 5, 5, 0, span=(0, 1 << 60)),
+        Up(3, 1, 5, 5, 0, spans={1: (0, 1 << 60)}),
         MarkNote([3], "", 1, 0, {}, [], 1 << 62, 0, 0),
     ],
 )

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 import catchment as ct
 from catchment.counting import distributed, leaf_by_key
-from catchment.counting.message import Ask, Down
+from catchment.counting.local import LocalCounter
+from catchment.counting.message import Ask, AskList, Down, Up
 from catchment.counting.place import at
 from catchment.counting.scheme import SCHEMES as ALL_SCHEMES
 from catchment.counting.scheme import CountOptions
+from catchment.nodes.status import status
 from catchment.simulate import Faults, World
 from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.tree.charter import Charter, NodePlace
@@ -24,7 +30,7 @@ from catchment.tree.root import Root
 from faulty_trees import events_of, faults, shape
 from schedules import share
 from test_limits import granted
-from trees import QUERIES, batches, charter, check, final
+from trees import QUERIES, SECOND, batches, charter, check, check_marked, final
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +89,9 @@ def test_a_node_waits_for_the_root_where_it_is_told_to(wait: bool) -> None:
     assert member.step(5) and isinstance(machine, Local) and machine.flow.counting is not None
     ((counter, _),) = machine.flow.counting.leaf.lanes.values()
     ask = Ask(1, at(0), at(1), 1)
-    counter.down = Down(1, ALL_SCHEMES.index("sync"), 0, {}, ask, None, None, {}, [], True, False)
+    counter.down = Down(1, ALL_SCHEMES.index("sync"), 0, {}, AskList.of([ask]), waits=True)
     assert not machine.flow.crowded  # it has not answered yet
-    counter.answered_ask = 1
+    counter.answered = {1}
     read = machine.at
     for _ in range(3):
         member.step(5)
@@ -346,3 +352,87 @@ def test_a_node_that_joins_and_one_that_moves() -> None:
     assert world.done
     rows = final(world.deliveries, "forties")
     assert len(rows) >= 11 and all(row["count(*)"] == 40 and row["complete"] for row in rows)
+
+
+LIES = {
+    "counts": ("async", "it counts|does not rise|does not answer"),
+    "settled": ("monitor", "it counts|does not rise|does not answer"),
+    "samples": ("monitor", "it counts|does not rise|does not answer"),
+    "pieces": ("monitor", "does not hold so many"),
+    "bytes": ("monitor", "cannot be read"),
+    "nothing": ("monitor", "does not answer"),
+}
+
+
+def lying(kind: str, liar: int) -> Any:
+    """What a node says of a lane that is not true."""
+    true = LocalCounter._up
+
+    def up(self: LocalCounter) -> Up:
+        said = true(self)
+        if self.node != liar:
+            return said
+        if kind == "counts":
+            return replace(said, counts={place: n + 3 for place, n in said.counts.items()})
+        if kind == "settled":
+            return replace(said, settled=said.settled + 5)
+        if kind == "nothing":
+            return replace(said, answers=None, answered=[], pieces=[])
+        if kind == "samples" and said.answers is not None:
+            answers = replace(said.answers, low=said.answers.low + 4, high=said.answers.high + 4)
+            return replace(said, answers=answers)
+        if kind == "pieces":
+            made = [
+                replace(piece, high=piece.high - 1) if piece.high > piece.low + 1 else piece
+                for piece in said.pieces
+            ]
+            return replace(said, pieces=made)
+        if kind == "bytes":
+            cut = [replace(piece, data=piece.data[: len(piece.data) // 2]) for piece in said.pieces]
+            return replace(said, pieces=cut)
+        return said
+
+    return up
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_a_node_that_lies_is_set_aside_and_named(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it, the others' windows go on, and no window is wrong and complete."""
+    scheme, words = LIES[kind]
+    parents = {"root": None, "a": "root", "b": "root", "c": "root"}
+    monkeypatch.setattr(LocalCounter, "_up", lying(kind, list(parents).index("b")))
+    events = {id: batches(n, 800, 20, 8) for n, id in enumerate("abc")}
+    queries = [ct.Query("c", ct.sum("v"), ct.count(), window=ct.count_tumbling(100))]
+    ruled = charter(parents, queries, count=scheme, timeout=3 * SECOND)
+    world = World(ruled, events, until=0)
+    world.run()
+    assert world.done
+    check_marked(world.deliveries, events, queries)
+    rows = final(world.deliveries, "c", once=False)
+    assert len(rows) >= 15  # the others have 1,600 events
+    assert all(row["complete"] or tuple(row["missing"]) == ("b",) for row in rows)
+    assert not rows[-1]["complete"]
+    root = world.sites["root"].member
+    assert root is not None
+    said = status(root, set()).not_asked
+    assert said is not UNSET and set(said) == {"b"} and re.search(words, said["b"])
+
+
+def test_many_edges_are_looked_for_at_once() -> None:
+    """Of twenty lengths: one after the other, each edge would take one round or more."""
+    parents = {"root": None, "a": "root", "b": "root"}
+    events = {id: batches(n, 4_000, 20, 40) for n, id in enumerate("ab")}
+    queries = [
+        ct.Query(f"c{n}", ct.sum("v"), window=ct.count_tumbling(1_000 + 30 * n)) for n in range(20)
+    ]
+    world = World(charter(parents, queries, count="monitor"), events, until=0)
+    world.run()
+    assert world.done
+    check(world.deliveries, events, queries)
+    root = world.sites["root"].member
+    assert root is not None and isinstance(root.machine, Root)
+    assert root.machine.counting is not None
+    (said,) = root.machine.counting.status().values()
+    assert said.edges > 80 and 2 * said.rounds < said.edges

@@ -18,6 +18,10 @@ class Fold(ABC):
     @abstractmethod
     def merge(self, partials: Sequence[bytes]) -> bytes: ...
 
+    def count(self, partial: bytes) -> int | None:
+        """How many events a partial says that it holds; None: it does not say."""
+        return None
+
     def raw(self, events: Columns) -> bytes:
         """Events as they travel."""
         return dump(events)

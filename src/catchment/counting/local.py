@@ -18,6 +18,8 @@ from catchment.counting.event_buffer import EventBuffer
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import span
 from catchment.counting.message import (
+    Answers,
+    Ask,
     Down,
     Forecast,
     FoundEdge,
@@ -26,6 +28,7 @@ from catchment.counting.message import (
     Samples,
     SlicePiece,
     Up,
+    Zone,
     evenly,
 )
 from catchment.counting.place import Place, after, at
@@ -54,8 +57,8 @@ class LocalState(Struct, frozen=True, array_like=True):
     buffer: EventBuffer
     life: int
     down: Down | None
-    answered_ask: int
-    answered_zone: int
+    answered: set[int]
+    refused: bool
     known: dict[int, FoundEdge]
     done: int
     passed: int
@@ -65,8 +68,8 @@ class LocalState(Struct, frozen=True, array_like=True):
     speak: bool
     pieces: list[SlicePiece]
     counts: dict[Place, int]
-    samples: Samples | None
-    span: tuple[int, int] | None
+    samples: dict[int, Samples]
+    spans: dict[int, tuple[int, int]]
 
 
 class LocalCounter:
@@ -82,8 +85,10 @@ class LocalCounter:
         self.buffer = EventBuffer(node)
         self.life = 0
         self.down: Down | None = None
-        self.answered_ask = self.answered_zone = 0
-        """The last ask and the last zone that were answered."""
+        self.answered: set[int] = set()
+        """Asks and zones of the last word that were answered."""
+        self.refused = False
+        """Whether the root wants nothing more of this node, because something was not right."""
         self.known = {0: FoundEdge(0, at(EARLIEST))}
         """Edges that the root found, from the last complete one on."""
         self.done = self.passed = 0
@@ -93,8 +98,8 @@ class LocalCounter:
         self._seen = -1
         self.pieces: list[SlicePiece] = []
         self.counts: dict[Place, int] = {}
-        self.samples: Samples | None = None
-        self.span: tuple[int, int] | None = None
+        self.samples: dict[int, Samples] = {}
+        self.spans: dict[int, tuple[int, int]] = {}
         self.speak = False
 
     # -- events and words in ---------------------------------------------------------------------
@@ -115,11 +120,13 @@ class LocalCounter:
             return
         if self.node in down.gone:
             self.speak = True
+            self.refused = self.node in down.refused
             return
         new = down.lives.get(self.node)
         if new is not None and new.life > self.life:
             self._begin(new, down)
         self.down = down
+        self.answered &= down.numbers
         for edge, found in down.edges.items():
             if edge not in self.known and edge > self.done:
                 self.known[edge] = found
@@ -134,13 +141,13 @@ class LocalCounter:
     def _begin(self, new: NewLife, down: Down) -> None:
         """Begins a new life after this node was given up, or is new: events before the place that
         the root names are late."""
-        self.life = new.life
+        self.life, self.refused = new.life, False
         self.buffer.advance(new.place.time)
         self.buffer.renumber(new.position, new.place)
         self.sent_ranges = []
         self._clear()
         self.sent = new.position
-        self.answered_ask = self.answered_zone = 0
+        self.answered = set()
         self.known = dict(down.edges)
         self.done = down.complete
         self.passed = max([down.complete, *self.known])
@@ -162,48 +169,64 @@ class LocalCounter:
         """Says again what may have been lost."""
         for sent_range in self.sent_ranges:
             self._send(sent_range)
-        self.answered_ask = self.answered_zone = 0
+        self.answered = set()
         self.speak = True
 
     # -- words out -------------------------------------------------------------------------------
 
     def step(self) -> Up | None:
         """What there is to say now."""
+        if self.refused:
+            return self._refused()
         down, scheme = self.down, "" if self.down is None else SCHEMES[self.down.scheme]
         if scheme == "central":
             self._expose(self.sent, self.buffer.end)
-        self._on_zone()
-        self._on_ask()
+        for zone in () if down is None else down.zones:
+            if zone.number not in self.answered:
+                self._on_zone(zone)
+        for ask in () if down is None or down.asks is None else down.asks.asks:
+            if ask.number not in self.answered:
+                self._on_ask(ask)
         if down is not None and down.forecast is not None and scheme in ("async", "approx"):
             self._ahead(down.forecast, scheme == "approx")
-        silent = down is not None and (
-            down.ask is not None or down.zone is not None or down.forecast is not None
-        )
+        silent = down is not None and bool(down.asks is not None or down.zones or down.forecast)
         now = (self.frontier, self.buffer.end)
         news = not silent and now != self.last_sent and self._worth(now)
         if not (news or self.speak or self.pieces or self.counts):
             return None
         self.last_sent = now
-        up = Up(
+        up = self._up()
+        self._clear()
+        self.speak = False
+        return up
+
+    def _up(self) -> Up:
+        return Up(
             self.node,
             self.life,
             self.frontier,
             self.buffer.end,
             self.passed,
-            self.answered_ask,
-            self.answered_zone,
+            sorted(self.answered),
             self.counts,
-            self.samples,
+            Answers.of(self.samples),
             self.pieces,
             self.buffer.late,
-            self.span,
+            self.spans,
         )
+
+    def _refused(self) -> Up | None:
+        """Keeps nothing, and says how many events that are."""
+        self.buffer.late += self.buffer.settled
+        self.buffer.drop(self.buffer.end)
+        self.sent_ranges, self.sent = [], self.buffer.end
         self._clear()
-        self.speak = False
-        return up
+        speak, self.speak = self.speak or self.frontier >= LATEST > self.last_sent[0], False
+        self.last_sent = (self.frontier, self.buffer.end)
+        return self._up() if speak else None
 
     def _clear(self) -> None:
-        self.pieces, self.counts, self.samples, self.span = [], {}, None, None
+        self.pieces, self.counts, self.samples, self.spans = [], {}, {}, {}
 
     def _worth(self, now: tuple[int, int]) -> bool:
         """Whether to tell unasked how far this node is: not of every few events."""
@@ -211,21 +234,19 @@ class LocalCounter:
         ended = now[0] >= LATEST
         return now[0] > EARLIEST and (still or ended or now[1] >= _GROWN * self.last_sent[1])
 
-    def _on_ask(self) -> None:
-        ask = None if self.down is None else self.down.ask
-        if ask is None or ask.number <= self.answered_ask or at(self.frontier) < ask.high:
+    def _on_ask(self, ask: Ask) -> None:
+        if at(self.frontier) < ask.high:
             return
         low, high = self.buffer.before(ask.low), self.buffer.before(ask.high)
         count = min(ask.most, high - low)
         positions = evenly(low, high, count)
         events = self.buffer.events(low, high).take(positions - low)
-        self.samples = Samples(low, high, events.times, events.arrivals - positions)
-        self.answered_ask, self.speak = ask.number, True
+        ahead = events.arrivals - positions
+        self.samples[ask.number] = Samples(low, high, events.times, ahead)
+        self.answered.add(ask.number)
+        self.speak = True
 
-    def _on_zone(self) -> None:
-        zone = None if self.down is None else self.down.zone
-        if zone is None or zone.number <= self.answered_zone:
-            return
+    def _on_zone(self, zone: Zone) -> None:
         span = None if zone.spans is None else zone.spans.get(self.node)
         due = at(self.frontier) >= zone.high
         if span is not None and (due or self.buffer.end >= span[1]):
@@ -233,12 +254,13 @@ class LocalCounter:
             self._fence(low, high)
         elif due:
             low, high = self.buffer.before(zone.low), self.buffer.before(zone.high)
-            self.span = (low, high)
+            self.spans[zone.number] = (low, high)
         else:
             return
         self._expose(low, high)
         self.passed = max(self.passed, zone.edge)
-        self.answered_zone, self.speak = zone.number, True
+        self.answered.add(zone.number)
+        self.speak = True
 
     def _ahead(self, forecast: Forecast, blind: bool) -> None:
         """Cuts where the next edges are expected, without waiting for orders."""
@@ -341,11 +363,9 @@ class LocalCounter:
     def blocked(self) -> bool:
         """Whether this node has said all it was asked for, in a scheme where it waits then."""
         down = self.down
-        if down is None or not down.waits or not (down.ask or down.zone):
+        if down is None or not down.waits or self.refused:
             return False
-        asked = down.ask is not None and down.ask.number > self.answered_ask
-        zoned = down.zone is not None and down.zone.number > self.answered_zone
-        return not asked and not zoned
+        return bool(down.numbers) and down.numbers <= self.answered
 
     def first(self, column: str, default: int) -> int:
         """The least value of a column in the events that are kept."""

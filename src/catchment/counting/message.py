@@ -76,10 +76,57 @@ def evenly(low: int, high: int, count: int) -> Ints:
     return low + (np.arange(count, dtype=np.int64) * (high - low)) // max(count, 1)
 
 
+class Answers(Struct, frozen=True, array_like=True):
+    """Samples of several asks, in columns."""
+
+    numbers: Ints
+    """Of the asks."""
+    low: Ints
+    high: Ints
+    count: Ints
+    """How many events there are of each ask."""
+    times: Ints
+    ahead: Ints
+
+    def __post_init__(self) -> None:
+        same = len(self.numbers) == len(self.low) == len(self.high) == len(self.count)
+        if not same or (self.count < 0).any() or (self.high < self.low).any():
+            raise ValueError("answers have one entry in each column")
+        if not int(self.count.sum()) == len(self.times) == len(self.ahead):
+            raise ValueError("samples have as many times as arrivals")
+
+    @classmethod
+    def of(cls, samples: dict[int, Samples]) -> Answers | None:
+        """Samples by the numbers of their asks; None: there are none."""
+        if not samples:
+            return None
+        found = samples.values()
+        return cls(
+            np.array([*samples], np.int64),
+            np.array([one.low for one in found], np.int64),
+            np.array([one.high for one in found], np.int64),
+            np.array([len(one.times) for one in found], np.int64),
+            np.concatenate([one.times for one in found]),
+            np.concatenate([one.ahead for one in found]),
+        )
+
+    @property
+    def samples(self) -> dict[int, Samples]:
+        """The samples by the numbers of their asks."""
+        ends = np.cumsum(self.count)[:-1]
+        found = zip(np.split(self.times, ends), np.split(self.ahead, ends), strict=True)
+        bounds = zip(self.numbers.tolist(), self.low.tolist(), self.high.tolist(), strict=True)
+        return {
+            number: Samples(low, high, times, ahead)
+            for (number, low, high), (times, ahead) in zip(bounds, found, strict=True)
+        }
+
+
 class Up(Struct, frozen=True, array_like=True):
     """What a local node says: facts about its settled events, which never change.
 
-    `samples` answer the ask; of a zone, `span` tells the positions of its two places.
+    `answered` are the orders of the last `Down` that were answered so far. By their numbers,
+    `answers` have samples of asks, and `spans` tell the positions of the two places of zones.
     """
 
     node: _Position
@@ -89,16 +136,14 @@ class Up(Struct, frozen=True, array_like=True):
     """Events before the frontier, from the beginning."""
     passed: _Position
     """Edges up to this one are in pieces already, as far as was predicted."""
-    ask: _Position = 0
-    """The last ask that was answered."""
-    zone: _Position = 0
+    answered: list[_Position] = []
     counts: dict[Place, _Position] = {}
     """How many of its events are before a place."""
-    samples: Samples | None = None
+    answers: Answers | None = None
     pieces: list[SlicePiece] = []
     late: _Position = 0
     """Events that came behind the frontier, so far."""
-    span: tuple[_Position, _Position] | None = None
+    spans: dict[_Position, tuple[_Position, _Position]] = {}
 
 
 class Ask(Struct, frozen=True, array_like=True):
@@ -108,6 +153,52 @@ class Ask(Struct, frozen=True, array_like=True):
     low: Place
     high: Place
     most: int
+
+
+class AskList(Struct, frozen=True, array_like=True):
+    """Asks in columns, so that each is a few bytes."""
+
+    numbers: Ints
+    times: Ints
+    """Of the first place of each."""
+    spans: Ints
+    """To the time of the second place."""
+    most: Ints
+    ends: Ints
+    """Node and arrival of all first places, then those of all second places."""
+
+    def __post_init__(self) -> None:
+        count = len(self.numbers)
+        same = count == len(self.times) == len(self.spans) == len(self.most)
+        if not same or len(self.ends) != 4 * count:
+            raise ValueError("asks have one entry in each column")
+
+    @classmethod
+    def of(cls, asks: list[Ask]) -> AskList | None:
+        """Some asks; None: there are none."""
+        if not asks:
+            return None
+        low, high = (
+            np.array([getattr(ask, name) for ask in asks], np.int64).T for name in ("low", "high")
+        )
+        return cls(
+            np.array([ask.number for ask in asks], np.int64),
+            low[0],
+            high[0] - low[0],
+            np.array([ask.most for ask in asks], np.int64),
+            np.concatenate([low[1], low[2], high[1], high[2]]),
+        )
+
+    @property
+    def asks(self) -> list[Ask]:
+        """All of them."""
+        ends = self.ends.reshape(4, -1)
+        low = np.stack([self.times, *ends[:2]], axis=1).tolist()
+        high = np.stack([self.times + self.spans, *ends[2:]], axis=1).tolist()
+        told = zip(self.numbers.tolist(), low, high, self.most.tolist(), strict=True)
+        return [
+            Ask(number, Place(*first), Place(*second), most) for number, first, second, most in told
+        ]
 
 
 class Zone(Struct, frozen=True, array_like=True):
@@ -173,14 +264,23 @@ class Down(Struct, frozen=True, array_like=True):
     """The root has all pieces up to this edge."""
     edges: dict[int, FoundEdge]
     """The edges found after `complete`, by their numbers."""
-    ask: Ask | None = None
-    zone: Zone | None = None
+    asks: AskList | None = None
+    """About edges that are looked for, in their order; each edge has an ask or a zone, or none."""
+    zones: list[Zone] = []
     forecast: Forecast | None = None
     lives: dict[int, NewLife] = {}
     """Nodes that begin anew."""
     gone: list[int] = []
     """Nodes that are not waited for: they say that they are there, and wait to begin anew."""
+    refused: list[int] = []
+    """Nodes of `gone` that were not right: what they keep is of no use to anybody."""
     waits: bool = False
     """Whether nodes read no further before they are told of the next edge."""
     again: bool = False
     """Whether nodes must answer again what they have answered, because something was lost."""
+
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of all asks and zones."""
+        asks = () if self.asks is None else self.asks.numbers.tolist()
+        return {*asks, *(zone.number for zone in self.zones)}

@@ -28,14 +28,22 @@ class NodeView(Struct, array_like=True):
     frontier: int = EARLIEST
     settled: int = 0
     passed: int = 0
-    answered_ask: int = 0
-    answered_zone: int = 0
+    answered: set[int] = set()
+    """Orders that it has answered."""
     late: int = 0
     heard: int = 0
     gone: bool = False
     left: bool = False
     fresh: bool = False
     """Whether it has to be told that it begins anew."""
+    wrong: str = ""
+    """What was not right, the last time."""
+    refused: bool = False
+    """Whether it was given up because something was not right."""
+    since: Place = at(EARLIEST)
+    """What is before it is over: of places there, the node has no true count any more."""
+    lacks: int = 0
+    """Its events up to this edge may lack, also where it is waited for again."""
     cuts: dict[int, int] = {}
     """Its position at each edge, from the last complete one on."""
     pieces: dict[tuple[int, int], SlicePiece] = {}
@@ -45,23 +53,32 @@ class NodeView(Struct, array_like=True):
     def take(self, up: Up) -> bool:
         """Takes what the node says; whether it is of this life."""
         if up.life != self.life or self.gone:
+            if self.refused:
+                self.late = max(self.late, up.late)
             return False
         self.fresh = False
         self.settled, self.frontier = max(self.settled, up.settled), max(self.frontier, up.frontier)
         self.passed, self.late = max(self.passed, up.passed), max(self.late, up.late)
-        self.answered_ask, self.answered_zone = (
-            max(self.answered_ask, up.ask),
-            max(self.answered_zone, up.zone),
-        )
-        self.counts.update(up.counts)
-        self.counts[at(up.frontier)] = up.settled
-        if up.samples is not None and len(up.samples.times):
-            self.samples.append(self._facts(up.samples))
+        self.answered |= {*up.answered}
+        for place, count in up.counts.items():
+            self.learn(place, count)
+        self.learn(at(up.frontier), up.settled)
+        for samples in () if up.answers is None else up.answers.samples.values():
+            if len(samples.times):
+                self.samples.append(self._facts(samples))
         for piece in up.pieces:
             known = self.pieces.get((piece.low, piece.high))
             if known is None or (piece.raw and not known.raw):
                 self.pieces[piece.low, piece.high] = piece
         return True
+
+    def learn(self, place: Place, count: int) -> None:
+        """Takes how many of its events are before a place."""
+        if place <= self.since:
+            return
+        known = self.counts.setdefault(place, count)
+        if known != count:
+            self.wrong = f"it counts {count} events where it had counted {known}"
 
     def _facts(self, told: SlicePiece | Samples) -> _Fact:
         nodes, counts = np.full(len(told.times), self.node, np.int64), told.positions
@@ -85,9 +102,12 @@ class NodeView(Struct, array_like=True):
         later[0] = True
         time, node, arrival, count, beyond = (column[later] for column in columns)
         order = np.lexsort((count, arrival, node, time))
-        return Points(
+        points = Points(
             time[order], node[order], arrival[order], count[order], beyond[order], self.gone
         )
+        if not self.gone and _falls(points):
+            self.wrong = "what it counts does not rise from place to place"
+        return points
 
     def _of(self, piece: SlicePiece) -> list[_Fact]:
         last = Place(int(piece.times[-1]), self.node, int(piece.arrivals[-1]))
@@ -120,6 +140,7 @@ class NodeView(Struct, array_like=True):
         self.pieces = {where: piece for where, piece in self.pieces.items() if piece.high > cut}
         self.cuts = {number: cut for number, cut in self.cuts.items() if number >= done}
         self.counts = {where: count for where, count in self.counts.items() if where > place}
+        self.since = max(self.since, place)
         position = self.cuts[edge]
         self.samples = [fact for fact in self.samples if fact[3][-1] >= position]
 
@@ -134,6 +155,8 @@ class NodeView(Struct, array_like=True):
         self.gone, self.settled = True, end
         self.counts, self.samples = {}, []
         cut = self.cuts[edge]
+        if self.refused:
+            self.settled, self.pieces = cut, {}
         self.pieces = {
             where: piece
             for where, piece in self.pieces.items()
@@ -147,10 +170,10 @@ class NodeView(Struct, array_like=True):
 
     def begin(self, time: int) -> None:
         """Is waited for again, from a time on."""
-        self.gone, self.fresh = False, True
+        self.gone, self.fresh, self.refused = False, True, False
         self.life += 1
-        self.frontier = time
-        self.answered_ask = self.answered_zone = 0
+        self.frontier, self.since = time, at(time)
+        self.answered = set()
 
 
 def _back(
@@ -168,6 +191,14 @@ def _back(
 def _single(place: Place, count: int) -> _Fact:
     time, node, arrival = place
     return tuple(np.array([value]) for value in (time, node, arrival, count, count))  # type: ignore[return-value]
+
+
+def _falls(points: Points) -> bool:
+    """Whether there are fewer events before a place than before one that is earlier."""
+    time, node, arrival, before, after, _ = points
+    here = (time[1:] == time[:-1]) & (node[1:] == node[:-1]) & (arrival[1:] == arrival[:-1])
+    reached = np.maximum.accumulate(after)[:-1]
+    return bool(np.where(here, before[1:] != before[:-1], before[1:] < reached).any())
 
 
 def _later(time: Ints, node: Ints, arrival: Ints, place: Place) -> Mask:

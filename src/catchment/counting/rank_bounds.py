@@ -8,14 +8,17 @@ nodes are asked about the span between these.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from catchment.counting.place import Place
+from catchment.counting.place import Place, at
 from catchment.operators.ragged import Ints
 
+_SURE, _SPARE = 3.0, 10.0
+"""Standard deviations, and events, by which a rank may be elsewhere than it is expected."""
 NEVER = 2**50
 """More events than there are."""
 
@@ -44,6 +47,29 @@ class RankPlace(NamedTuple):
     high: Place | None
     loose: int
     """Events between the two places, at most."""
+    share: float = 0.5
+    """Where the rank lies among them, as far as their number says."""
+
+
+def narrowed(low: Place, high: Place, loose: int, share: float) -> tuple[Place, Place, int]:
+    """Where between two places a rank is expected, and how many events are there, at most.
+
+    Events that come at random are evenly spread, up to the square root of their number.
+
+    >>> from catchment.counting.place import at
+    >>> narrowed(at(0), at(10_000), 10_000, 0.25)
+    (Place(time=2360, node=-1, arrival=0), Place(time=2640, node=-1, arrival=0), 280)
+    >>> narrowed(at(0), at(50), 50, 0.5)
+    (Place(time=0, node=-1, arrival=0), Place(time=50, node=-1, arrival=0), 50)
+    """
+    wide = _SURE * math.sqrt(max(loose * share * (1 - share), 1.0)) + _SPARE
+    if 4 * wide >= loose or high.time - low.time < loose / 4:
+        return low, high, loose
+    pace = (high.time - low.time) / loose
+    middle = low.time + share * loose * pace
+    first, last = math.floor(middle - wide * pace), math.ceil(middle + wide * pace)
+    near = max(low, at(first)), min(high, at(last))
+    return *near, math.ceil((near[1].time - near[0].time) / pace)
 
 
 class RankBounds:
@@ -95,8 +121,10 @@ class RankBounds:
         low = self.place(below) if below >= 0 else None
         if above > known:
             return RankPlace(None, {}, low, None, NEVER)
-        loose = int(self.high[above] - (self.low[below] if below >= 0 else 0))
-        return RankPlace(None, {}, low, self.place(above), loose)
+        least = int(self.low[below]) if below >= 0 else 0
+        loose = int(self.high[above]) - least
+        share = (rank - least) / max(loose, 1)
+        return RankPlace(None, {}, low, self.place(above), loose, share)
 
     def _cuts(self, code: int) -> dict[int, int]:
         """Each node's position at a place that is known exactly."""

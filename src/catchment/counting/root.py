@@ -6,8 +6,9 @@ What nodes say goes in; orders to all nodes and windows that are full come out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,18 +16,33 @@ from catchment.counting import wire
 from catchment.counting.edges import RankEdges
 from catchment.counting.fold import Fold
 from catchment.counting.forecast import Pace, Shares, doubtful, expected_cuts, span
-from catchment.counting.message import Ask, Down, Forecast, FoundEdge, NewLife, SlicePiece, Up, Zone
+from catchment.counting.message import (
+    Ask,
+    AskList,
+    Down,
+    Forecast,
+    FoundEdge,
+    NewLife,
+    SlicePiece,
+    Up,
+    Zone,
+)
 from catchment.counting.node_view import EARLIEST, NodeView
 from catchment.counting.place import Place, at
-from catchment.counting.rank_bounds import RankBounds, RankPlace
+from catchment.counting.rank_bounds import RankBounds, RankPlace, narrowed
 from catchment.counting.retransmit import Retransmit
 from catchment.counting.scheme import OURS, SCHEMES, WAITING, Auto, CountOptions, check, samples
 from catchment.counting.windows import FullWindow, Slice, SliceList
+from catchment.errors import CatchmentError
 from catchment.model.window import Counted
 
 LATEST = 2**62
-_FEW = 8
+_FEW = 2
 """Events in doubt, per node, that are sent rather than asked for again."""
+_SOON = 0.5
+"""How far ahead of nodes edges are asked for, in strides: as long as asking takes, or longer."""
+MANY = 64
+"""Edges that are looked for at once."""
 
 
 class RootCounterState(Struct, frozen=True, array_like=True):
@@ -46,16 +62,18 @@ class RootCounterState(Struct, frozen=True, array_like=True):
     pace: Pace
     shares: Shares
     auto: Auto
-    ask: Ask | None
-    zone: Zone | None
+    asks: dict[int, Ask]
+    zones_told: dict[int, Zone]
     forecast: Forecast | None
+    together: int
     orders: int
     version: int
     corrections: int
     rounds: int
     full: list[FullWindow]
     ordered: int
-    corrected: bool
+    corrected: set[int]
+    owed: dict[int, tuple[int, int]]
     spent: float
     doubtful: float
     news: bool
@@ -100,16 +118,27 @@ class RootCounter:
         self.pace = Pace(self.edges.stride, options.memory)
         self.shares = Shares(options.memory)
         self.auto = Auto()
-        self.ask: Ask | None = None
-        self.zone: Zone | None = None
+        self.asks: dict[int, Ask] = {}
+        self.zones_told: dict[int, Zone] = {}
+        """By edge: where it is looked for. An edge has an ask or a zone, or none."""
+        one_by_one = options.wait or options.predictor == "last" or scheme == "approx"
+        self.together = 1 if one_by_one else MANY
+        """Edges that are looked for at once: where nodes wait for each, or its share follows from
+        that of the one before, one."""
         self.forecast: Forecast | None = None
         self.orders = self.version = 0
         self.corrections = self.rounds = 0
         """Edges whose prediction was wrong; orders that were sent."""
         self.full: list[FullWindow] = []
-        self.ordered, self.corrected = 0, False
+        self.ordered = 0
+        """The last edge that nodes were asked about by what was predicted of it."""
+        self.corrected: set[int] = set()
+        self.owed: dict[int, tuple[int, int]] = {}
+        """By node: what it owes first, a slice or an answer, and since when."""
         self.spent = self.doubtful = 0.0
         self.news = self.changed = True
+        self.asked = False
+        """Whether nodes are told of more since the last step."""
         self._lost = False
         """Whether nodes have answered, and what they sent is not here."""
 
@@ -135,12 +164,18 @@ class RootCounter:
         if view is None:
             return
         view.heard = max(view.heard, now)
-        if view.gone and self.returns:
+        if view.gone and self.returns and not view.refused:
             self.back(up.node)
-        if not view.take(up):
+        taken = view.take(up)
+        if taken:
+            self._answered(view, up)
+            view.wrong = self._false_piece(up.pieces) or view.wrong
+        if view.wrong and not view.gone:
+            self.refuse(up.node, view.wrong)
+            return
+        if not taken:
             self.changed |= not view.gone  # it does not know yet that it begins anew
             return
-        self._answered(view, up)
         if self.pace.time is None and up.settled:
             self.pace.learn(0, float(up.frontier))
         self.news = True
@@ -150,11 +185,33 @@ class RootCounter:
 
     def _answered(self, view: NodeView, up: Up) -> None:
         """What an answer says of the places that were asked about."""
-        ask, zone = self.ask, self.zone
-        if ask is not None and up.ask == ask.number and up.samples is not None:
-            view.counts |= {ask.low: up.samples.low, ask.high: up.samples.high}
-        if zone is not None and up.zone == zone.number and up.span is not None:
-            view.counts |= {zone.low: up.span[0], zone.high: up.span[1]}
+        found = {} if up.answers is None else up.answers.samples
+        for ask in self.asks.values():
+            if (samples := found.get(ask.number)) is not None:
+                view.learn(ask.low, samples.low)
+                view.learn(ask.high, samples.high)
+        for zone in self.zones_told.values():
+            if (span := up.spans.get(zone.number)) is not None:
+                view.learn(zone.low, span[0])
+                view.learn(zone.high, span[1])
+
+    def _false_piece(self, pieces: list[SlicePiece]) -> str:
+        """What is wrong with partials that hold more or fewer events than they are said to."""
+        for piece in pieces:
+            told = piece.high - piece.low
+            try:
+                if not piece.raw and self.fold.count(piece.data) not in (None, told):
+                    return f"a partial of {told} events does not hold so many"
+            except (CatchmentError, pa.ArrowException, LookupError, ValueError) as error:
+                return f"a partial cannot be read: {error}"[:200]
+        return ""
+
+    def refuse(self, node: int, why: str) -> None:
+        """Stops waiting for a node that was not right, and takes nothing of it until it is back."""
+        view = self.views[node]
+        view.wrong, view.refused = why, True
+        self._give_up(view)
+        self.changed = True
 
     def join(self, node: int, now: int = 0) -> None:
         """One more node; its events count from the last edge on."""
@@ -186,6 +243,36 @@ class RootCounter:
         time = self.found[self.edge].place.time
         return EARLIEST if time == EARLIEST else min(time + 1, LATEST)
 
+    def watch(self, now: int, reach: int, timeout: int) -> None:
+        """Refuses nodes that owe the same for too long, though all have passed a time."""
+        before, self.owed = self.owed, {}
+        for node, what in self._owing(reach):
+            known = before.get(node, (what, now))
+            self.owed[node] = known if known[0] == what else (what, now)
+        for node in self.overdue(now, timeout):
+            self.refuse(node, "it does not answer")
+
+    def overdue(self, now: int, timeout: int) -> list[int]:
+        """Nodes that have owed the same for too long."""
+        return [node for node, (_, since) in self.owed.items() if now - since > timeout]
+
+    def _owing(self, reach: int) -> Iterator[tuple[int, int]]:
+        """Nodes that owe an answer on events before a time, or a slice, and the number of that."""
+        if self.scheme == "approx":
+            return
+        orders: list[Ask | Zone] = [*self.asks.values(), *self.zones_told.values()]
+        due = sorted(order.number for order in orders if order.high <= at(reach))
+        for node, view in self.views.items():
+            if view.gone:
+                continue
+            lacking = next((number for number in due if number not in view.answered), None)
+            if lacking is not None:
+                yield node, lacking
+            elif self.complete < self.edge:
+                low, high = view.cuts[self.complete], view.cuts[self.complete + 1]
+                if view.tiling(low, high) is None:
+                    yield node, -1 - self.complete
+
     def _give_up(self, view: NodeView) -> None:
         view.give_up(self.edge)
         self.news = True
@@ -195,8 +282,10 @@ class RootCounter:
         view = self.views[node]
         if not view.gone or view.left:
             return
+        refused = view.refused
         view.begin(max(self._horizon(), view.newest + 1))
         view.passed = self.edge
+        view.lacks = self.edge + 1 if refused else view.lacks
         self.changed = self.news = True
 
     # -- words out -------------------------------------------------------------------------------
@@ -212,9 +301,11 @@ class RootCounter:
             for view in self.views.values():
                 if not view.gone and view.frontier < LATEST and now - view.heard > self.timeout:
                     self._give_up(view)
-        if self.news:
+        while self.news:
             self.news = False
             self._work()
+        self.rounds += self.asked
+        self.asked = False
         again = self.retransmit.lost(now, self.complete, self.over, self._lost)
         self._lost = False
         if not self.changed and not again:
@@ -228,11 +319,12 @@ class RootCounter:
             SCHEMES.index(self.using),
             self.complete,
             {n: found for n, found in self.found.items() if n >= self.complete},
-            self.ask,
-            self.zone,
+            AskList.of([self.asks[edge] for edge in sorted(self.asks)]),
+            [self.zones_told[edge] for edge in sorted(self.zones_told)],
             self.forecast,
             self._lives(),
             gone,
+            [node for node, view in self.views.items() if view.refused],
             waits,
             again,
         )
@@ -279,46 +371,64 @@ class RootCounter:
     # -- finding edges ---------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while self._ready():
-            rank = self.edges.after(self.found[self.edge].rank)
-            if self.scheme == "approx" and self.forecast is not None:
-                self._approximate(rank)
-                continue
-            edge, found = self.edge, self._search(rank)
-            if self.edge > edge:
-                self._order()
-                continue
-            if self.ordered != self.edge + 1:
-                self._order()
-            if self._ready():
-                self._pursue(rank, found)
-            break
+        while self._approximates():
+            self._approximate(self.edges.after(self.found[self.edge].rank))
+        if self.scheme == "approx" and self.forecast is not None:
+            self._collect()
+            return
+        edge, bounds = self.edge, self._search()
+        if self.edge > edge or self.ordered == 0:
+            self._go_on()
+        for number, rank in self._following():
+            self._pursue(number, rank, bounds)
         self._collect()
 
-    def _search(self, rank: int) -> RankPlace | None:
-        """Finds as many edges as can be found, and how much is known of the next."""
-        if self._settled < rank:
-            return None
-        place = self.found[self.edge].place
-        bounds = RankBounds({n: t.points(self.edge, place) for n, t in self.views.items()})
-        found = bounds.find(rank)
-        while found.place is not None:
-            self._locate(rank, found.place, found.cuts)
-            rank = self.edges.after(rank)
-            found = bounds.find(rank)
-        return found
+    def _approximates(self) -> bool:
+        """Whether the next edge is taken to be where it was predicted."""
+        return self.scheme == "approx" and self.forecast is not None and self._passed(self.edge + 1)
 
-    def _ready(self) -> bool:
-        """Whether all that was asked for is here, as far as anybody is waited for."""
-        live = [view for view in self.views.values() if not view.gone]
-        if self.ordered == self.edge + 1:
-            if self.ask is not None:
-                return all(view.answered_ask >= self.ask.number for view in live)
-            if self.zone is not None:
-                return all(view.answered_zone >= self.zone.number for view in live)
-            if self.forecast is not None:
-                return all(view.passed > self.edge for view in live if self._takes_part(view))
-        return True
+    def _search(self) -> RankBounds | None:
+        """Finds as many edges as can be found; what is known of the places of the next."""
+        if self._settled < self.edges.after(self.found[self.edge].rank):
+            return None
+        bounds = self._bounds()
+        while bounds is not None:
+            rank = self.edges.after(self.found[self.edge].rank)
+            found = bounds.find(rank)
+            if found.place is None:
+                break
+            self._locate(rank, found.place, found.cuts)
+        return bounds
+
+    def _bounds(self) -> RankBounds:
+        """What is known of places past the last edge; nodes that contradict themselves go."""
+        place = self.found[self.edge].place
+        points = {n: view.points(self.edge, place) for n, view in self.views.items()}
+        wrong = [n for n, view in self.views.items() if view.wrong and not view.gone]
+        if not wrong or self.scheme == "approx":
+            return RankBounds(points)
+        for node in wrong:
+            self.refuse(node, self.views[node].wrong)
+        return self._bounds()
+
+    def _following(self) -> Iterator[tuple[int, int]]:
+        """The edges to look for now, and their ranks: the next one, those that have come, and those
+        that are expected before nodes can be asked again."""
+        known, place = self.found[self.edge]
+        ahead = self.pace.forecast(self.edge, known, float(place.time))
+        settled, rank = self._settled, known
+        soon = self._reached if ahead is None else self._reached + ahead.stride * ahead.pace * _SOON
+        for number in range(self.edge + 1, self.edge + 1 + self.together):
+            rank = self.edges.after(rank)
+            expected = ahead is not None and span(ahead, rank)[0] <= soon
+            if number > self.edge + 1 and rank > settled and not expected:
+                return
+            yield number, rank
+
+    def _passed(self, edge: int) -> bool:
+        """Whether all nodes that are waited for have sent what they send unasked of an edge."""
+        live = (view for view in self.views.values() if not view.gone)
+        return all(view.passed >= edge for view in live if self._takes_part(view))
 
     def _takes_part(self, view: NodeView) -> bool:
         """Whether a node has events to send unasked: without a share of the last window, and where
@@ -328,63 +438,104 @@ class RootCounter:
             return True
         return view.node in ahead.sizes and ahead.sizes[view.node].share > 0
 
-    def _pursue(self, rank: int, found: RankPlace | None) -> None:
-        """Asks closer: the edge is not where it was predicted, or nothing was predicted."""
-        ordered = self.ordered == self.edge + 1
-        if ordered and self._predicted() and not self.corrected:
-            self.corrected = True
+    def _ordered(self, edge: int) -> Ask | Zone | None:
+        """What nodes were asked about an edge and may not have answered."""
+        return self.asks.get(edge) or self.zones_told.get(edge)
+
+    def _pursue(self, edge: int, rank: int, bounds: RankBounds | None) -> None:
+        """Asks for an edge by what is predicted of it; or closer, where that was wrong, or nothing
+        was predicted."""
+        if edge > self.ordered:
+            self.ordered = edge
+            self._predict(edge, rank)
+            if self.scheme == "approx" and self.forecast is not None:
+                self.news = True
+                return
+        order = self._ordered(edge)
+        live = [view for view in self.views.values() if not view.gone]
+        if order is not None:
+            if not all(order.number in view.answered for view in live):
+                return
+        elif self.forecast is not None and not self._passed(edge):
+            return
+        found = None if bounds is None or self._settled < rank else bounds.find(rank)
+        if found is not None and found.place is not None:
+            self._drop_orders(edge)  # it waits for an edge before it
+            return
+        if self._predicted(edge) and edge not in self.corrected:
+            self.corrected.add(edge)
             self.corrections += 1
         if found is None or found.high is None:
-            if ordered and (self.ask or self.zone or self.forecast):
-                self._further(rank, found)
+            if order is not None or self.forecast is not None:
+                self._further(edge, rank, found)
             return
         low = found.low or self.found[self.edge].place
         if self.zones and found.loose <= _FEW * len(self.views):
-            zone, last = Zone(self.orders + 1, self.edge + 1, low, found.high), self.zone
+            zone = Zone(self.orders + 1, edge, low, found.high)
+            last = self.zones_told.get(edge)
             # All events there were sent, so who is asked for them again has to send them again.
-            self._lost = last is not None and replace(last, number=zone.number) == zone
-            self._give(None, zone)
+            self._lost |= last is not None and replace(last, number=zone.number) == zone
+            self._tell(edge, zone)
         else:
-            most = samples(found.loose / len(self.views))
-            self._give(Ask(self.orders + 1, low, found.high, most), None)
+            self._ask_closer(edge, order, found._replace(low=low), found.high)
 
-    def _predicted(self) -> bool:
-        """Whether the last order rested on a prediction alone."""
-        if self.using in ("sync", "async") and self.ask is None:
-            return self.forecast is not None or self.zone is not None
+    def _ask_closer(
+        self, edge: int, order: Ask | Zone | None, found: RankPlace, high: Place
+    ) -> None:
+        """Asks where an edge is expected between two places; where it was not, between all."""
+        low, loose = found.low or self.found[self.edge].place, found.loose
+        inside = order is None or (order.low <= low and high <= order.high)
+        if inside:
+            low, high, loose = narrowed(low, high, loose, found.share)
+        most = samples(loose / len(self.views))
+        self._tell(edge, Ask(self.orders + 1, low, high, most))
+
+    def _predicted(self, edge: int) -> bool:
+        """Whether the last order on an edge rested on a prediction alone."""
+        if self.using in ("sync", "async") and edge not in self.asks:
+            return self.forecast is not None or edge in self.zones_told
         return False
 
-    def _further(self, rank: int, found: RankPlace | None) -> None:
+    def _further(self, edge: int, rank: int, found: RankPlace | None) -> None:
         """The edge is still to come: asks again when it may have."""
         reached = self._reached
         known, place = self.found[self.edge]
         ahead = self.pace.forecast(self.edge, known, float(place.time))
         if reached >= LATEST or ahead is None:
-            self._drop_orders()
+            self._drop_orders(edge)
             return
         lacking = max(rank - self._settled, 0) * ahead.pace
         step = math.ceil(max(lacking * 1.05, 0.02 * ahead.stride * ahead.pace, 1.0))
         low = (found.low if found is not None else None) or place
         most = samples((rank - known) / max(len(self.views), 1))
-        self._give(Ask(self.orders + 1, low, at(reached + step), most), None)
+        self._tell(edge, Ask(self.orders + 1, low, at(reached + step), most))
 
-    def _drop_orders(self) -> None:
-        self.changed |= self.ask is not None or self.zone is not None
-        self.ask = self.zone = None
+    def _drop_orders(self, edge: int) -> None:
+        self.changed |= self._ordered(edge) is not None
+        self.asks.pop(edge, None)
+        self.zones_told.pop(edge, None)
 
-    def _give(self, ask: Ask | None, zone: Zone | None) -> None:
-        self.ask, self.zone = ask, zone
+    def _tell(self, edge: int, order: Ask | Zone) -> None:
+        """Tells all nodes where to look for an edge, instead of what was told before."""
+        self._drop_orders(edge)
+        if isinstance(order, Ask):
+            self.asks[edge] = order
+        else:
+            self.zones_told[edge] = order
         self.orders += 1
-        self.rounds += 1
-        self.ordered, self.changed = self.edge + 1, True
+        self.asked = self.changed = True
 
-    def _order(self) -> None:
-        """Begins to look for the next edge, by what is predicted of it."""
-        rank = self.edges.after(self.found[self.edge].rank)
-        self.ordered, self.corrected = self.edge + 1, False
-        self.ask = self.zone = self.forecast = None
+    def _go_on(self) -> None:
+        """An edge was found: chooses how the next ones are looked for."""
+        for edge in [*self.asks, *self.zones_told]:
+            if edge <= self.edge:
+                self._drop_orders(edge)
+        self.corrected = {edge for edge in self.corrected if edge > self.edge}
+        self.forecast = None
         self.changed = True
         known, place = self.found[self.edge]
+        rank = self.edges.after(known)
+        self.ordered = max(self.ordered, self.edge)
         if self._reached >= LATEST and self._settled < rank:
             return  # no more events will come
         ahead = self.pace.forecast(self.edge, known, float(place.time))
@@ -392,24 +543,37 @@ class RootCounter:
         self.doubtful = 0.0 if ahead is None else doubtful(ahead, rank)
         if self.scheme == "auto" and ahead is not None:
             self.auto.choose(self.edge, self.auto.costs(live, rank - known, self.doubtful))
+        if self.using == "async" and ahead is not None and self.pace.tried and not self._shared:
+            self.forecast = ahead
+            self.asked = True
+
+    @property
+    def _shared(self) -> bool:
+        """Whether nodes are expected to have as much of each window as of the last."""
+        return self.using == "approx" or (self.predictor == "last" and self.using != "monitor")
+
+    def _predict(self, edge: int, rank: int) -> None:
+        """Asks for an edge by what is predicted of it."""
+        known, place = self.found[self.edge]
+        if self._reached >= LATEST and self._settled < rank:
+            return  # no more events will come
+        ahead = self.pace.forecast(self.edge, known, float(place.time))
         if self.using == "central" or ahead is None:
             return
-        if self.using == "approx" or (self.predictor == "last" and self.using != "monitor"):
-            self._by_shares(ahead, rank)
+        if self._shared:
+            self._by_shares(ahead, edge, rank)
             return
+        if self.forecast is not None:
+            return  # nodes send unasked what is there
         low, high = (at(time) for time in span(ahead, rank))
-        ask = Ask(self.orders + 1, low, high, samples(self.doubtful / max(live, 1)))
-        if not self.pace.tried:
-            self._give(ask, None)
-        elif self.using == "async":
-            self.forecast = ahead
-            self.rounds += 1
-        elif self.using == "sync":
-            self._give(None, Zone(self.orders + 1, self.edge + 1, low, high))
+        live = sum(not view.gone for view in self.views.values())
+        if self.using == "sync" and self.pace.tried:
+            self._tell(edge, Zone(self.orders + 1, edge, low, high))
         else:
-            self._give(ask, None)
+            most = samples(doubtful(ahead, rank) / max(live, 1))
+            self._tell(edge, Ask(self.orders + 1, low, high, most))
 
-    def _by_shares(self, ahead: Forecast, rank: int) -> None:
+    def _by_shares(self, ahead: Forecast, edge: int, rank: int) -> None:
         """Predictions as in the paper: every node contributes as many events as the last time."""
         cuts = {node: view.cuts[self.edge] for node, view in self.views.items()}
         if not self.shares.known:
@@ -418,19 +582,19 @@ class RootCounter:
         ahead = replace(ahead, sizes=sizes)
         if self.using != "sync":
             self.forecast = ahead
-            self.rounds += 1
+            self.asked = self.changed = True
             return
         spans = {n: (cut + s - d, cut + s + d) for n, (cut, s, d) in sizes.items()}
         wide = max((2 * d / max(s, 1) for _, s, d in sizes.values()), default=0.0)
         wait = (rank - ahead.rank) * ahead.pace * (1 + wide)
         low = self.found[self.edge].place
         high = at(math.ceil(ahead.time + wait))
-        self._give(None, Zone(self.orders + 1, self.edge + 1, low, high, spans))
+        self._tell(edge, Zone(self.orders + 1, edge, low, high, spans))
 
     def _locate(self, rank: int, place: Place, cuts: dict[int, int]) -> None:
         """An edge was found."""
         live = sum(not view.gone for view in self.views.values())
-        self.auto.learn(self.spent, live, self.doubtful, self.corrected)
+        self.auto.learn(self.spent, live, self.doubtful, self.edge + 1 in self.corrected)
         self.spent = 0.0
         before = {node: view.cuts[self.edge] for node, view in self.views.items()}
         self.edge += 1
@@ -464,7 +628,7 @@ class RootCounter:
                 tiles = view.tiling(low, high)
                 if tiles is None and not view.gone:
                     break
-                if view.gone and not view.left:
+                if (view.gone and not view.left) or self.complete < view.lacks:
                     missing.append(node)
                 parts += view.most(low, high) if tiles is None else tiles
             else:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from catchment.counting import wire
 from catchment.counting.leaf_by_key import LeafNote
 from catchment.counting.message import Up
+from catchment.counting.node_view import EARLIEST
 from catchment.counting.orders import Key, Lane, Orders, OrdersAfter, room_for_lane
 from catchment.counting.root import RootCounter, RootCounterState
 from catchment.counting.scheme import OURS, CountOptions
@@ -117,9 +118,31 @@ class RootByKey:
                     up = wire.load(Up, said.up)
                     self._lane(said.lane).receive(up, nbytes=len(said.up))
 
-    def step(self, missing: Iterable[int]) -> Partials:
+    def overdue(self, now: int, timeout: int | None) -> bool:
+        """Whether a node has not answered for too long, and is still waited for."""
+        return timeout is not None and any(
+            lane.overdue(now, timeout) for lane in self.lanes.values()
+        )
+
+    @property
+    def aside(self) -> dict[int, str]:
+        """Nodes that were not right, and why, the last time each."""
+        views = (view for lane in self.lanes.values() for view in lane.views.values())
+        return {view.node: view.wrong for view in views if view.wrong}
+
+    def step(
+        self,
+        missing: Iterable[int],
+        reach: int = EARLIEST,
+        now: int = 0,
+        timeout: int | None = None,
+    ) -> Partials:
         """Finds edges; gives the windows that are full now. What must be asked goes into the
-        orders."""
+        orders.
+
+        All nodes that are not missing have passed `reach`, and answer what they are asked of events
+        before it within `timeout`.
+        """
         away, self.uncounted = set(missing), []
         for lane in self.lanes.values():
             for node in away - self.away:
@@ -129,6 +152,8 @@ class RootByKey:
         self.away = away
         words, full = [], []
         for at, lane in self.lanes.items():
+            if timeout is not None:
+                lane.watch(now, reach, timeout)
             down = lane.step()
             if down is not None:
                 words.append((at, wire.dump(down)))

@@ -12,14 +12,14 @@ from catchment.errors import QueryError, did_you_mean
 SCHEMES = ("auto", "async", "sync", "monitor", "approx", "central")
 WAITING = ("monitor", "sync")
 """Schemes whose nodes read no further until they know of the next edge."""
-ALL = 160
+ALL = 64
 """Events in doubt, per node, up to which the places of all of them are asked for."""
 
 _EVENT, _ASKING, _STRAIGHT = 8.0, 500.0, 450.0
 """Bytes, before any were seen: of an event; of a node's share in finding an edge by asking, and by
 pieces that come unasked, without their events."""
 _CENTRAL = 100.0
-_FEWEST, _MOST = 16, 96
+_FEWEST, _MOST = 16, 24
 _STAY = 0.9
 """Another scheme must cost less than this share of what is used."""
 
@@ -52,8 +52,8 @@ def samples(doubtful: float) -> int:
 
     Those between two samples are asked for next: both answers are shortest at the square root.
 
-    >>> samples(100), samples(2500), samples(1e6)
-    (160, 50, 96)
+    >>> samples(40), samples(100), samples(2500), samples(1e6)
+    (64, 16, 24, 24)
     """
     if doubtful <= ALL:
         return ALL

@@ -15,7 +15,7 @@ from catchment.counting.windows import FullWindow
 from catchment.counting.wire import Columns
 from catchment.engine import codec, columns, settled
 from catchment.engine.bound_group import BoundGroup
-from catchment.engine.partials import full_windows
+from catchment.engine.partials import CENSUS, full_windows
 from catchment.engine.rows import Operators, Rows, concat_rows, merge_rows, no_rows
 from catchment.operators import Grouping
 
@@ -56,6 +56,10 @@ class SliceBetweenEdges(Fold):
     def merge(self, partials: Sequence[bytes]) -> bytes:
         found = [self.unpack(partial) for partial in partials]
         return self.pack(self._one(concat_rows(found, self.operators)))
+
+    def count(self, partial: bytes) -> int | None:
+        rows = self.unpack(partial)
+        return int(np.asarray(rows.fields[CENSUS]).sum()) if CENSUS in rows.fields else None
 
     def raw(self, events: Columns) -> bytes:
         # Their times and arrivals are in the piece itself.

@@ -66,6 +66,8 @@ def _concatenated(tables: list[pa.Table]) -> pa.Table:
 
 NODE, SEQ, SELECTION = "#node", "#seq", "#selection"
 """Stamps. Events that wait have columns of the users' names: none can be the same as these."""
+CENSUS = "count(*).count"
+"""The field by which partials tell how many events they hold."""
 
 _KIND, _NUMBER = "#kind", "#number"
 """Columns of count windows that are full: the place of the window type in the group, and the number

@@ -6,7 +6,7 @@ events than the note that they are in says, and events that were kept and are no
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -45,30 +45,49 @@ def contradiction(note: MarkNote, bound: BoundPlan, set: int) -> str | None:
     return None
 
 
+class Speaker(NamedTuple):
+    """Who says something: the number of a node and of its message, and how many events it says to
+    keep more."""
+
+    node: int | None
+    """None: it is not there any more."""
+    seq: int
+    held: int
+
+
+class KeptBy(NamedTuple):
+    """How many events a node keeps after its last message, by what it has said."""
+
+    seq: int
+    events: int
+
+
 class EventsKept(Struct, array_like=True):
     """How many events nodes keep, by what each has said so far, at the node they speak to."""
 
-    by_node: dict[int, int] = {}
+    by_node: dict[int, KeptBy] = {}
 
-    def checked(self, notes: list[MarkNote], node: int | None, held: int) -> list[MarkNote]:
-        """The notes of a message of a node, which says that it keeps so many events more; one that
-        contradicts what the node has said before is marked as wrong.
+    def checked(self, notes: list[MarkNote], speaker: Speaker) -> list[MarkNote]:
+        """The notes of a message; one that contradicts what its node has said before is marked as
+        wrong.
 
-        Of a node that has not said what it keeps, it is learnt.
+        Of a node that has not said what it keeps, or of which messages
+         went elsewhere, that is learnt.
         """
+        node, seq, held = speaker
         if node is None:
             return notes
+        known = self.by_node.pop(node, None)
+        known = None if known is None or known.seq + 1 != seq else known
         own = [note for note in notes if note.nodes == [node] and not note.wrong]
-        known = self.by_node.get(node)
-        if not own:
-            if known is not None:
-                self.by_node[node] = known + held
+        if own:
+            self.by_node[node] = KeptBy(seq, own[-1].left)
+        elif known is not None:
+            self.by_node[node] = KeptBy(seq, known.events + held)
+        if known is None or not own:
             return notes
         left = own[-1].left
-        self.by_node[node] = left
-        if known is None:
-            return notes
-        expected = known + held - sum(note.let_go for note in own)
+        expected = known.events + held - sum(note.let_go for note in own)
         if expected == left:
             return notes
         why = f"it keeps {left} events, and {expected} by what it said before"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from catchment.engine.bound import BoundPlan
 from catchment.engine.rows import concat_rows
-from catchment.marking.agreement import EventsKept, contradiction, refused
+from catchment.marking.agreement import EventsKept, Speaker, contradiction, refused
 from catchment.marking.message import GroupSlices, MarkNote, notes_in, section
 from catchment.marking.rows import GroupRows
 
@@ -27,20 +27,20 @@ class KnownSets(Protocol):
 
 
 def checked_section(
-    said: pa.Table | None, node: int | None, held: int, kept: EventsKept, versions: KnownSets
+    said: pa.Table | None, speaker: Speaker, kept: EventsKept, versions: KnownSets
 ) -> pa.Table | None:
     """What a child says, those notes without rows that contradict themselves or what the child has
-    said before; `held` is how many events more it says to keep."""
+    said before."""
     notes = [] if said is None else notes_in(said)
-    found = checked_notes(notes, node, held, kept, versions)
+    found = checked_notes(notes, speaker, kept, versions)
     return section(found) if found else None
 
 
 def checked_notes(
-    notes: list[MarkNote], node: int | None, held: int, kept: EventsKept, versions: KnownSets
+    notes: list[MarkNote], speaker: Speaker, kept: EventsKept, versions: KnownSets
 ) -> list[MarkNote]:
     """The same, for notes that are decoded."""
-    return [_checked(note, versions) for note in kept.checked(notes, node, held)]
+    return [_checked(note, versions) for note in kept.checked(notes, speaker)]
 
 
 def _checked(note: MarkNote, versions: KnownSets) -> MarkNote:

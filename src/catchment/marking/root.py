@@ -29,7 +29,7 @@ from catchment.engine.interleaved import behind_edges
 from catchment.engine.rows import Rows, fit
 from catchment.engine.shapes.event_bounded import EventBoundedState
 from catchment.engine.waiting import WaitingSet
-from catchment.marking.agreement import EventsKept
+from catchment.marking.agreement import EventsKept, Speaker
 from catchment.marking.choice import cost_more
 from catchment.marking.edges import MarkEdges
 from catchment.marking.merging import KnownSets, checked_notes
@@ -168,16 +168,14 @@ class RootMarks:
     def take(
         self,
         said: pa.Table | None,
-        node: int | None,
-        held: int,
+        speaker: Speaker,
         assembler: Assembler,
         versions: Versions,
     ) -> None:
-        """Takes what a child says, which keeps so many events more; what nodes had goes into the
-        assembler."""
-        self.events_held += held
+        """Takes what a child says, what nodes had goes into the assembler."""
+        self.events_held += speaker.held
         notes = [] if said is None else notes_in(said)
-        for note in checked_notes(notes, node, held, self.kept, versions):
+        for note in checked_notes(notes, speaker, self.kept, versions):
             self.events_held -= note.let_go
             self.silent -= {*note.nodes}
             if not note.round:

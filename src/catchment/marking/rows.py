@@ -10,13 +10,11 @@ from catchment.engine.bound import BoundPlan
 from catchment.engine.bound_waiting import BoundWaiting, choice_of
 from catchment.engine.columns import pack, unpack
 from catchment.engine.key_space import KeySpace
+from catchment.engine.partials import CENSUS as CENSUS
 from catchment.engine.partials import NODE, SEQ, KeyedSlices
 from catchment.engine.rows import Rows, no_rows
 from catchment.engine.waiting import WaitingSet
 from catchment.operators.values import Mask
-
-CENSUS = "count(*).count"
-"""The field that says how many events a slice holds."""
 
 
 class GroupRows(KeyedSlices):

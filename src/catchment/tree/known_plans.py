@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from catchment.engine.bound import BoundPlan
 from catchment.engine.partials import Partials
+from catchment.marking.agreement import Speaker
 from catchment.tree.charter import Charter
 from catchment.tree.decode import upgraded
+from catchment.tree.message import Head
 
 
 class KnownPlans:
@@ -34,6 +36,13 @@ class KnownPlans:
         """Events of a set of another version, as the plan in use would have kept them."""
         found = upgraded(Partials({id: events}), version, self._plan, self._charter).groups
         return next((table for table in found.values() if table.num_rows), None)
+
+
+def speaker_of(head: Head, charter: Charter) -> Speaker:
+    """Who says a message, as far as events between marks are concerned."""
+    place = charter.places.get(head.node)
+    number = None if place is None else place.number
+    return Speaker(number, head.seq, head.counts.get("held", 0))
 
 
 def _named(names: Mapping[int, str], name: str) -> int | None:

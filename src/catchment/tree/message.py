@@ -25,7 +25,7 @@ from catchment.counting.leaf_by_key import LeafNote
 from catchment.counting.message import Up
 from catchment.engine import codec, columns, settled
 from catchment.engine.columns import unpack
-from catchment.engine.partials import NODE, SELECTION, SEQ, Partials
+from catchment.engine.partials import CENSUS, NODE, SELECTION, SEQ, Partials
 from catchment.errors import CatchmentError, DataError
 from catchment.marking.message import MarkNote
 from catchment.marking.rows import GroupRows, events_schema
@@ -53,8 +53,6 @@ MOST_EVENTS = 1 << 40
 """Events that a message tells of at most: so no sum of what nodes say overflows."""
 _LONGEST_HEAD = 8 << 20
 """Bytes of a head."""
-CENSUS = "count(*).count"
-"""The field by which partials tell how many events they hold."""
 _FOREIGN: tuple[type[Exception], ...] = (
     pa.ArrowException,
     ArithmeticError,

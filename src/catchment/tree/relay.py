@@ -19,7 +19,7 @@ from catchment.planner.edges import EARLIEST, LATEST
 from catchment.tree.charter import Charter
 from catchment.tree.decode import taken
 from catchment.tree.inbox import Inbox, taking
-from catchment.tree.known_plans import KnownPlans
+from catchment.tree.known_plans import KnownPlans, speaker_of
 from catchment.tree.message import Head, behind_of, notes_of
 from catchment.tree.outflow import Outflow
 from catchment.tree.records import RelayPlace, RelayStep
@@ -86,7 +86,7 @@ class Relay:
                 self.flow.merger.absorb(found.partials, head.newest)
             self.flow.notes += [] if found.notes is None else [found.notes]
             self.flow.ranks += [] if found.ranks is None else [found.ranks]
-            self._hear_marks(id, head, found.marks)
+            self._hear_marks(head, found.marks)
             self._took(id, head, found.end)
         self._finish(step)
         return True
@@ -121,7 +121,7 @@ class Relay:
             if settings.asks_values and (ranks := notes_of(body(id, seq), "ranks")) is not None:
                 self.flow.ranks.append(ranks)
             if settings.asks_marks:
-                self._hear_marks(id, head, notes_of(body(id, seq), "marks"))
+                self._hear_marks(head, notes_of(body(id, seq), "marks"))
             self._took(id, head, ends.get((id, seq), EARLIEST))
         self.flow.merger.absorb(partials, newest)
         self._finish(step)
@@ -133,12 +133,10 @@ class Relay:
             self.flow.switch(plan)
             self.flow.merger.absorb(Partials(), newest)
 
-    def _hear_marks(self, id: str, head: Head, said: pa.Table | None) -> None:
+    def _hear_marks(self, head: Head, said: pa.Table | None) -> None:
         """Passes on what a child says of events between marks, but for rows that contradict it."""
-        place, held = self.flow.charter.places.get(id), head.counts.get("held", 0)
         plans = KnownPlans(self.flow.charter, self.flow.plan)
-        number = None if place is None else place.number
-        found = checked_section(said, number, held, self.kept, plans)
+        found = checked_section(said, speaker_of(head, self.flow.charter), self.kept, plans)
         self.flow.marks += [] if found is None else [found]
 
     def _took(self, id: str, head: Head, end: int) -> None:

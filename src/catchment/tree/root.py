@@ -33,7 +33,7 @@ from catchment.tree.completeness import inclusive_in, lacking_in, marked
 from catchment.tree.decode import last_end, taken
 from catchment.tree.edges_told import next_edge
 from catchment.tree.inbox import Inbox, taking
-from catchment.tree.known_plans import KnownPlans
+from catchment.tree.known_plans import KnownPlans, speaker_of
 from catchment.tree.message import behind_of, notes_of
 from catchment.tree.records import Behind, Lag, Readers, RootState, RootStep, Uncounted, Unranked
 from catchment.tree.role_progress import RoleProgress
@@ -235,8 +235,9 @@ class Root:
         frontier = self.frontier if view.frontier is None else max(self.frontier, view.frontier)
         decided = (plan, frontier, view.complete_until, view.missing)
         timeout = charter.settings.timeout
-        silent = self.ranking is not None and self.ranking.overdue(now, timeout)
+        silent: object = self.ranking is not None and self.ranking.overdue(now, timeout)
         silent = silent or (self.marking is not None and self.marking.overdue(now, timeout))
+        silent = silent or (self.counting is not None and self.counting.overdue(now, timeout))
         if not choice.upto and last is not None and decided == last.decided and not silent:
             return None
         chosen = self.inbox.chosen(choice.upto)
@@ -343,7 +344,7 @@ class Root:
         step = self._with_lost(step)
         uncounted: tuple[Uncounted, ...] = ()
         if counting is not None and step.readers is not None:
-            assembler.absorb(counting.step(step.readers.away))
+            assembler.absorb(self._count_in(counting, step, step.readers))
             self.counts["late"] += counting.newly_late()
             uncounted = self._uncounted(counting)
         unranked: tuple[Unranked, ...] = ()
@@ -418,10 +419,9 @@ class Root:
             partials = Partials(self.ranking.absorb(partials.groups), partials.events)
         self.assembler.absorb(partials, head.newest)
         if self.marking is not None:
-            place, held = self.charter.places.get(id), head.counts.get("held", 0)
-            number = None if place is None else place.number
             plans = KnownPlans(self.charter, step.plan)
-            self.marking.take(found.marks, number, held, self.assembler, plans)
+            speaker = speaker_of(head, self.charter)
+            self.marking.take(found.marks, speaker, self.assembler, plans)
         if found.ranks is not None and self.ranking is not None:
             self.ranking.take(found.ranks, step.too_late)
             for group, rows in self.ranking.rows():
@@ -542,9 +542,14 @@ class Root:
             notes = notes_of(self.inbox.body(id, seq))
             if notes is not None:
                 counting.take(notes)
-        full = counting.step(step.readers.away)
+        full = self._count_in(counting, step, step.readers)
         late += counting.newly_late()
         return replace(step, uncounted=self._uncounted(counting), counted_late=late), full
+
+    def _count_in(self, counting: RootByKey, step: RootStep, readers: Readers) -> Partials:
+        """The count windows that a step makes full."""
+        timeout = self.charter.settings.timeout
+        return counting.step(readers.away, step.frontier, step.now, timeout)
 
     def _uncounted(self, counting: RootByKey) -> tuple[Uncounted, ...]:
         """Count windows of this step that are not all that they should be, and why."""
@@ -674,4 +679,5 @@ class Root:
         ids = {place.number: place.id for place in self.charter.places.values()}
         aside = {} if self.ranking is None else self.ranking.aside
         aside = aside if self.marking is None else aside | self.marking.aside
+        aside = aside if self.counting is None else aside | self.counting.aside
         return {ids[number]: why for number, why in aside.items() if number in ids}
