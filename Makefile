@@ -1,6 +1,6 @@
 # Every command of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tree check unit test test-oldest soak bench tables plots lint format reference docs kit lock clean java archive servers
+.PHONY: help setup demo demo-tree check unit test test-oldest soak bench tables plots pictures lint format reference docs kit lock clean java archive servers
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -95,6 +95,9 @@ tables: $(READY) ## write recorded figures into README.md and docs
 plots: $(READY) ## draw what count windows and flushing cost, into docs
 	@$(BIN)/catchment bench count --plots docs/count $(ARGS)
 	@$(BIN)/catchment bench flush --plots docs $(ARGS)
+
+pictures: $(READY) servers ## the pictures of the page in the documents, taken in Chromium
+	PYTHONPATH=tests $(BIN)/python scripts/screenshots.py $(ARGS)
 
 lint: $(READY) ## ruff, formatting, mypy
 	$(BIN)/ruff check .

@@ -282,4 +282,4 @@ def test_help_takes_little_time() -> None:
         *_, loaded, seconds = done.stdout.splitlines()
         assert loaded.strip() == "loaded:"
         times.append(float(seconds))
-    assert min(times) < 0.6
+    assert min(times) < 0.3

@@ -97,6 +97,13 @@ def test_explain_takes_queries() -> None:
     assert "1 queries" in ct.explain(MEAN)
 
 
+def test_a_notebook_shows_the_lines_of_an_explanation() -> None:
+    found = ct.explain([ct.Query("<b>", ct.avg("v"), window=ct.tumbling("1s"))])
+    shown = found._repr_html_()
+    assert shown.startswith("<pre>Plan version") and shown.count("\n") == found.count("\n") > 3
+    assert "&lt;b&gt;" in shown and "<b>" not in shown
+
+
 class TestPlots:
     def test_a_line_for_each_key(self, results: Any) -> None:
         axes = results.plot("mean <1>")

@@ -431,6 +431,11 @@ G = "GROUP BY window(ts, '10s')"
             "grouping has the wrong arguments (given: grouping(x)); write grouping_id(), or",
         ),
         (f"SELECT first(v) RESPECT NULLS {TAIL}", "all aggregates ignore nulls"),
+        (
+            f"SELECT max_by(v, w, x) {TAIL}",
+            "max_by takes 2 columns and nothing else (given: max_by(v, w, x))",
+        ),
+        (f"SELECT avg(v, w) {TAIL}", "avg takes a column and nothing else (given: avg(v, w))"),
         (f"SELECT quantile(v, w) {TAIL}", "parameters of functions and windows must be literals"),
         (
             "SELECT sum(v) FROM e GROUP BY window(ts)",

@@ -38,7 +38,7 @@ from catchment.sinks.console import Console
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
 from catchment.ui import server
-from catchment.ui.alerts import LOOKS, Alerts
+from catchment.ui.alerts import LOOKS, REMEMBERED, Alerts
 from catchment.ui.feed import Feed, Update, event
 from catchment.ui.guard import BODY
 from catchment.ui.plan_view import QueriesView, queries_view
@@ -522,6 +522,20 @@ def test_a_lag_that_grows_is_an_alert_and_one_that_does_not_is_none() -> None:
         same = steady.of(snapshot(job=JobView("j", "tree", "running", lag=30.0 + n % 2)))
     assert [a.text for a in more] == ["the lag grows: from 6.0 s to 15.0 s"]
     assert same == ()
+
+
+def test_a_lag_that_has_risen_is_an_alert_until_it_is_usual() -> None:
+    alerts = Alerts()
+
+    def told(lag: float) -> list[str]:
+        return [a.text for a in alerts.of(snapshot(job=JobView("j", "tree", "running", lag=lag)))]
+
+    assert told(0.4) == []
+    assert told(16.0) == ["the lag is 16 s, and was 0.4 s"]
+    assert told(0.5) == []
+    for n in range(REMEMBERED):
+        last = told(15.0 + n % 2)
+    assert last == []
 
 
 def child(connected: bool, frontier: int | str | None, **given: object) -> ChildStatus:

@@ -1,33 +1,32 @@
 """The page in a real browser, over a real tree: every view, a query added, a node that is killed.
 
 Chromium is Debian's (`make servers` brings it). All nodes run in threads of this process but one,
-which is killed. CATCHMENT_SCREENSHOTS names a folder into which pictures of the views are written,
-as the documents show them.
+which is killed. `scripts/screenshots.py` takes the pictures of the documents.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-import yaml
 
-from catchment.job import load_job
+from catchment.errors import QueryError
 from catchment.measure.ports import free_port
-from catchment.nodes.bootstrap import given
-from catchment.nodes.start import process_of
+from catchment.sinks.base import Delivery
+from catchment.sqltext import sql
 from catchment.ui.server import Page
 from catchment.ui.tree_job import TreeJob
 from watched_jobs import SCRIPT, FakeJob
+from watched_spark import stopped_job
+from watched_tree import Tree, job_file
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is missing")
 CHROMIUM = shutil.which("chromium")
@@ -35,13 +34,9 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (apt install chromium)"),
     pytest.mark.servers,
 ]
-QUERIES = [
-    {"name": "mean", "select": ["avg(v)", "count(*)"], "by": "player", "window": "tumbling(1s)"},
-    {"name": "highest", "select": ["max(v)"], "by": "player", "window": "sliding(4s, 2s)"},
-    {"name": "visits", "select": ["count(*)"], "by": "player", "window": "session(300ms)"},
-]
 SQL = "SELECT player, sum(v) AS total FROM events GROUP BY player, window(ts, '2 seconds')"
 PATIENCE = 240_000
+UTC = pa.timestamp("us", "UTC")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +49,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def tab(browser: Any) -> Iterator[Any]:
-    made = browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
+    made = browser.new_context(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
     tab = made.new_page()
     tab.set_default_timeout(PATIENCE)
     wrong: list[str] = []
@@ -72,6 +67,15 @@ def until(tab: Any, script: str) -> None:
         tab.wait_for_timeout(100)
 
 
+def at_width(browser: Any, wide: int, **look: Any) -> Any:
+    """A tab of a browser that is so wide, and has other wishes."""
+    size = {"width": wide, "height": 860}
+    made = browser.new_context(viewport=size, reduced_motion="reduce", **look)
+    tab = made.new_page()
+    tab.set_default_timeout(PATIENCE)
+    return tab
+
+
 def quickest_update(tab: Any, updates: int = 12) -> float:
     """The least milliseconds that the page took to draw one of some updates.
 
@@ -87,77 +91,7 @@ def quickest_update(tab: Any, updates: int = 12) -> float:
     return min(took.values())
 
 
-def shot(tab: Any, name: str) -> None:
-    """Writes a picture for the documents, if one is asked for."""
-    folder = os.environ.get("CATCHMENT_SCREENSHOTS")
-    if folder:
-        tab.screenshot(path=f"{folder}/{name}.png")
-
-
 # -- a real tree ----------------------------------------------------------------------------------
-
-
-def job_file(home: Path) -> Path:
-    def source(seed: int) -> dict[str, Any]:
-        pace = {"rate": 1000, "keys": 4, "per_batch": 500, "pace": 1500}
-        return {"type": "generator", "seed": seed, "late_share": 0.01, "late_by": "20s", **pace}
-
-    relay = f"127.0.0.1:{free_port()}"
-    made = {
-        "name": "plant",
-        "queries": QUERIES,
-        "timeout": "10m",
-        "late": "collect",
-        "checkpoint": str(home / "state"),
-        "sinks": [{"type": "parquet", "path": str(home / "out")}],
-        "nodes": [
-            {"id": "root", "listen": f"127.0.0.1:{free_port()}"},
-            {"id": "hall", "parent": "root", "listen": relay},
-            {"id": "press", "parent": "hall", "source": source(1)},
-            {"id": "oven", "parent": "hall", "source": source(2)},
-            {"id": "yard", "parent": "root", "source": source(3)},
-        ],
-    }
-    path = home / "job.yaml"
-    path.write_text(yaml.safe_dump(made))
-    return path
-
-
-class Tree:
-    """Nodes that run, in threads; `oven` is a process of its own, so that it can be killed."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.job = load_job(path)
-        self.sites: dict[str, subprocess.Popen[bytes]] = {}
-        self._inner: list[tuple[Any, threading.Thread]] = []
-
-    def __enter__(self) -> Tree:
-        for node in self.job.nodes:
-            if node.id != "oven":
-                process = process_of(given(self.job, node.id, engine="embedded"))
-                thread = threading.Thread(target=process.run, daemon=True)
-                thread.start()
-                self._inner.append((process, thread))
-            else:
-                self.begin(node.id)
-        return self
-
-    def begin(self, id: str) -> None:
-        command = [sys.executable, "-m", "catchment.cli.main", "node", id, str(self.path)]
-        self.sites[id] = subprocess.Popen([*command, "--engine", "embedded"])
-
-    def kill(self, id: str) -> None:
-        self.sites[id].kill()
-        self.sites[id].wait()
-
-    def __exit__(self, *_: object) -> None:
-        for site in self.sites.values():
-            site.kill()
-            site.wait()
-        for process, thread in reversed(self._inner):
-            process.stop()
-            thread.join(PATIENCE / 1000)
 
 
 @pytest.fixture
@@ -197,7 +131,6 @@ def watch_queries(tab: Any) -> None:
     tab.press("#new-name", "Enter")
     tab.click(".queries .row:has-text('total')")
     tab.wait_for_selector(".detail:has-text('operator calls an event')")
-    shot(tab, "queries")
     tab.click(".queries .row:has-text('visits')")
     tab.click(".detail button:has-text('Remove')")
     until(tab, "!document.querySelector('.queries').innerText.includes('visits')")
@@ -211,7 +144,6 @@ def watch_results(tab: Any) -> None:
     tab.wait_for_selector(".legend .key >> nth=3")
     tab.hover(".chart-box canvas >> nth=0", position={"x": 500, "y": 100})
     tab.wait_for_selector(".tip-line")
-    shot(tab, "results")
     with tab.expect_download() as download:
         tab.click("a:has-text('CSV')")
     assert Path(download.value.path()).read_text().startswith('"player","window_start"')
@@ -226,7 +158,6 @@ def watch_health(tab: Any) -> None:
     tab.wait_for_selector(".tiles .warn dd")  # late events
     tab.select_option("#aside-kind", "late")
     tab.wait_for_selector("#view-health .results .row:not(.head, .none)")
-    shot(tab, "health")
 
 
 def watch_a_kill(tab: Any, tree: Tree) -> None:
@@ -234,7 +165,6 @@ def watch_a_kill(tab: Any, tree: Tree) -> None:
     tab.wait_for_selector(".tree g.node.missing:has-text('oven')")
     tab.wait_for_selector(".nodes .row.missing:has-text('oven')")
     tab.wait_for_selector("#alerts .bad:has-text('oven is missing')")
-    shot(tab, "missing")
     tree.begin("oven")
     tab.wait_for_selector(".tree g.node.connected:has-text('oven')")
     until(tab, "!document.querySelector('#alerts').innerText.includes('missing')")
@@ -257,7 +187,6 @@ def test_many_queries_and_nodes_stay_usable_and_names_do_not_bite(browser: Any, 
         tab.wait_for_selector(".tree g.node.missing:has-text('site-444')")
         assert quickest_update(tab) < 100
         assert tab.evaluate("document.querySelectorAll('*').length") < 4000
-        shot(tab, "large")
         tab.click("#tab-queries")
         tab.wait_for_selector(".queries .row >> nth=10")
         tab.fill("#view-queries input[type=search]", "q09999")
@@ -287,3 +216,115 @@ def test_a_lost_connection_comes_back(tab: Any, monkeypatch: pytest.MonkeyPatch)
             tab.wait_for_selector("#connection", state="hidden")
     with page():  # with another token
         tab.wait_for_selector("#connection:has-text('open the address')")
+
+
+# -- jobs on Spark, and jobs that have ended ------------------------------------------------------
+
+
+def test_a_job_on_spark_has_no_tree_and_takes_queries(tab: Any, tmp_path: Path) -> None:
+    """By its folder, as a job that runs elsewhere is looked at."""
+    job = stopped_job(tmp_path, [{"type": "console"}])
+    with Page([job], 0, period=0.3) as page:
+        tab.goto(page.url)
+        tab.wait_for_selector("#state.stopped")
+        assert tab.get_attribute("#tab-health", "aria-selected") == "true"
+        assert not tab.is_visible("#tab-tree")
+        tab.wait_for_selector(".tiles .warn dd:has-text('2')")  # late events
+        tab.click("#tab-queries")
+        tab.fill("#new-sql", SQL.replace("sum(v)", "sum(nowhere)"))
+        tab.wait_for_selector(".said.bad:has-text('nowhere')")
+        tab.fill("#new-sql", SQL)
+        tab.fill("#new-name", "total")
+        tab.wait_for_selector("button[type=submit]:not([disabled])")
+        tab.press("#new-name", "Enter")
+        tab.wait_for_selector(".said.good:has-text('added total')")
+        with pytest.raises(QueryError, match="two queries have one name"):
+            job.add(sql(SQL, "total"))
+        tab.click("#tab-results")
+        tab.wait_for_selector(".said.bad:has-text('the page cannot read where')")
+
+
+def test_a_job_that_has_ended_shows_its_results(tab: Any, tmp_path: Path) -> None:
+    sink = {"type": "parquet", "path": str(tmp_path / "out")}
+    job = stopped_job(tmp_path / "home", [sink], ended=True)
+    rows = pa.table({"player": ["a"], "window_end": pa.array([10**6], UTC), "avg(v)": [2.5]})
+    job.sinks[0].write(Delivery("j-1", 7, 0, {"mean": rows}, {"mean": ("player",)}))
+    with Page([job], 0, period=0.3) as page:
+        tab.goto(page.url)
+        tab.wait_for_selector("#state.ended")
+        assert tab.inner_text("#facts").split("\n")[:2] == ["frontier", "ended"]
+        assert not tab.is_visible("#alerts")
+        tab.click("#tab-results")
+        tab.wait_for_selector("#view-results .row:has-text('2.5')")
+
+
+# -- dark, narrow, and by keys ---------------------------------------------------------------
+
+
+def brightness(tab: Any, selector: str, property: str) -> float:
+    """From 0, black, to 255."""
+    found = tab.eval_on_selector(selector, f"one => getComputedStyle(one)['{property}']")
+    red, green, blue = map(float, re.findall(r"[\d.]+", found)[:3])
+    return (red + green + blue) / 3
+
+
+def test_the_page_is_dark_and_narrow_where_that_is_wished(browser: Any) -> None:
+    """At 420 pixels nothing is wider than the screen, and the tree is an outline to be read."""
+    job = FakeJob(20, 9)
+    job.missing = {"site-4"}
+    with Page([job], 0, period=0.3) as page:
+        tab = at_width(browser, 420, color_scheme="dark")
+        tab.goto(page.url)
+        tab.wait_for_selector(".tree g.node.missing:has-text('site-4')")
+        for selector in (".panel", "body", ".row.head"):
+            assert brightness(tab, selector, "backgroundColor") < 60
+        assert brightness(tab, ".nodes .row.connected", "color") > 180
+        lefts = tab.eval_on_selector_all(
+            ".tree g.node .card", "all => all.map((one) => one.getBoundingClientRect())"
+        )
+        assert all(one["left"] >= 0 and one["right"] <= 420 for one in lefts)
+        tops = [one["top"] for one in lefts]
+        assert all(later >= before + 60 for before, later in pairwise(tops))
+        for view in ("tree", "queries", "results", "health"):
+            tab.click(f"#tab-{view}")
+            tab.wait_for_selector(f"#view-{view} .panel")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= 420, view
+        tab.context.close()
+
+
+def test_tabs_tree_and_tables_are_used_by_keys(tab: Any) -> None:
+    with Page([FakeJob(20, 9)], 0, period=0.3) as page:
+        tab.goto(page.url)
+        tab.wait_for_selector(".tree g.node >> nth=8")
+        tab.focus("#tab-tree")
+        tab.keyboard.press("Tab")  # into the drawing, at its root
+        assert focused(tab) == "root"
+        for key, node in (("Down", "relay-1"), ("Down", "site-2"), ("Right", "site-3")):
+            tab.keyboard.press(f"Arrow{key}")
+            assert focused(tab) == node
+        assert "site-3: connected" in tab.inner_text(".picture .note")
+        tab.keyboard.press("ArrowUp")
+        assert focused(tab) == "relay-1"
+        tab.focus(".nodes .scroller")
+        tab.keyboard.press("End")
+        assert tab.inner_text(".nodes .row.chosen >> nth=0").startswith("site-8")
+        assert "site-8: connected" in tab.inner_text(".picture .note")
+        tab.focus("#tab-tree")
+        tab.keyboard.press("ArrowRight")
+        assert focused(tab, "id") == "tab-queries"
+        tab.wait_for_selector(".queries .row >> nth=3")
+        tab.focus(".queries .scroller")
+        for _ in range(2):
+            tab.keyboard.press("ArrowDown")
+        tab.wait_for_selector(".detail h2:text('q00001')")
+        tab.focus("#tab-queries")
+        tab.keyboard.press("ArrowRight")
+        tab.wait_for_selector(".legend .key")
+        tab.focus(".chart-box canvas >> nth=0")
+        tab.keyboard.press("ArrowLeft")
+        tab.wait_for_selector("#view-results .tip-line")
+
+
+def focused(tab: Any, attribute: str = "data-key") -> str | None:
+    found: str | None = tab.evaluate(f"document.activeElement.getAttribute('{attribute}')")
+    return found

@@ -16,22 +16,20 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import catchment as ct
 from catchment.cli.main import app as commands
 from catchment.durable.folder import Folder
 from catchment.errors import CatchmentError, QueryError, RefusedError
 from catchment.job import load_job
 from catchment.measure.ports import free_port
 from catchment.model import records
-from catchment.model.frontier import Frontier
 from catchment.nodes.bootstrap import given
 from catchment.nodes.start import process_of
-from catchment.planner.planned import NOTHING
 from catchment.sources.aside_files import AsideFiles, newest_rows
 from catchment.sqltext import sql
 from catchment.ui.snapshot import JobView, Snapshot
 from catchment.ui.tree_job import TreeJob
 from patience import PATIENCE, wait_for
+from watched_spark import stopped_job
 
 SQL = "SELECT player, sum(v) AS total FROM events GROUP BY player, window(ts, '2 seconds')"
 PRINTED = re.compile(r"the page is at (http://127\.0\.0\.1:\d+)(/\?token=\S+)")
@@ -135,29 +133,7 @@ def while_idle(watched: TreeJob) -> None:
 
 @pytest.fixture
 def spark_job(tmp_path: Path) -> Any:
-    """A job whose folder is there, as a job that was stopped left it."""
-    from catchment.spark import job_folder
-    from catchment.spark.planning import Progress
-    from catchment.spark.queries import FORMAT
-    from catchment.spark.records import JobCounts, JobIdentity
-    from catchment.ui.spark_job import SparkJob
-
-    made = {"queries": [MEAN], "checkpoint": str(tmp_path), "source": {"type": "generator"}}
-    watched = SparkJob(load_job(made | {"sinks": [{"type": "console"}]}))
-    home = watched.home
-    assert watched.look().job.state == "stopped"
-    identity = JobIdentity(FORMAT, "j-1", "j", "generator", "ts", "drop", 1, ("events",))
-    home.write("job.json", records.encode(identity))
-    frontier = Frontier(5_000_000, {"0": (8_000_000, 0)})
-    progress = Progress(7, frontier, JobCounts(events=100, accepted=98, late=2), False, 0, 1)
-    home.sub("progress").write("000000007.json", records.encode(progress))
-    query = ct.Query("mean", ct.avg("v"), by="player", window=ct.tumbling("1s"))
-    home.sub("plans").write("000000000", NOTHING.next(0, {"mean": query}).to_bytes())
-    schema = pa.schema(
-        [("ts", pa.timestamp("us", "UTC")), ("player", pa.string()), ("v", pa.float64())]
-    )
-    home.write(job_folder.SCHEMA, schema.serialize().to_pybytes())
-    return watched
+    return stopped_job(tmp_path, [{"type": "console"}])
 
 
 def test_a_spark_job_is_seen_by_its_folder(spark_job: Any) -> None:

@@ -35,8 +35,15 @@ def queries(count: int) -> list[Query]:
 class FakeJob:
     """A job that nobody runs. `step` counts its looks: each of them moves it on."""
 
-    def __init__(self, count: int = 20, nodes: int = 6, kind: str = "tree") -> None:
-        self.count, self.nodes, self.kind = count, nodes, kind
+    def __init__(
+        self,
+        count: int = 20,
+        nodes: int = 6,
+        kind: str = "tree",
+        name: str = "fake <b>job</b>",
+        state: str = "running",
+    ) -> None:
+        self.count, self.nodes, self.kind, self.name, self.state = count, nodes, kind, name, state
         self.step = 0
         self.missing: set[str] = set()
         self.added: list[Query] = []
@@ -61,10 +68,6 @@ class FakeJob:
         self.memory.write(Delivery("fake", batch, 0, {SCRIPT: table}, {SCRIPT: ("k",)}))
 
     @property
-    def name(self) -> str:
-        return "fake <b>job</b>"
-
-    @property
     def sinks(self) -> Sequence[Sink]:
         return (self.memory,)
 
@@ -81,7 +84,7 @@ class FakeJob:
         job = JobView(
             self.name,
             "tree" if self.kind == "tree" else "spark",
-            "running",
+            self.state,
             frontier=BEGAN + self.step * 1_000_000,
             lag=1.5 + self.step % 3,
             plan=0,
@@ -104,25 +107,28 @@ class FakeJob:
         )
 
     def _nodes(self) -> tuple[ShownNode, ...]:
-        """A root, a node in between for every forty readers, and readers, of which one is slow."""
+        """A root, a node in between for every forty readers, and readers, a few of them slow; those
+        that are missing stand still."""
         between = max(1, self.nodes // 40)
-        found = [ShownNode("root", None, "root", "connected", BEGAN + self.step * 1_000_000, 0.0)]
+        found = [ShownNode("root", None, "root", "connected", BEGAN + self.step * 1_000_000, 2.0)]
         for n in range(1, self.nodes):
             inner = n <= between
             id = f"relay-{n}" if inner else f"site-{n}"
             gone = id in self.missing
+            behind = 9.0 if n % 83 == 0 else float(n % 3)
+            step = 1 if gone else self.step
             found.append(
                 ShownNode(
                     id,
                     "root" if inner else f"relay-{1 + n % between}",
                     "merges" if inner else "reads",
                     "missing" if gone else "connected",
-                    BEGAN + (self.step + 1 + n % 3) * 1_000_000,
-                    float(n % 3),
-                    silent=12.0 if gone else 0.0,
-                    messages=3 * self.step,
-                    nbytes=(400 + n % 50) * (self.step // (1 + n % 7)),
-                    bandwidth=1e5 * (1 + n % 9),
+                    BEGAN + (step + 2) * 1_000_000 - int(behind * 1e6),
+                    behind + self.step - step,
+                    silent=float(self.step - step) if gone else 0.0,
+                    messages=3 * step,
+                    nbytes=(400 + n % 50) * (step // (1 + n % 7)),
+                    bandwidth=1e3 * (1 + n % 9),
                     early=n,
                     alpha=0.25,
                 )

@@ -101,15 +101,25 @@ class Function(ABC):
     def accepts(self, type: pa.DataType) -> bool:
         return is_numeric(type)
 
+    @property
+    def takes_parameters(self) -> bool:
+        """Whether anything may follow the columns: who takes something checks it."""
+        return type(self).check is not Function.check
+
     def check(self, aggregate: Aggregate) -> None:
         """Refuses parameters that mean nothing."""
         if aggregate.params:
-            what = "a column" if self.columns == 1 else f"{self.columns} columns"
             raise QueryError(
-                f"{self.name} takes {what} and nothing else",
+                f"{self.name} takes {self.takes_only}",
                 given=aggregate.text,
                 hint=f"try {self.example}",
             )
+
+    @property
+    def takes_only(self) -> str:
+        """What is taken where nothing follows the columns, in words."""
+        what = "a column" if self.columns == 1 else f"{self.columns} columns"
+        return f"{what} and nothing else"
 
     def check_type(self, aggregate: Aggregate, type: pa.DataType | None, query: str) -> None:
         if type is not None and not self.accepts(type):

@@ -40,6 +40,8 @@ _ASKED = 0.1
 _REST = 0.02
 _LOOK = 5.0
 """Seconds between looks at what of the source was never read."""
+_TELLS = 5.0
+"""Seconds after which a node that has messages to send says beside them how it stands."""
 _SILENCE = 10.0
 """Seconds that an answer may take; a line may be dead without anybody being told."""
 _SLOWEST = 256
@@ -97,7 +99,7 @@ class NodeProcess:
         self._failed = 0
         self._silence_limit = _SILENCE
         self._next_look = 0.0
-        self._next_try = self._quiet_until = self._spoke = self._waits_since = 0.0
+        self._next_try = self._quiet_until = self._spoke = self._beaten = self._waits_since = 0.0
         self.watchers: list[Callable[[NodeProcess], None]] = []
         self.service = NodeService(self.member, self.lock, self.news, self._changed)
         self.service.links, self.service.source = self.links, self.source_note
@@ -299,20 +301,26 @@ class NodeProcess:
                 bodies = list(self.member.outgoing(now()))
             for body in bodies:
                 link.send(body)
-            if bodies:
+            if self._beats(link, bool(bodies)) or bodies:
                 self._spoke = time.monotonic()
-                self._waits_since = self._waits_since or self._spoke
-            elif time.monotonic() - self._spoke >= self._pace:
-                self._spoke = time.monotonic()
-                with self.lock:
-                    beat = self.member.beat(now())
-                link.beat(said(beat))
                 self._waits_since = self._waits_since or self._spoke
         except (PeerUnreachableError, RefusedError) as error:
             self._unlinked(error)
         except StateError as error:  # a message that the parent lacks cannot be read
             self._keep_error(error)
             self._next_try = time.monotonic() + _TRIES[-1]
+
+    def _beats(self, link: ParentLink | InnerLink, spoke: bool) -> bool:
+        """Says how the node stands, if it is time to; `spoke` where messages went just now."""
+        at = time.monotonic()
+        silent = not spoke and at - self._spoke >= self._pace
+        if not silent and at - self._beaten < max(_TELLS, self.beat):
+            return False
+        with self.lock:
+            beat = self.member.beat(now())
+        link.beat(said(beat))
+        self._beaten = at
+        return True
 
     @property
     def _allowed(self) -> float:

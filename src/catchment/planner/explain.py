@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from catchment import html
 from catchment.model.duration import show
 from catchment.model.plan import Group, Plan
 from catchment.model.query import NODE, Query
@@ -31,7 +32,14 @@ _COMPARED = 1000
 """Groups of a plan of which it is said which ones follow from others."""
 
 
-def explain(plan: Plan | Query | Iterable[Query]) -> str:
+class Explanation(str):
+    """A text of several lines, which notebooks show as it is written."""
+
+    def _repr_html_(self) -> str:
+        return html.preformatted(self)
+
+
+def explain(plan: Plan | Query | Iterable[Query]) -> Explanation:
     """What queries share and why, as a tree for people: groups, operators, slices, what runs where.
 
     `plan` is a plan, a query, or queries, for which a plan is made.
@@ -54,7 +62,7 @@ def explain(plan: Plan | Query | Iterable[Query]) -> str:
         f"for {plan.rate.describe()}"
     )
     groups = explained_groups(plan)
-    return "\n".join([title, *(line for one in groups for line in _tree(*one))])
+    return Explanation("\n".join([title, *(line for one in groups for line in _tree(*one))]))
 
 
 def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:

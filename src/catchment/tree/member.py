@@ -388,7 +388,6 @@ class Member:
     def beat(self, now: int) -> Beat:
         """What a node says when it has nothing else to say."""
         flow = self.flow
-        seen = flow is not None and flow.link.estimate.seen
         return Beat(
             life=self.own_life.life,
             charter=-1 if self.charter is None else self.charter.version,
@@ -396,7 +395,7 @@ class Member:
             questions=self._heard_questions,
             edges=self._heard_edges,
             schema=self._told_schema(),
-            link=flow.link.shown() | flow.early.shown() if flow and seen else None,
+            link=None if flow is None else flow.link_figures(),
             refused=dict([*self.turned_away().items()][:_TOLD]),
             unread=dict([*self.never_read().items()][:_TOLD]),
             filling=dict([*self.filling().items()][:_TOLD]),

@@ -6,6 +6,7 @@ early flush sends, and appends messages and what stays to the outbox as one reco
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -117,6 +118,12 @@ class Outflow:
         self.due: int | None = None
         """The time that the root has asked about: the end of a session. Once this node has passed
         it, it tells its frontier at once."""
+
+    def link_figures(self) -> dict[str, float | int | None] | None:
+        """What is known of the link to the parent, and what left early; None: nothing yet."""
+        if math.isinf(self.link.rate) and not self.early.sender.early:
+            return None
+        return self.link.shown() | self.early.shown()
 
     def count_windows(self, number: int) -> None:
         """At a node that reads events: keeps those whose count windows are found by asking."""

@@ -103,7 +103,7 @@ class App {
     const facts = [
       ["frontier", moment(job.frontier)],
       ["lag", seconds(job.lag)],
-      ["events", `${count(counts.events)}${job.rate ? `, ${count(job.rate)}/s` : ""}`],
+      ["events", `${count(counts.events)}${job.rate ? ` · ${count(job.rate)}/s` : ""}`],
       ["results", count(counts.results)],
       ["queries", count(job.queries)],
     ];

@@ -5,13 +5,13 @@
 
 import { h, moment, number, put, short } from "/assets/dom.js";
 
-const LEFT = 56, RIGHT = 14, TOP = 10, BOTTOM = 24;
+const LEFT = 58, RIGHT = 16, TOP = 10, BOTTOM = 24;
 const STEPS = [1, 2, 5, 10];
-const SPANS = [1e3, 1e4, 1e5, 1e6, 2e6, 5e6, 1e7, 3e7, 6e7, 1.2e8, 3e8, 6e8, 1.8e9, 3.6e9, 1.08e10, 2.16e10, 4.32e10, 8.64e10, 6.048e11, 2.6e12];
+const SPANS = [1e3, 1e4, 1e5, 1e6, 2e6, 5e6, 1e7, 1.5e7, 3e7, 6e7, 1.2e8, 3e8, 6e8, 1.8e9, 3.6e9, 1.08e10, 2.16e10, 4.32e10, 8.64e10, 6.048e11, 2.6e12];
 
 export class Chart {
-  constructor({ label, height = 260, unit = "", legend = true, zero = false }) {
-    Object.assign(this, { unit, height, zero });
+  constructor({ label, height = 260, unit = "", legend = true, zero = false, fill = false }) {
+    Object.assign(this, { unit, height, zero, fill });
     this.series = [];
     this.hidden = new Set();
     this.canvas = h("canvas", { class: "chart", role: "img", "aria-label": label, tabindex: 0 });
@@ -31,7 +31,8 @@ export class Chart {
 
   set(series) {
     this.series = series;
-    put(this.legend, series.map((one, n) => this.entry(one, n)));
+    const corrected = series.some(({ points }) => points.some((point) => point[2]));
+    put(this.legend, series.map((one, n) => this.entry(one, n)), corrected ? h("span", { class: "ring", text: "corrected by late events" }) : null);
     const told = series.slice(0, 8).map((one) => `${one.name} ${number(one.points.length ? one.points.at(-1)[1] : null)}`);
     this.canvas.setAttribute("aria-label", `${this.label}. Last values: ${told.join(", ") || "none"}.`);
     this.draw();
@@ -78,7 +79,7 @@ export class Chart {
     pen.scale(ratio, ratio);
     const style = getComputedStyle(this.canvas);
     const ink = (name) => style.getPropertyValue(name).trim();
-    pen.font = `11px ${style.fontFamily}`;
+    pen.font = `11.5px ${style.fontFamily}`;
     const lines = this.shown();
     if (!lines.length) {
       pen.fillStyle = ink("--muted");
@@ -115,15 +116,17 @@ export class Chart {
     pen.textAlign = "center";
     pen.textBaseline = "top";
     const span = SPANS.find((one) => (at.to - at.from) / one <= Math.max(wide / 110, 2)) || (at.to - at.from);
-    for (let t = Math.ceil(at.from / span) * span; t <= at.to && x(t) < wide - 26; t += span) {
-      const text = moment(t, span < 1e6);
-      pen.fillText(span >= 8.64e10 ? text.slice(0, 10) : text.slice(11), x(t), this.height - BOTTOM + 8);
+    for (let t = Math.ceil(at.from / span) * span; t <= at.to; t += span) {
+      const whole = moment(t, span < 1e6), text = span >= 8.64e10 ? whole.slice(0, 10) : whole.slice(11);
+      const half = pen.measureText(text).width / 2;
+      pen.fillText(text, Math.min(x(t), wide - half - 1), this.height - BOTTOM + 8);
     }
   }
 
   line(pen, { points, n }, x, y, ink) {
     pen.strokeStyle = pen.fillStyle = ink(`--c${n % 10}`);
-    pen.lineWidth = 1.5;
+    if (this.fill) this.under(pen, points, x, y);
+    pen.lineWidth = 2;
     pen.lineJoin = "round";
     pen.beginPath();
     let drawing = false;
@@ -141,10 +144,28 @@ export class Chart {
     for (const [t, value, corrected] of points) {
       if (typeof value !== "number" || !(dots || corrected)) continue;
       pen.beginPath();
-      pen.arc(x(t), y(value), corrected ? 4 : 2, 0, 7);
-      if (corrected) pen.stroke();
-      else pen.fill();
+      pen.arc(x(t), y(value), corrected ? 5 : 2.5, 0, 7);
+      if (corrected) {
+        pen.save();
+        pen.fillStyle = ink("--panel");
+        pen.fill();
+        pen.restore();
+        pen.stroke();
+      } else pen.fill();
     }
+  }
+
+  // A tint between a line and the axis.
+  under(pen, points, x, y) {
+    const known = points.filter(([, value]) => typeof value === "number");
+    if (known.length < 2) return;
+    pen.globalAlpha = 0.12;
+    pen.beginPath();
+    pen.moveTo(x(known[0][0]), this.height - BOTTOM);
+    for (const [t, value] of known) pen.lineTo(x(t), y(value));
+    pen.lineTo(x(known.at(-1)[0]), this.height - BOTTOM);
+    pen.fill();
+    pen.globalAlpha = 1;
   }
 
   // -- the cursor -------------------------------------------------------------------------------

@@ -26,26 +26,29 @@ export function put(parent, ...children) {
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
 
-export const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
+const NOTHING = "–", little = matchMedia("(max-width: 700px)");
+const none = (value) => value === null || value === undefined;
+
+export const count = (n) => (none(n) ? NOTHING : whole.format(n));
 
 export function number(value) {
-  if (value === null || value === undefined) return "null";
+  if (none(value)) return NOTHING;
   return typeof value === "number" ? fine.format(value) : String(value);
 }
 
 export function short(n) {
-  if (n === null || n === undefined) return "–";
+  if (none(n)) return NOTHING;
   for (const [unit, size] of [["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
     if (Math.abs(n) >= size) return `${(n / size).toPrecision(3)} ${unit}`;
   }
   return Number.isInteger(n) ? String(n) : n.toPrecision(3);
 }
 
-export const bytes = (n) => (n === null || n === undefined ? "–" : n < 1000 ? `${Math.round(n)} B` : `${short(n)}B`);
+export const bytes = (n) => (none(n) ? NOTHING : n < 1000 ? `${Math.round(n)} B` : `${short(n)}B`);
 
 export function seconds(n) {
-  if (n === null || n === undefined) return "–";
-  if (n < 120) return `${n.toFixed(n < 10 ? 1 : 0)} s`;
+  if (none(n)) return NOTHING;
+  if (n < 120) return `${n < 10 ? Number(n.toFixed(1)) : n.toFixed(0)} s`;
   if (n < 7200) return `${Math.round(n / 60)} min`;
   return n < 172800 ? `${(n / 3600).toFixed(1)} h` : `${(n / 86400).toFixed(1)} d`;
 }
@@ -58,6 +61,12 @@ export function moment(micros, exact = false) {
   const text = date.toISOString();
   const clock = text.slice(11, exact && date.getMilliseconds() ? 23 : 19);
   return `${text.slice(0, 10)} ${clock}`;
+}
+
+// A time in a table: where there is little room, the day can be pointed at.
+export function timeCell(micros) {
+  const text = moment(micros, true);
+  return little.matches && typeof micros === "number" ? h("span", { text: text.slice(11), title: text }) : text;
 }
 
 // -- asking the server --------------------------------------------------------------------------
@@ -86,17 +95,19 @@ export async function post(path, body) {
 // -- a list of any length -----------------------------------------------------------------------
 
 // Rows have one height, and only those in sight are in the document. `cells(item)` gives the cells
-// of a row: texts, or elements. A row that may be chosen is a button to keyboards and readers.
+// of a row: texts, or elements. A row that may be chosen is a button to keyboards and readers; which
+// one is chosen is remembered by `key`, so that it stays when the order changes. Columns that are
+// `wide` are left out where there is little room.
 export class LongTable {
-  constructor({ label, columns, cells, chosen, marked, kind, height = 28, empty = "nothing here" }) {
-    Object.assign(this, { columns, cells, chosen, marked, height, empty });
+  constructor({ label, columns, cells, chosen, key, marked, kind, height = 30, empty = "nothing here" }) {
+    Object.assign(this, { columns, cells, chosen, key, marked, height, empty });
     this.items = [];
     this.at = -1;
     this.body = h("div", { class: "rows", role: "rowgroup" });
     this.space = h("div", { class: "space" }, this.body);
     this.head = h("div", { class: "row head", role: "row", "aria-rowindex": 1 });
-    this.scroller = h("div", { class: "scroller", tabindex: 0, role: "presentation" }, this.space);
-    this.element = h("div", { class: `long ${kind || ""}`, role: chosen ? "grid" : "table", "aria-label": label }, this.head, this.scroller);
+    this.scroller = h("div", { class: "scroller", tabindex: 0, role: "presentation" }, this.head, this.space);
+    this.element = h("div", { class: `long ${kind || ""}`, role: chosen ? "grid" : "table", "aria-label": label }, this.scroller);
     this.setColumns(columns);
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.scroller.addEventListener("keydown", (event) => this.pressed(event));
@@ -105,22 +116,30 @@ export class LongTable {
 
   setColumns(columns) {
     this.columns = columns;
-    put(this.head, columns.map((column) => h("span", { role: "columnheader", class: column.numeric ? "num" : null, text: column.name })));
+    this.head.hidden = !columns.length;
+    put(this.head, columns.map((column) => h("span", { role: "columnheader", class: this.kindOf(column), text: column.name, title: column.title || null })));
+  }
+
+  kindOf(column) {
+    return column ? `${column.numeric ? "num" : ""} ${column.wide ? "wide" : ""}`.trim() || null : null;
   }
 
   // Columns as the server names them, each as wide as its kind needs.
   setKinds(names, kinds) {
     this.setColumns(names.map((name, n) => ({ name, numeric: kinds[n] === "number" })));
-    const least = kinds.map((kind) => (kind === "time" ? 176 : 104));
+    const least = names.map((name, n) => (kinds[n] === "time" ? (little.matches ? 78 : 168) : name === "reason" ? 300 : 96));
     this.element.style.setProperty("--template", least.map((wide) => `minmax(${wide}px, ${wide}fr)`).join(" ") || "1fr");
     this.element.style.setProperty("--least", `${least.reduce((all, wide) => all + wide + 16, 32)}px`);
   }
 
   set(items) {
+    const held = this.key && this.items[this.at] ? this.key(this.items[this.at]) : null;
     this.items = items;
     this.element.setAttribute("aria-rowcount", items.length + 1);
     this.space.style.height = `${Math.max(items.length, 1) * this.height}px`;
-    if (this.at >= items.length) this.at = items.length - 1;
+    this.scroller.style.height = `min(${(Math.max(items.length, 1) + 1) * this.height + 2}px, var(--most))`;
+    if (held !== null) this.at = items.findIndex((item) => this.key(item) === held);
+    else if (this.at >= items.length) this.at = items.length - 1;
     this.draw();
   }
 
@@ -137,7 +156,8 @@ export class LongTable {
 
   row(item, place) {
     const cells = this.cells(item).map((cell, n) => {
-      const given = { role: this.chosen ? "gridcell" : "cell", class: this.columns[n] && this.columns[n].numeric ? "num" : null };
+      const given = { role: this.chosen ? "gridcell" : "cell", class: this.kindOf(this.columns[n]) };
+      if (cell === NOTHING) return h("span", { ...given, class: `${given.class || ""} nothing`, text: cell });
       return cell instanceof Node ? h("span", given, cell) : h("span", { ...given, text: cell, title: cell });
     });
     const chosen = this.chosen && place === this.at;
@@ -160,10 +180,9 @@ export class LongTable {
     if (!this.chosen || !(event.key in steps) || !this.items.length) return;
     event.preventDefault();
     const place = Math.min(Math.max(this.at + steps[event.key], 0), this.items.length - 1);
-    const top = place * this.height;
-    const { scrollTop, clientHeight } = this.scroller;
-    if (top < scrollTop) this.scroller.scrollTop = top;
-    else if (top + this.height > scrollTop + clientHeight) this.scroller.scrollTop = top + this.height - clientHeight;
+    const top = place * this.height, seen = this.scroller.clientHeight - this.height;
+    if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
+    else if (top + this.height > this.scroller.scrollTop + seen) this.scroller.scrollTop = top + this.height - seen;
     this.choose(place);
   }
 }

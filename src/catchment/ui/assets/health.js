@@ -1,7 +1,7 @@
 // How the job fares: what was counted, how fast, what is full, what was set aside and why.
 
 import { Chart } from "/assets/chart.js";
-import { LongTable, ask, bytes, count, h, moment, number, put, seconds, short } from "/assets/dom.js";
+import { LongTable, ask, bytes, count, h, number, put, seconds, short, timeCell } from "/assets/dom.js";
 
 const COUNTS = [
   ["events", "events", "read"],
@@ -25,8 +25,8 @@ export class HealthView {
     this.at = at;
     this.history = [];
     this.tiles = h("dl", { class: "tiles" });
-    this.rate = new Chart({ label: "Events a second", height: 150, unit: "/s", legend: false, zero: true });
-    this.lag = new Chart({ label: "Lag in seconds", height: 150, unit: " s", legend: false, zero: true });
+    this.rate = new Chart({ label: "Events a second", height: 160, fill: true, unit: "/s", legend: false, zero: true });
+    this.lag = new Chart({ label: "Lag in seconds", height: 160, fill: true, unit: " s", legend: false, zero: true });
     this.limits = h("div", { class: "limits" });
     this.cost = h("div", { class: "cost" });
     this.costPanel = h("div", { class: "panel", hidden: true }, h("div", { class: "panel-head" }, h("h2", { text: "What batches cost" })), this.cost);
@@ -34,7 +34,7 @@ export class HealthView {
     this.noticePanel = h("div", { class: "panel", hidden: true }, h("div", { class: "panel-head" }, h("h2", { text: "To look into" })), this.notices);
     this.kind = h("select", { id: "aside-kind", onchange: () => this.load() }, Object.entries(KINDS).map(([kind, text]) => h("option", { value: kind, text })));
     this.told = h("span", { class: "muted", role: "status" });
-    this.aside = new LongTable({ label: "Rows set aside, newest first", kind: "results", columns: [], cells: (row) => row.map((value, n) => (this.held.kinds[n] === "time" ? moment(value, true) : number(value))), empty: "nothing was set aside" });
+    this.aside = new LongTable({ label: "Rows set aside, newest first", kind: "results", columns: [], cells: (row) => row.map((value, n) => (this.held.kinds[n] === "time" ? timeCell(value) : number(value))), empty: "nothing was set aside" });
     put(
       root,
       h("div", { class: "panel" }, this.tiles),
@@ -43,7 +43,7 @@ export class HealthView {
         h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "Lag" }), h("span", { class: "muted", text: "seconds of event time" })), this.lag.element)),
       this.noticePanel, this.costPanel,
       h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "Limits" }), h("span", { class: "muted", text: "what grows, and what happens when it is full" })), this.limits),
-      h("div", { class: "panel grow" },
+      h("div", { class: "panel" },
         h("div", { class: "panel-head" }, h("h2", { text: "Rows set aside" }), h("label", { class: "unseen", for: "aside-kind", text: "Which rows" }), this.kind, this.told), this.aside.element),
     );
   }

@@ -16,9 +16,10 @@ export class QueriesView {
     this.table = new LongTable({
       label: "Queries",
       kind: "queries",
-      columns: [{ name: "name" }, { name: "query" }, { name: "group", numeric: true }, { name: "alone", numeric: true }, { name: "" }],
+      columns: [{ name: "name" }, { name: "query" }, { name: "group", numeric: true, wide: true }, { name: "alone", numeric: true, wide: true, title: "operators that would take every event if the query ran alone" }, { name: "", wide: true }],
       cells: ([name, text, group, , version, leaving, alone]) => [name, text, group < 0 ? "–" : String(group), alone ? String(alone) : "–", leaving ? "leaving" : version > 1 ? `version ${version}` : ""],
       marked: (query) => (query[5] ? "leaving" : ""),
+      key: ([name]) => name,
       chosen: (query) => this.choose(query),
       empty: "no queries yet",
     });
@@ -29,10 +30,10 @@ export class QueriesView {
       h("div", { class: "columns" },
         h("div", { class: "column" },
           this.form(),
-          h("div", { class: "panel grow" }, h("div", { class: "panel-head" }, h("h2", { text: "Queries" }), this.told, this.filter), this.table.element)),
+          h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "Queries" }), this.told, this.filter), this.table.element)),
         h("div", { class: "column side" },
           this.detail,
-          h("div", { class: "panel grow" }, h("div", { class: "panel-head" }, h("h2", { text: "What shares what" }), h("span", { class: "muted", text: "each group reads an event once for all its queries" })), this.groups))),
+          h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "What shares what" }), h("span", { class: "muted", text: "each group reads an event once for all its queries" })), this.groups))),
     );
     this.choose(null);
   }
@@ -168,35 +169,66 @@ export class QueriesView {
   }
 
   group(group, open) {
-    const body = h("div");
-    const fill = () => body.childElementCount || put(body, sharing(group), h("ul", { class: "why" }, group.lines.map((line) => h("li", { text: line }))));
+    const body = h("div", { class: "inside" });
+    const fill = () => body.childElementCount || put(body, this.saved(group), fitted(group), explained(group));
     const made = h("details", { class: "group", ontoggle: () => made.open && fill() },
-      h("summary", {}, h("span", { class: "title", text: group.title }), h("span", { class: "muted", text: `${count(group.queries)} queries, ${count(group.answers)} answers` })),
+      h("summary", {}, h("span", { class: "title", text: group.title }), h("span", { class: "muted", text: `${some(group.queries, "query", "queries")}, ${some(group.answers, "answer", "answers")}` })),
       body);
     if (open) made.open = true;
     return made;
   }
+
+  // What an event costs in this group, and what it would cost if every query ran alone.
+  saved(group) {
+    const alone = this.held.queries.reduce((sum, query) => (query[2] === group.id ? sum + query[6] : sum), 0);
+    const shared = group.operators.length, most = Math.max(alone, shared, 1);
+    const line = (kind, label, n) => {
+      const filled = h("i");
+      filled.style.width = `${(n / most) * 100}%`;
+      return [h("span", { class: "muted", text: label }), h("span", { class: `track ${kind}` }, filled), h("b", { text: count(n) })];
+    };
+    return h("div", { class: "bars", role: "group", "aria-label": "Operator calls an event" }, line("alone", "operator calls an event, each query alone", alone), line("shared", "together", shared));
+  }
+}
+
+// The drawing of a group, as wide as its place.
+function fitted(group) {
+  const box = h("div");
+  let drawn = 0;
+  new ResizeObserver(() => {
+    if (!box.clientWidth || box.clientWidth === drawn) return;
+    drawn = box.clientWidth;
+    put(box, sharing(group, drawn));
+  }).observe(box);
+  return box;
 }
 
 // Windows on the left, the operators that they need on the right: a line for each need.
-function sharing(group) {
-  const row = 22, wide = 560, middle = [230, 330];
+function sharing(group, room) {
+  const wide = Math.max(room, 260), row = 30, top = 30;
   const operators = group.operators.slice(0, 24);
-  const high = Math.max(group.windows.length, operators.length) * row + 30;
-  const left = (n) => 30 + n * row + ((high - 30 - group.windows.length * row) / 2) + row / 2;
-  const right = (n) => 30 + n * row + ((high - 30 - operators.length * row) / 2) + row / 2;
+  const column = Math.min(wide * 0.4, 250), letters = Math.floor((column - 22) / 7.6);
+  const high = Math.max(group.windows.length, operators.length) * row + top;
+  const at = (n, all) => top + n * row + ((high - top - all * row) / 2) + row / 2;
+  const left = (n) => at(n, group.windows.length), right = (n) => at(n, operators.length);
   const most = Math.max(...group.windows.map(([, queries]) => queries), 1);
   const label = `${group.windows.length} windows need ${group.operators.length} operators`;
-  return s("svg", { class: "sharing", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": label },
-    s("text", { class: "fact", x: middle[0] - 8, y: 16, "text-anchor": "end", text: "windows, and their queries" }),
-    s("text", { class: "fact", x: middle[1] + 8, y: 16, text: "operators, each event once" }),
-    s("g", { class: "needs" }, group.needs.map(([w, o]) => s("path", { d: `M${middle[0]} ${left(w)} C${middle[0] + 50} ${left(w)} ${middle[1] - 50} ${right(o)} ${middle[1]} ${right(o)}`, "stroke-width": 0.8 + (group.windows[w][1] / most) * 3 }))),
-    group.windows.map(([text, queries], n) => s("g", {},
-      s("circle", { cx: middle[0], cy: left(n), r: 3 }),
-      s("text", { x: middle[0] - 8, y: left(n) + 4, "text-anchor": "end", text: `${clip(text)}  ×${count(queries)}` }))),
-    operators.map((text, n) => s("g", {},
-      s("circle", { cx: middle[1], cy: right(n), r: 3 }),
-      s("text", { x: middle[1] + 8, y: right(n) + 4, text: clip(text) }))));
+  const [from, to] = [column, wide - column], bend = (to - from) / 2;
+  const box = (kind, x, y, text, whole) => s("g", { class: kind }, s("title", { text: whole }), s("rect", { x: x + 0.5, y: y - 12, width: column - 1, height: 24, rx: 6 }), s("text", { x: x + 10, y: y + 4.5, text }));
+  return s("svg", { class: "sharing", width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": label },
+    s("text", { class: "fact", x: 0, y: 14, text: "windows, and their queries" }),
+    s("text", { class: "fact", x: to, y: 14, text: "operators, each event once" }),
+    s("g", { class: "needs" }, group.needs.filter(([, o]) => o < operators.length).map(([w, o]) => s("path", { d: `M${from} ${left(w)} C${from + bend} ${left(w)} ${to - bend} ${right(o)} ${to} ${right(o)}`, "stroke-width": 1.5 + (group.windows[w][1] / most) * 3.5 }))),
+    group.windows.map(([text, queries], n) => box("window", 0, left(n), `${clip(text, letters - String(queries).length - 3)} ×${count(queries)}`, text)),
+    operators.map((text, n) => box("operator", to, right(n), clip(text, letters), text)));
 }
 
-const clip = (text) => (text.length > 30 ? `${text.slice(0, 29)}…` : text);
+// The lines of `catchment explain`, for those who want to know why.
+function explained(group) {
+  const lines = group.lines.map((line) => (line.includes(": ") ? [line.slice(0, line.indexOf(": ")), line.slice(line.indexOf(": ") + 2)] : ["", line]));
+  return h("details", { class: "plan" }, h("summary", { text: "Why, as catchment explain tells it" }),
+    h("dl", { class: "why" }, lines.flatMap(([name, text]) => [h("dt", { text: name }), h("dd", { text })])));
+}
+
+const some = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
+const clip = (text, most) => (text.length > most ? `${text.slice(0, Math.max(most - 1, 3))}…` : text);

@@ -1,7 +1,7 @@
 // Results of a query: a chart by key, a table, corrections marked, and files to take away.
 
 import { Chart } from "/assets/chart.js";
-import { LongTable, ask, count, h, later, moment, number, put } from "/assets/dom.js";
+import { LongTable, ask, count, h, later, number, put, timeCell } from "/assets/dom.js";
 
 const LINES = 10, OFFERED = 60, EVERY = 2000;
 const OWN = new Set(["window_start", "window_end", "window_index", "revision", "retracted", "complete", "missing"]);
@@ -23,12 +23,10 @@ export class ResultsView {
       root,
       h("div", { class: "panel" },
         h("div", { class: "panel-head choose" },
-          h("label", { for: "result-query", text: "Query" }), this.input, this.offered,
-          h("label", { for: "result-value", text: "Value" }), this.value,
-          h("label", { for: "result-key", text: "Key" }), this.key,
+          field("result-query", "Query", this.input, this.offered), field("result-value", "Value", this.value), field("result-key", "Key", this.key),
           h("span", { class: "push" }), h("span", { class: "muted", text: "Export" }), this.csv, this.parquet),
         this.chart.element, this.said),
-      h("div", { class: "panel grow" }, h("div", { class: "panel-head" }, h("h2", { text: "Rows, newest first" }), this.told), this.table.element),
+      h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "Rows, newest first" }), this.told), this.table.element),
     );
   }
 
@@ -141,7 +139,7 @@ export class ResultsView {
     return row.map((value, n) => {
       if (n === this.places.revision) return value > 0 ? h("span", { class: "tag", text: `corrected, ${value}` }) : "";
       if (n === this.places.retracted) return value ? h("span", { class: "tag bad", text: "taken back" }) : "";
-      return kinds[n] === "time" ? moment(value, true) : number(value);
+      return kinds[n] === "time" ? timeCell(value) : number(value);
     });
   }
 
@@ -149,4 +147,8 @@ export class ResultsView {
     const { revision, retracted } = this.places;
     return retracted !== undefined && row[retracted] ? "retracted" : revision !== undefined && row[revision] > 0 ? "corrected" : "";
   }
+}
+
+function field(id, label, ...inputs) {
+  return h("div", { class: "field" }, h("label", { for: id, text: label }), ...inputs);
 }

@@ -1,89 +1,123 @@
-// The tree: who sends to whom, how far each has come, what the links carry, who is missing.
-//
-// A few dozen nodes are drawn one by one. Of more, brothers are drawn as one shape with a bar of how
-// they stand; those that are missing always stay in sight, and the table below has every node.
+// The tree: who sends to whom, how far each has come, what the links carry, who is missing; and what
+// has climbed to the root, against what all events would take.
 
-import { LongTable, bytes, count, h, later, moment, put, s, seconds, short } from "/assets/dom.js";
+import { LongTable, bytes, count, h, later, moment, put, s, seconds } from "/assets/dom.js";
+import { BEHIND, Drawing, described } from "/assets/drawing.js";
+import { told } from "/assets/pictured.js";
 
-const DRAWN = 120, WIDE = 1120, LEVEL = 122, DOTS = 48, MISSING = 6;
-// How many brothers are drawn apart, those with children and those without: the first that will do.
-const FANS = [[Infinity, Infinity], [48, 24], [48, 8], [48, 1], [24, 1], [12, 1], [6, 1], [1, 1]];
+const LANE = 5, LANE_MOST = 400, TURN = 900, MANY = 30;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class TreeView {
   constructor(root) {
     this.root = root;
-    this.traffic = h("div", { class: "traffic" });
-    this.svg = s("svg", { class: "tree", role: "img", "aria-label": "The tree of nodes" });
+    this.share = h("p", { class: "share" });
+    this.traffic = h("div", { class: "traffic" }, h("h2", { text: "What climbs to the root" }), this.share);
+    this.lanes = [lane("partials"), lane("all events")];
+    this.flush = h("p", { class: "policy" });
+    this.traffic.append(...this.lanes.map((one) => one.element), this.flush);
+    this.drawing = new Drawing((key) => this.look(key));
+    this.detail = h("p", { class: "note", role: "status" });
     this.filter = h("input", { type: "search", placeholder: "Find a node", "aria-label": "Find a node", oninput: later(80, () => this.list()) });
-    this.told = h("p", { class: "note" });
     this.table = new LongTable({
       label: "Nodes",
       kind: "nodes",
-      columns: ["node", "sends to", "state", "frontier", "behind", "messages", "bytes", "link", "sent early", "alpha"].map((name, n) => ({ name, numeric: n > 3 })),
+      columns: [
+        { name: "node" }, { name: "sends to", wide: true }, { name: "state" }, { name: "frontier", wide: true }, { name: "behind", numeric: true, title: "the node that is furthest" },
+        { name: "messages", numeric: true, wide: true }, { name: "sent", numeric: true }, { name: "link", numeric: true, wide: true, title: "what the link carries, as far as the node has found out" },
+        { name: "early rows", numeric: true, wide: true, title: "rows that the flush policy sent before their slice had ended" }, { name: "α", numeric: true, wide: true, title: "0: sends at once; 1: waits as long as the link can still send all" }],
+      key: (node) => node.id,
+      chosen: (node) => this.drawing.choose(node.id),
       marked: (node) => node.state,
       cells: (node) => [
         node.id,
-        node.parent || "nobody: the root",
+        node.parent || "–",
         h("span", { class: `dot ${node.state}`, text: told(node) }),
         moment(node.frontier),
         seconds(node.behind),
-        count(node.messages || 0),
-        bytes(node.nbytes || 0),
+        node.role === "root" ? "–" : count(node.messages || 0),
+        node.role === "root" ? "–" : bytes(node.nbytes || 0),
         node.bandwidth ? `${bytes(node.bandwidth)}/s` : "–",
-        node.early === undefined ? "–" : count(node.early),
+        count(node.early),
         node.alpha === undefined ? "–" : node.alpha.toFixed(2),
       ],
       empty: "no nodes",
     });
+    this.told = h("span", { class: "muted" });
     put(
       root,
-      h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "The tree" }), this.traffic), this.svg, this.told),
-      h("div", { class: "panel grow" }, h("div", { class: "panel-head" }, h("h2", { text: "Nodes" }), this.filter), this.table.element),
+      (this.panel = h("div", { class: "panel split" }, this.traffic, h("div", { class: "picture" }, this.drawing.svg, legend(), this.detail))),
+      h("div", { class: "panel" }, h("div", { class: "panel-head" }, h("h2", { text: "Nodes" }), this.told, this.filter), this.table.element),
     );
     this.before = new Map();
+    this.flows = new Map();
     this.climbed = 0;
     this.events = null;
-    this.shape = "";
   }
 
-  update({ job, nodes, counts }) {
+  update({ at, job, nodes, counts }) {
     const all = [...nodes.values()];
     this.nodes = all;
     this.job = job;
-    this.count(all, counts);
-    const picture = pictured(all);
-    this.draw(picture);
-    this.move(all);
+    const sent = this.count(all, at);
+    this.against(all, counts, at);
+    this.panel.classList.toggle("over", all.length > MANY);
+    this.drawing.draw(all, this.flows);
+    this.drawing.move(sent);
     this.list();
     const gone = all.filter((node) => node.state === "missing").length;
-    this.told.textContent = `${count(all.length)} nodes, ${gone ? `${count(gone)} missing` : "nobody missing"}. Flush policy: ${job.flush || "unknown"}.`
-      + (picture.length < all.length ? " Brothers are drawn together; the table has every node." : "");
+    this.told.textContent = `${count(all.length)}, ${gone ? `${count(gone)} missing` : "nobody missing"}${this.drawing.together ? "; siblings are drawn together, the table has every node" : ""}`;
+    this.policy(all);
+    if (this.seen) this.look(this.seen);
+  }
+
+  // The bytes that each node has sent since the last look, and how fast it sends.
+  count(all, at) {
+    const sent = new Map(), past = this.at ? (at - this.at) / 1e6 : 0;
+    if (past <= 0 && this.at) return sent;
+    const root = all.find((node) => !node.parent);
+    for (const node of all) {
+      const before = this.before.get(node.id), now = node.nbytes || 0;
+      this.before.set(node.id, now);
+      if (before === undefined || !past) continue;
+      const more = now >= before ? now - before : now;
+      sent.set(node.id, more);
+      const flow = 0.7 * (this.flows.get(node.id) || 0) + 0.3 * (more / past);
+      this.flows.set(node.id, flow < 0.5 ? 0 : flow);
+      if (root && node.parent === root.id) this.climbed += more;
+    }
+    this.past = past;
+    this.at = at;
+    return sent;
   }
 
   // What has climbed to the root since the page was opened, against sending all events.
-  count(all, counts) {
-    const root = all.find((node) => !node.parent);
-    for (const node of all) {
-      const before = this.before.get(node.id);
-      const now = node.nbytes || 0;
-      if (root && node.parent === root.id && before !== undefined) this.climbed += now >= before ? now - before : now;
-    }
-    const events = counts.events || 0;
+  against(all, counts) {
+    const events = counts.events || 0, width = this.job.event_bytes;
     if (this.events === null || events < this.events) this.events = events;
-    const width = this.job.event_bytes;
-    const raw = width ? (events - this.events) * width : null;
-    if (!raw) {
-      put(this.traffic, h("span", { class: "muted", text: `climbed to the root since this page was opened: ${bytes(this.climbed)}` }));
-      return;
-    }
+    const raw = width ? (events - this.events) * width : 0;
+    const [partials, every] = this.lanes;
+    partials.show(this.climbed, raw ? Math.min(this.climbed / raw, 1) : 1);
+    every.element.hidden = !raw;
+    if (!raw) return put(this.share, h("span", { class: "muted", text: "since this page was opened" }));
+    every.show(raw, 1);
     const share = this.climbed / raw;
-    put(
-      this.traffic,
-      meter("climbed", this.climbed, Math.max(this.climbed, raw)),
-      meter("all events would be about", raw, Math.max(this.climbed, raw)),
-      h("b", { class: "share", text: share < 1 ? `${(share * 100).toPrecision(2)} %` : `${share.toPrecision(2)} ×`, title: "Bytes to the root since this page was opened, against all events by the width of their columns" }),
-    );
+    put(this.share, h("b", { text: share < 1 ? `${Number((share * 100).toPrecision(2))} %` : `${share.toPrecision(2)} ×` }), h("span", { class: "muted", text: "of what all events would take by the width of their columns, since this page was opened" }));
+  }
+
+  policy(all) {
+    const tuned = all.filter((node) => node.early !== undefined);
+    const early = tuned.reduce((sum, node) => sum + node.early, 0);
+    const words = tuned.length ? `${count(early)} rows were sent before their slice had ended.` : "";
+    put(this.flush, h("span", { class: "muted", text: "Flush policy " }), h("b", { text: this.job.flush || "unknown" }), h("span", { class: "muted", text: words && `: ${words}` }));
+  }
+
+  look(key) {
+    this.seen = key;
+    const node = (this.nodes || []).find((one) => one.id === key);
+    const place = this.drawing.places.get(key);
+    const text = node ? described(node) : place ? place.title.textContent : "";
+    if (this.detail.textContent !== text) this.detail.textContent = text;
   }
 
   list() {
@@ -93,180 +127,30 @@ export class TreeView {
     found.sort((a, b) => rank[a.state] - rank[b.state]);
     this.table.set(found);
   }
-
-  // -- the drawing ------------------------------------------------------------------------------
-
-  draw(picture) {
-    const shape = picture.map((one) => `${one.key}>${one.parent}`).join();
-    if (shape !== this.shape) {
-      this.shape = shape;
-      this.lay(picture);
-    }
-    for (const one of picture) this.paint(one);
-    const missing = picture.filter((one) => one.state === "missing").map((one) => one.key);
-    this.svg.setAttribute("aria-label", `The tree: ${this.nodes.length} nodes, ${missing.length ? `missing: ${missing.join(", ")}` : "nobody missing"}. The table below has them all.`);
-  }
-
-  // Leaves side by side, each parent in the middle above its children, the root on top.
-  lay(picture) {
-    const children = new Map();
-    for (const one of picture) children.set(one.parent, [...(children.get(one.parent) || []), one]);
-    const root = picture[0];
-    let next = 0, deepest = 0;
-    const visit = (one, depth) => {
-      const below = children.get(one.key) || [];
-      deepest = Math.max(deepest, depth);
-      below.forEach((child) => visit(child, depth + 1));
-      one.depth = depth;
-      one.column = below.length ? (below[0].column + below.at(-1).column) / 2 : next++;
-    };
-    if (root) visit(root, 0);
-    const gap = Math.min(168, (WIDE - 40) / Math.max(next, 1));
-    const high = deepest * LEVEL + 106;
-    const left = (WIDE - gap * next) / 2;
-    this.gap = gap;
-    this.places = new Map();
-    this.links = s("g", { class: "links" });
-    this.dots = s("g", { class: "dots", "aria-hidden": "true" });
-    this.marks = s("g", { class: "marks" });
-    this.svg.setAttribute("viewBox", `0 0 ${WIDE} ${Math.max(high, 200)}`);
-    put(this.svg, this.links, this.dots, this.marks);
-    for (const one of picture) {
-      const at = { x: left + (one.column + 0.5) * gap, y: 34 + one.depth * LEVEL };
-      const place = { ...at, root: !one.parent, title: s("title"), name: s("text", { class: "name", y: 28 }), fact: s("text", { class: "fact", y: 42 }), carries: s("text", { class: "fact", y: 56 }) };
-      place.shape = one.many ? s("g", { class: "bar" }) : s("circle", { r: one.parent ? 8 : 11 });
-      place.mark = s("g", { transform: `translate(${at.x} ${at.y})` }, place.title, place.shape, place.name, place.fact, place.carries);
-      this.marks.append(place.mark);
-      const above = this.places.get(one.parent);
-      if (above) {
-        const start = gap > 120 ? 62 : gap > 88 ? 48 : above.root ? 36 : 12;
-        place.path = `M${at.x} ${at.y - 10} C${at.x} ${at.y - 44} ${above.x} ${above.y + start + 34} ${above.x} ${above.y + start}`;
-        place.link = s("path", { d: place.path });
-        this.links.append(place.link);
-      }
-      this.places.set(one.key, place);
-    }
-  }
-
-  paint(one) {
-    const place = this.places.get(one.key);
-    place.mark.setAttribute("class", `node ${one.state} ${one.many ? "many" : ""}`);
-    const room = this.gap > 88;
-    place.name.textContent = room || one.state === "missing" || !one.parent ? cut(one.name, this.gap) : one.many ? short(one.of) : "";
-    place.fact.textContent = room ? one.fact : "";
-    place.carries.textContent = this.gap > 120 ? one.carries || "" : "";
-    place.title.textContent = one.title;
-    if (one.many) bar(place.shape, one, Math.min(68, this.gap - 8));
-    if (place.link) {
-      place.link.setAttribute("class", one.state);
-      place.link.setAttribute("stroke-width", 1.2 + Math.min(Math.log10(1 + (one.speed || 0)) * 0.45, 4));
-    }
-  }
-
-  // Dots climb the links that carried something since the last look.
-  move(all) {
-    const drawn = new Map();
-    for (const node of all) {
-      const before = this.before.get(node.id), now = node.nbytes || 0;
-      this.before.set(node.id, now);
-      if (before === undefined || now <= before) continue;
-      const key = this.places.has(node.id) ? node.id : `${node.parent}/*`;
-      drawn.set(key, (drawn.get(key) || 0) + now - before);
-    }
-    if (calm.matches || document.hidden || this.root.hidden) return;
-    for (const [key, nbytes] of [...drawn].slice(0, DOTS)) {
-      const place = this.places.get(key);
-      if (!place || !place.path) continue;
-      const motion = s("animateMotion", { dur: "0.9s", path: place.path, begin: "indefinite", fill: "freeze" });
-      const dot = s("circle", { r: 2 + Math.min(Math.log10(nbytes + 1) * 0.6, 4) }, motion);
-      this.dots.append(dot);
-      motion.beginElement();
-      setTimeout(() => dot.remove(), 880);
-    }
-  }
 }
 
-function told(node) {
-  if (node.state === "missing") return node.silent ? `missing for ${seconds(node.silent)}` : "missing";
-  return node.state === "unknown" ? "its parent does not answer" : node.state;
+// A lane in which drops go by: each is as many bytes in every lane, so few of them are little.
+function lane(label) {
+  const water = h("i"), value = h("b");
+  const element = h("div", { class: "lane" }, h("span", { text: label }), value, h("div", { class: "bed" }, water));
+  return {
+    element,
+    show(nbytes, share) {
+      value.textContent = bytes(nbytes);
+      const apart = Math.min(LANE / Math.max(share, 1e-6), LANE_MOST);
+      water.style.backgroundSize = `${apart.toFixed(1)}px 100%`;
+      const turn = apart < 60 ? apart * Math.floor(60 / apart) : apart;
+      water.style.left = `-${turn.toFixed(1)}px`;
+      if (nbytes && !calm.matches && !document.hidden) water.animate([{ transform: "translateX(0)" }, { transform: `translateX(${turn}px)` }], { duration: TURN });
+    },
+  };
 }
 
-function meter(label, value, most) {
-  const filled = h("i");
-  filled.style.width = `${Math.max((value / most) * 100, 0.5)}%`;
-  return h("span", { class: "meter" }, h("span", { text: label }), h("span", { class: "track" }, filled), h("b", { text: bytes(value) }));
-}
-
-function cut(text, gap) {
-  const most = Math.max(Math.floor(gap / 7.5), 10);
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-}
-
-function fact(node) {
-  if (node.state === "missing") return told(node);
-  if (typeof node.frontier === "number") return node.behind ? `${seconds(node.behind)} behind` : moment(node.frontier).slice(11);
-  return node.frontier || "";
-}
-
-// What is drawn of a tree, parents before children: nodes one by one, or brothers as one shape.
-export function pictured(all) {
-  const below = new Map(), known = new Set(all.map((node) => node.id));
-  for (const node of all) {
-    const parent = known.has(node.parent) ? node.parent : null;
-    below.set(parent, [...(below.get(parent) || []), node]);
-  }
-  for (const fans of FANS) {
-    const found = [];
-    const visit = (node, parent) => {
-      found.push(single(node, parent));
-      const children = below.get(node.id) || [];
-      const [leaves, inner] = [children.filter((c) => !below.has(c.id)), children.filter((c) => below.has(c.id))];
-      for (const [group, fan] of [[inner, fans[0]], [leaves, fans[1]]]) {
-        if (group.length <= fan) {
-          group.forEach((child) => visit(child, node.id));
-          continue;
-        }
-        const apart = group.filter((child) => child.state === "missing").slice(0, MISSING);
-        const rest = group.filter((child) => !apart.includes(child));
-        apart.forEach((child) => found.push(single(child, node.id)));
-        const everybody = rest.flatMap((child) => [child, ...descendants(child, below)]);
-        if (rest.length) found.push(together(node.id, everybody, group === inner ? "/+" : "/*"));
-      }
-    };
-    (below.get(null) || []).slice(0, 1).forEach((root) => visit(root, null));
-    if (found.length <= DRAWN || fans === FANS.at(-1)) return found;
-  }
-  return [];
-}
-
-function descendants(node, below) {
-  return (below.get(node.id) || []).flatMap((child) => [child, ...descendants(child, below)]);
-}
-
-function single(node, parent) {
-  const title = `${node.id}: ${told(node)}, frontier ${moment(node.frontier)}, ${count(node.messages || 0)} messages, ${bytes(node.nbytes || 0)}`
-    + (node.bandwidth ? `, link ${bytes(node.bandwidth)}/s` : "") + (node.why ? `; ${node.why}` : "");
-  const carries = parent ? [bytes(node.nbytes || 0), node.bandwidth ? `${bytes(node.bandwidth)}/s` : ""].filter(Boolean).join(" · ") : "";
-  return { key: node.id, parent, name: node.id, state: node.state, fact: fact(node), carries, title, speed: node.bandwidth };
-}
-
-function together(parent, nodes, suffix) {
-  const states = {};
-  for (const node of nodes) states[node.state] = (states[node.state] || 0) + 1;
-  const worst = Math.max(...nodes.map((node) => node.behind || 0));
-  const sum = nodes.reduce((all, node) => all + (node.nbytes || 0), 0);
-  const state = states.missing ? "missing" : states.unknown ? "unknown" : states.connected ? "connected" : "ended";
-  const words = Object.entries(states).map(([name, n]) => `${count(n)} ${name}`).join(", ");
-  return { key: parent + suffix, parent, many: true, states, of: nodes.length, name: `${count(nodes.length)} nodes`, state, fact: worst ? `up to ${seconds(worst)} behind` : bytes(sum), title: `${count(nodes.length)} nodes: ${words}; ${bytes(sum)}` };
-}
-
-function bar(group, one, all) {
-  const parts = [];
-  let x = -all / 2;
-  for (const state of ["connected", "ended", "unknown", "missing"]) {
-    const wide = ((one.states[state] || 0) / one.of) * all;
-    if (wide) parts.push(s("rect", { class: state, x, y: -8, width: Math.max(wide, 2), height: 16 }));
-    x += wide;
-  }
-  put(group, ...parts, s("rect", { class: "frame", x: -all / 2, y: -8, width: all, height: 16, rx: 3 }));
+function legend() {
+  const link = (name) => s("svg", { width: 34, height: 14, "aria-hidden": "true" }, s("path", { class: `channel ${name}`, d: "M2 7H32", "stroke-width": 9 }), s("path", { class: `water ${name}`, d: "M2 7H32", "stroke-width": name === "missing" ? 0 : 3 }));
+  const part = (mark, text) => h("li", {}, mark, h("span", { text }));
+  return h("ul", { class: "key-list", "aria-label": "What the drawing means" },
+    part(h("i", { class: "dot connected" }), "connected"), part(h("i", { class: "dot missing" }), "missing"), part(h("i", { class: "dot ended" }), "ended or unknown"), part(h("i", { class: "late-mark" }), `more than ${BEHIND} s behind`),
+    part(link("connected"), "link, filled as it is used"), part(link("missing"), "cut"),
+    part(h("i", { class: "drop" }), "partials"));
 }
