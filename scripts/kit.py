@@ -1,8 +1,8 @@
 """Checks the files of the kit, each with its own real tool: `make kit`.
 
 Tools are taken from the environment, from PATH, or from build/tools, into which `--fetch` builds
-those that are written in Go, where Go is installed. A tool that is not there is said, and is no
-failure.
+those that are written in Go, where Go is installed, and installs those that are written in Python.
+A tool that is not there is said, and is no failure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ GO = {
     "promtool": "github.com/prometheus/prometheus/cmd/promtool@v0.304.2",
 }
 """Modules of the Go proxy, pinned."""
+PYTHON = ("kubernetes-validate==1.37.0", "grafana-foundation-sdk==1769699379!11.6.0")
+"""Packages of an environment of their own, pinned: the schemas of Kubernetes, and of Grafana."""
 SCHEMAS = "https://raw.githubusercontent.com/datreeio/CRDs-catalog/main/"
 CRDS = f"{SCHEMAS}{{{{.Group}}}}/{{{{.ResourceKind}}}}_{{{{.ResourceAPIVersion}}}}.json"
 
@@ -39,7 +41,8 @@ class Check(NamedTuple):
 
 def find(tool: str) -> str | None:
     """Where a tool is, if it is anywhere."""
-    places = [str(Path(sys.executable).parent), str(TOOLS), os.environ.get("PATH", "")]
+    own = [Path(sys.executable).parent, TOOLS, TOOLS / "python" / "bin"]
+    places = [*map(str, own), os.environ.get("PATH", "")]
     return shutil.which(tool, path=os.pathsep.join(places))
 
 
@@ -81,8 +84,11 @@ def rendered(helm: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def run() -> Iterator[tuple[str, bool | None, str]]:
-    """What was checked, whether it is fine (None: its tool is not here), and what was said."""
+def run(online: bool = True) -> Iterator[tuple[str, bool | None, str]]:
+    """What was checked, whether it is fine (None: its tool is not here), and what was said.
+
+    kubeconform asks for schemas, again and again where it does not get them: not unless `online`.
+    """
     with tempfile.TemporaryDirectory() as held:
         for check in CHECKS:
             tool = find(check.tool)
@@ -93,10 +99,22 @@ def run() -> Iterator[tuple[str, bool | None, str]]:
             words = check.words(tool, Path(held))
             done = subprocess.run(words, capture_output=True, text=True, timeout=120)
             yield name, done.returncode == 0, (done.stdout + done.stderr).strip()
-    yield from _kubernetes()
+    yield from _kubernetes(online)
+    yield _grafana()
 
 
-def _kubernetes() -> Iterator[tuple[str, bool | None, str]]:
+def _grafana() -> tuple[str, bool | None, str]:
+    """The dashboards, against the types that Grafana makes from its schema."""
+    name, python = "grafana-foundation-sdk: the dashboards", TOOLS / "python" / "bin" / "python"
+    if not python.exists():
+        return name, None, "not installed"
+    boards = [str(path) for path in sorted((KIT / "grafana").glob("*.json"))]
+    words = [str(python), str(ROOT / "scripts" / "grafana_schema.py"), *boards]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    return name, done.returncode == 0, (done.stdout + done.stderr).strip()
+
+
+def _kubernetes(online: bool) -> Iterator[tuple[str, bool | None, str]]:
     """The chart and the SparkApplication, against the schemas of Kubernetes and of the operator."""
     name, helm, tool = "kubeconform: the chart, rendered", find("helm"), find("kubeconform")
     held, validate = "kubernetes-validate: the chart, rendered", find("kubernetes-validate")
@@ -112,6 +130,9 @@ def _kubernetes() -> Iterator[tuple[str, bool | None, str]]:
     if tool is None or helm is None:
         yield name, None, "not installed"
         return
+    if not online:
+        yield name, None, "it asks for schemas"
+        return
     options = ["-strict", "-summary", "-ignore-missing-schemas", "-schema-location", "default"]
     spark = (KIT / "kubernetes" / "sparkapplication.yaml").read_text()
     for title, text, more in (
@@ -122,17 +143,22 @@ def _kubernetes() -> Iterator[tuple[str, bool | None, str]]:
             [tool, *options, *more, "-"], input=text, capture_output=True, text=True, timeout=120
         )
         said = (done.stdout + done.stderr).strip()
-        unreached = "failed downloading schema" in said or "could not find schema" in said
-        yield title, None if unreached else done.returncode == 0, said
+        if "failed downloading schema" in said or "could not find schema" in said:
+            yield title, None, "its schemas cannot be reached"
+        else:
+            yield title, done.returncode == 0, said
 
 
 def fetch() -> None:
-    """Builds the tools that are written in Go."""
+    """Builds the tools that are written in Go, and installs those in Python."""
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    home = TOOLS / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *PYTHON])
     go = shutil.which("go")
     if go is None:
         sys.stdout.write(f"Go is not installed, which builds {', '.join(GO)}\n")
         return
-    TOOLS.mkdir(parents=True, exist_ok=True)
     for tool, module in GO.items():
         if find(tool) is None:
             subprocess.run([go, "install", module], env=os.environ | {"GOBIN": str(TOOLS)})

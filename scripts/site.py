@@ -2,15 +2,22 @@
 
 The documents lie where readers of the repository look for them: some in the top folder, others in
 docs/. Here they are copied into one folder, with the links between them changed to fit, built by
-Zensical, and every link and picture of what came out is looked for.
+Zensical, and every link and picture of what came out is looked for. Mermaid, which draws the
+pictures in the reader's browser, is taken from npm once, and is part of the site.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +25,13 @@ from urllib.parse import unquote, urldefrag
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"
+MERMAID = "12.3.0"
+"""The version of Mermaid that Zensical's own script asks for, pinned with its checksum."""
+CHECKSUM = (
+    "sha512-4113TdXeLAsMruJ79OpFL5O8+LTFXhQqZ260rF3tgUmi"
+    "NAtRm4Uume04I+65PRN6yZ69J4f8rVYWW8zRk65UYw=="
+)
+HELD = ROOT / "build" / "mermaid" / MERMAID
 TOP = ("ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
@@ -55,6 +69,44 @@ def fitted(text: str, path: Path) -> str:
         return f"{image}[{label}]({plain})"
 
     return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", link, text)
+
+
+def mermaid() -> Path | None:
+    """The folder of Mermaid's one file and its licence; None: npm does not give it."""
+    if (HELD / "mermaid.min.js").exists():
+        return HELD
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        words = [npm, "pack", f"mermaid@{MERMAID}", "--json", "--pack-destination", folder]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            return None
+        packed = (Path(folder) / json.loads(done.stdout)[0]["filename"]).read_bytes()
+    found = "sha512-" + base64.b64encode(hashlib.sha512(packed).digest()).decode()
+    if found != CHECKSUM:
+        raise SystemExit(f"mermaid {MERMAID} is not what it was: {found}")
+    HELD.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for name in ("dist/mermaid.min.js", "LICENSE"):
+            member = archive.extractfile(f"package/{name}")
+            assert member is not None, name
+            (HELD / Path(name).name).write_bytes(member.read())
+    return HELD
+
+
+_FETCHED = re.compile(
+    r"""<(?:script|img)\b[^>]*\ssrc=["']?(?:https?:)?//[^"'> ]+"""
+    r"""|<link\b[^>]*\brel=["']?stylesheet\b[^>]*\shref=["']?(?:https?:)?//[^"'> ]+"""
+)
+
+
+def foreign() -> Iterator[str]:
+    """What pages would have fetched from elsewhere."""
+    for path in sorted(SITE.rglob("*.html")):
+        for found in _FETCHED.findall(path.read_text(encoding="utf-8")):
+            yield f"{path.relative_to(SITE)}: {found}"
 
 
 class _Links(HTMLParser):
@@ -104,11 +156,18 @@ def broken() -> Iterator[str]:
 def main() -> int:
     copied()
     shutil.rmtree(SITE, ignore_errors=True)
+    drawing = mermaid()
+    if drawing is None:
+        sys.stderr.write("npm cannot give Mermaid: readers' browsers will ask unpkg.com for it\n")
+    else:
+        (PAGES / "assets").mkdir()
+        shutil.copy(drawing / "mermaid.min.js", PAGES / "assets" / "mermaid.min.js")
+        shutil.copy(drawing / "LICENSE", PAGES / "assets" / "mermaid.LICENSE.txt")
     command = [Path(sys.executable).parent / "zensical", "build", "--clean"]
     done = subprocess.run(command, cwd=ROOT)
     if done.returncode:
         return done.returncode
-    found = list(broken())
+    found = [*broken(), *foreign()]
     for line in found:
         sys.stderr.write(f"broken link: {line}\n")
     pages = len(list(SITE.rglob("*.html")))
