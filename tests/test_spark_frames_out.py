@@ -330,6 +330,17 @@ def test_names_that_differ_by_case(spark: SparkSession) -> None:
         frames["SPEED"]
 
 
+def test_names_that_sql_would_not_take_as_they_are(spark: SparkSession) -> None:
+    names = ["a`b", "with space", "dotted.name", "max(`v`) -- no comment"]
+    queries = [
+        ct.Query(f"q{n}", ct.max("v").alias(name), by="player", window=ct.tumbling("10s"))
+        for n, name in enumerate(names)
+    ]
+    frames = ct.windows(EVENTS, queries, spark=spark)
+    check(frames, queries, EVENTS)
+    assert set(names) < set(frames.union().columns)
+
+
 # -- a user's own session -------------------------------------------------------------------------
 
 
