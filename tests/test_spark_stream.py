@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -12,19 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import catchment as ct
-from catchment.errors import CatchmentError, JobError, SinkError, StateError
+from catchment.errors import CatchmentError, JobError, SchemaError, SinkError, StateError
 from catchment.generator import Generator
 from catchment.sinks.memory import Memory
 from catchment.sinks.parquet import ParquetSink
 from catchment.sinks.spark_format import SparkFormat
 from catchment.sources.parquet_file import Parquet
+from catchment.spark.batch_commit import refuse_in_server
 from catchment.spark.batch_job import run_bounded
 from catchment.spark.format_sink import write_frame
 from catchment.spark.handle import Handle
 from catchment.spark.planning import Progress
-from catchment.spark.server_commit import refuse_in_server
 from catchment.testing.compare import assert_same, rows_of
 from numbered_files import write_numbered
 from patience import wait_for
@@ -98,6 +100,39 @@ def test_a_streaming_frame(spark: SparkSession, tmp_path: Path) -> None:
     status = handle.wait()
     assert status.events == EVENTS.num_rows
     same(tmp_path, newest(EVENTS))
+
+
+def test_what_commits_batches_is_plain_data(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Spark Connect it travels to a process of the server: no handle, no lock is in it."""
+    given: list[Any] = []
+    foreach = DataStreamWriter.foreachBatch
+
+    def kept(writer: Any, function: Any) -> Any:
+        given.append(function)
+        return foreach(writer, function)
+
+    monkeypatch.setattr(DataStreamWriter, "foreachBatch", kept)
+    write(tmp_path / "in", 0, 0, 2000)
+    handle = job(tmp_path, sinks=[]).start(spark)
+    handle.wait()
+    assert handle.results["five"].num_rows  # it was committed through the handle all the same
+    assert pickle.loads(pickle.dumps(given[0])) == given[0]
+
+
+def test_a_frame_whose_column_has_another_type(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, 0, 2000)
+    schema = spark.read.parquet(str(tmp_path / "in")).schema
+    frame = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    job(tmp_path, source=None).start(spark, events=frame).wait()
+    other = frame.withColumn("player", frame["player"].cast("binary"))
+    with pytest.raises(StateError, match="column 'player' of the events has another type"):
+        job(tmp_path, source=None).start(spark, events=other)
+    with pytest.raises(SchemaError, match="player"):
+        job(tmp_path, source=None).start(spark, events=frame.drop("player"))
+    unused = frame.withColumn("x", frame["x"].cast("string"))  # which no query needs
+    job(tmp_path, source=None).start(spark, events=unused).wait()
 
 
 def test_queries_change_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:

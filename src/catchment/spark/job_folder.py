@@ -38,6 +38,27 @@ def absolute(checkpoint: str) -> str:
     return checkpoint if there else os.path.abspath(checkpoint)
 
 
+def spark_checkpoint(checkpoint: str) -> str:
+    """Spark's own folder in a job's checkpoint, as Spark calls it.
+
+    Its file systems are Hadoop's: keys and options of an address are in Spark's settings
+    (`spark.hadoop.fs.s3a...`), and S3 has another name.
+
+    >>> spark_checkpoint("s3://key:secret@bucket/jobs/one?region=x")
+    's3a://bucket/jobs/one/spark'
+    >>> spark_checkpoint("/jobs/one")
+    '/jobs/one/spark'
+    """
+    place = absolute(checkpoint).rstrip("/")
+    if "://" not in place:
+        return f"{place}/spark"
+    scheme, _, rest = place.partition("://")
+    shown = rest.partition("?")[0].rstrip("/")
+    if scheme == "s3":
+        return f"s3a://{shown.rpartition('@')[2]}/spark"
+    return f"{scheme}://{shown}/spark"
+
+
 def home_of(checkpoint: str) -> Folder:
     """The folder of a job's own files in its checkpoint."""
     return Folder(absolute(checkpoint)).sub("catchment")

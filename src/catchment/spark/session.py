@@ -187,15 +187,16 @@ def _master(spark: SparkSession) -> str:
 
 @contextlib.contextmanager
 def configured(spark: SparkSession, needed: dict[str, str]) -> Iterator[None]:
-    """A session with settings, which is left as it was."""
+    """A session with settings, which is left as it was; what is set so already is not touched."""
     with _CONFIGURING:
         before = spark.conf.getAll
-        for key, value in needed.items():
+        changed = {key: value for key, value in needed.items() if before.get(key) != value}
+        for key, value in changed.items():
             spark.conf.set(key, value)
         try:
             yield
         finally:
-            for key in needed:
+            for key in changed:
                 if key in before:
                     spark.conf.set(key, before[key])
                 else:
@@ -211,7 +212,11 @@ _SHIPPED: WeakSet[SparkSession] = WeakSet()
 
 
 def ship(spark: SparkSession) -> None:
-    """Brings this package to executors on other machines, where nobody installed it."""
+    """Brings this package to executors on other machines, where nobody installed it.
+
+    `ct.run`, `ct.windows` and jobs do so by themselves. The format `catchment` has no session at
+    hand, so whoever uses it on a cluster does this first.
+    """
     if not is_local(spark) and spark not in _SHIPPED:
         spark.addArtifacts(_package(), pyfile=True)
         _SHIPPED.add(spark)
@@ -219,13 +224,14 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _package() -> str:
-    """An archive of this package, made once."""
+    """An archive of this package, and of the one by which Spark finds the format, made once."""
     archive = Path(tempfile.mkdtemp(prefix="catchment-")) / "catchment-package.zip"
-    root = Path(errors.__file__).parent
+    above = Path(errors.__file__).parent.parent
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                made.write(path, Path("catchment") / path.relative_to(root))
+        for package in ("catchment", "pyspark_catchment"):
+            for path in sorted((above / package).rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    made.write(path, path.relative_to(above))
     return str(archive)
 
 

@@ -19,16 +19,18 @@ from catchment.model import records
 from catchment.model.definition import file_changes, removal_text
 from catchment.model.early import emit_of
 from catchment.model.query import Query, QueryRecord
+from catchment.model.time_column import time_name
 from catchment.planner import plan as make_plan
 from catchment.sinks.base import Sink
 from catchment.sinks.memory import Memory
+from catchment.spark.batch import needed
+from catchment.spark.batch_commit import CommitBatch, commit_here, refuse_in_server
 from catchment.spark.bucket_keys import labels
 from catchment.spark.handle import Handle
-from catchment.spark.job_folder import GIVEN, SCHEMA, absolute, home_of
+from catchment.spark.job_folder import GIVEN, SCHEMA, home_of, spark_checkpoint
 from catchment.spark.planning import first_plan
 from catchment.spark.queries import FORMAT, IDENTITY, QueryFolder, read_identity
 from catchment.spark.records import JobIdentity
-from catchment.spark.server_commit import CommitOnServer, refuse_in_server
 from catchment.spark.session import cores_of, is_connect, session, ship
 from catchment.spark.spec import Spec, forget_plans
 from catchment.spark.streaming_frame import columns_of, parcels_of
@@ -101,6 +103,7 @@ def _begun(
 ) -> Handle:
     home = home_of(checkpoint)
     identity = job_identity(home, job, spark)
+    refuse_other_types(home, schema, needed(make_plan(queries), time_name(job.time), schema))
     # For commands that check a query against the events while the job runs.
     home.write(SCHEMA, schema.serialize().to_pybytes())
     buckets = identity.buckets
@@ -118,7 +121,7 @@ def _begun(
     )
     said = take_up(spec, queries)
     handle = Handle(spec, spark, job, lock)
-    _started(handle, job, spark, absolute(checkpoint), events)
+    _started(handle, job, spark, checkpoint, events)
     handle.changes = said
     _handles[home.uri] = handle
     return handle
@@ -162,6 +165,21 @@ def job_identity(home: Folder, job: JobModel, spark: SparkSession) -> JobIdentit
     return found
 
 
+def refuse_other_types(home: Folder, schema: pa.Schema, columns: list[str]) -> None:
+    """Refuses events whose columns have other types than those of the run before: what is held of
+    open windows has the types of then."""
+    held = home.read(SCHEMA)
+    before = schema if held is None else pa.ipc.read_schema(pa.py_buffer(held))
+    for name in columns:
+        place = before.get_field_index(name)
+        if place >= 0 and before.field(place).type != schema.field(name).type:
+            raise StateError(
+                f"column {name!r} of the events has another type than when the job last ran",
+                given=f"{before.field(place).type} there, {schema.field(name).type} here",
+                hint="cast it as it was, or use another checkpoint",
+            )
+
+
 def take_up(spec: Spec, queries: list[Query]) -> list[str]:
     """What the job file says anew counts, else what was done to the job: sentences about both."""
     folder = QueryFolder(spec.home)
@@ -190,9 +208,11 @@ def _started(
     spec = handle.spec
     parcels = read_parcels(spark, spec) if events is None else parcels_of(events, spec)
     rows = assemble_buckets(spec, parcels)
-    each = CommitOnServer(spec.to_text()) if is_connect(spark) else handle.batch
+    if not is_connect(spark):
+        commit_here(spec.home.uri, handle.batch)
+    each = CommitBatch(spec.home.uri, spec.to_text())
     writer = rows.writeStream.foreachBatch(each).outputMode("update")
-    writer = writer.option("checkpointLocation", f"{checkpoint}/spark").queryName(spec.job)
+    writer = writer.option("checkpointLocation", spark_checkpoint(checkpoint)).queryName(spec.job)
     if job.trigger == "available-now":
         writer = writer.trigger(availableNow=True)
     elif job.trigger in TRIGGERS:
