@@ -7,6 +7,7 @@ import tempfile
 from contextlib import suppress
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -335,6 +336,63 @@ def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
 
 
 # By hand.
+
+
+@pytest.mark.parametrize("above", ["root", "m"])
+@pytest.mark.parametrize(
+    "new",
+    [
+        ct.Query("new", ct.sum("v"), window=ct.sliding("8s", "1s")),
+        ct.Query("new", ct.max("v"), by="k", window=ct.tumbling("1s")),
+        ct.Query("new", ct.count(), by="k", window=ct.session("700ms")),
+    ],
+    ids=lambda query: query.window.kind,
+)
+def test_a_query_joins_while_nobody_waits_for_a_node(new: ct.Query, above: str) -> None:
+    """The node has read ahead of all others, and nobody knows of it when the query joins.
+
+                   0         1         2         3
+    a              xxx.....................................  and so on
+    c              x   xxxxxxxxxxxxxxxxxxxxxxxxx    x x x x  when it is back
+                   |   in a slice that has not ended
+                   its first message
+    """
+    parents: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "c": above}
+    first = ct.Query("first", ct.sum("v"), window=ct.tumbling("3s"))
+
+    def at(key: str, *times: float) -> pa.Table:
+        ts = [round(time * SECOND) for time in times]
+        return pa.table({"ts": ts, "k": [key] * len(ts), "v": [1] * len(ts)}).cast(
+            pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("v", pa.int64())])
+        )
+
+    ahead = at("c", *(n / 10 for n in range(1, 27)))
+    nothing = [at("c")] * 80
+    slow = [*(n / 200 for n in range(400)), *(n / 10 for n in range(20, 80))]
+    events = {
+        "a": [at("a", time) for time in slow],
+        "c": [at("c", 0), ahead, *nothing, *(at("c", n / 10) for n in range(30, 80))],
+    }
+    world = World(charter(parents, [first], timeout=1_500_000), events, until=0)
+    root = world.sites["root"]
+
+    def join() -> None:
+        assert root.member is not None and root.member.charter is not None
+        root.member.adopt(root.member.charter.with_queries([first, new]), world.now)
+
+    world.after(1_500_000, lambda: world.crash("c", 6.5))
+    world.after(3_200_000, join)
+    world.run()
+    assert world.done
+    rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]
+    marked = set[bool]()
+    for query in (first, new):
+        wanted = oracle([query], rows)[query.name]
+        for row in final(world.deliveries, query.name, once=False):
+            marked.add(row.pop("complete"))
+            missing = row.pop("missing")
+            assert missing is not None or row in wanted, row
+    assert marked == {True, False}
 
 
 def test_windows_of_a_type_added_twice_over_begin_with_the_newest_event() -> None:

@@ -33,6 +33,15 @@ OUT_OF_USE = {
 }
 """Names of attributes, functions and fields that had to be looked up, and what to say instead."""
 
+TYPES_OUT_OF_USE = {
+    "Asked": "LastQuestion",
+    "Easing": "EarlySender",
+    "Handed": "PlansFromRoot",
+    "Steward": "BatchCommitter",
+    "Told": "Orders, or what it is",
+}
+"""Names of types that had to be looked up, and what to say instead."""
+
 
 def types(source: str) -> Iterator[str]:
     """The classes of a module, and the types it gives a name; whether private or not."""
@@ -73,7 +82,9 @@ def twice(sources: dict[str, str]) -> dict[str, list[str]]:
 def out_of_use(source: str) -> list[str]:
     """Names of a module that are out of use."""
     found = [(line, name) for line, name in members(source) if name.lstrip("_") in OUT_OF_USE]
-    return [f"line {n}: {name}: say {OUT_OF_USE[name.lstrip('_')]}" for n, name in sorted(found)]
+    said = [f"line {n}: {name}: say {OUT_OF_USE[name.lstrip('_')]}" for n, name in sorted(found)]
+    named = sorted(set(types(source)) & TYPES_OUT_OF_USE.keys())
+    return [*said, *(f"the type {name}: say {TYPES_OUT_OF_USE[name]}" for name in named)]
 
 
 def test_no_two_types_have_one_name() -> None:
@@ -96,6 +107,11 @@ def test_the_checks_find_what_they_look_for() -> None:
         "line 2: sure",
         "line 4: _told",
         "line 5: trouble",
+    ]
+    old = "class _Asked: pass\n\n\nTold = tuple[int, str]\nAskedRow = tuple[int]\n"
+    assert [text.split(": say")[0] for text in out_of_use(old)] == [
+        "the type Asked",
+        "the type Told",
     ]
     assert not out_of_use("def text(told):\n    sure = told\n    return sure\n")
     assert not twice({"a": other, "b": "MOST = 4\nplace = 1\n"})

@@ -106,7 +106,7 @@ def one_schedule(seed: int) -> World:
     queries = drawn(dice)
     flush, trouble = flushing(seed, faults(dice))
     if trouble.narrow:  # rows take more than counts do, and what is not acknowledged is sent again
-        trouble = replace(trouble, narrow=5000)
+        trouble = replace(trouble, narrow=50_000)
     world = World(charter(parents, queries, **ASK, **flush), events, seed, trouble, until=4)
     ended(world, seed)
     check(world.deliveries, events, queries)

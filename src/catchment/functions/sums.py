@@ -95,7 +95,7 @@ class CountFunction(Function):
 class Avg(Function):
     """The mean: double; of decimal(p, s) decimal(p + 4, s + 4), of 38 digits at most.
 
-    The mean of unsigned 64-bit integers is the double nearest to that of their exact sum.
+    Unsigned 64-bit integers count as decimal(20, 0), as for sums: their mean is decimal(24, 4).
 
     Like Spark's, it is null where the sum does not fit its type.
     """
@@ -107,7 +107,8 @@ class Avg(Function):
         return counted(aggregate.column, "sum")
 
     def result(self, aggregate: Aggregate, type: pa.DataType | None) -> pa.DataType:
-        if type is not None and pa.types.is_decimal(type):
+        if is_exact(type):
+            assert type is not None
             precision, scale = digits_of(type)
             return bounded(precision + _FINER, scale + _FINER, most_digits(type))
         return pa.float64()

@@ -96,7 +96,7 @@ class Passed(Struct, frozen=True, array_like=True):
     missing: tuple[str, ...]
 
 
-class Asked(Struct, frozen=True, array_like=True):
+class LastQuestion(Struct, frozen=True, array_like=True):
     """The last question about a window: its number, which round it was, the nodes that could not be
     asked, and the number of rows it was about."""
 
@@ -118,7 +118,7 @@ class GroupRanksState(Struct, frozen=True, array_like=True):
     """What a `GroupRanks` must not lose."""
 
     done: int
-    questioned: list[tuple[int, int, Asked]]
+    questioned: list[tuple[int, int, LastQuestion]]
     open: list[OpenQuestion]
     sources: list[Ints]
     keys: bytes
@@ -296,7 +296,7 @@ class GroupRanks:
         self.sources = Sources()
         self.done = EARLIEST
         """Windows that end by it are given."""
-        self.questioned: dict[Bounds, Asked] = {}
+        self.questioned: dict[Bounds, LastQuestion] = {}
         self.open: list[OpenQuestion] = []
         self.word = b""
         """What was said last; empty: nothing was."""
@@ -611,7 +611,7 @@ class GroupRanks:
         question = judged.question(number)
         self.open.append(OpenQuestion(question, judged.waiting, now))
         for bounds in judged.doubtful:
-            self.questioned[bounds] = Asked(
+            self.questioned[bounds] = LastQuestion(
                 number, judged.rounds[bounds], tuple(sorted(gone)), judged.rows[bounds]
             )
 

@@ -118,9 +118,8 @@ def _sum(values: Values) -> Any:
 def _avg(values: Values) -> Any:
     if not values:
         return None
-    if _is_decimal(values) and _scale(values):
-        # Four digits more than the values have; None where their sum is. Without a point they are
-        # unsigned integers.
+    if _is_decimal(values):
+        # Four digits more than the values have; None where their sum is.
         fits = _sum(values) is not None
         return _decimal(_total(values) / len(values), _scale(values) + 4) if fits else None
     if not _finite(values):

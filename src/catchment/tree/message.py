@@ -35,7 +35,7 @@ from catchment.model.unpacking import at_most, uncompressed, unpacks
 from catchment.planner.edges import EARLIEST, LATEST
 from catchment.ranking.message import RankNote
 from catchment.tree.charter import Charter
-from catchment.tree.records import Behind, Lag
+from catchment.tree.records import Behind, Lag, PlansBegun
 from catchment.tree.stale_plan import joined
 from catchment.tree.words import MOST, EventTime, Name, NonNegative, PartitionsRead
 
@@ -140,11 +140,22 @@ def _mark(life: int, message: bytes) -> int:
     return zlib.crc32(message[: _HEAD.size], life & 0xFFFFFFFF) ^ (life >> 32)
 
 
-def behind_of(head: Head, plan: int) -> Behind:
-    """Events cut by older plans than the one in use: as the message tells, and its own."""
-    if head.plan >= plan:
-        return head.behind
-    return joined([head.behind, {head.node: Lag({head.plan: head.newest})}])
+def behind_of(head: Head, plan: int, before: int, begun: PlansBegun) -> Behind:
+    """Events cut by older plans than the one in use: as the message tells, its own, and those that
+    its node has cut by the version of the message before.
+
+    A node holds back slices that have not ended, so its parent may not hear of what it cut by a
+    version before it goes over to a newer one. The parent waits for that message and knows of these
+    events when it begins with the newer version, unless the node was silent then: `begun` is what
+    it knew.
+    """
+    found = [head.behind]
+    if head.plan < plan:
+        found.append({head.node: Lag({head.plan: head.newest})})
+    passed = range(before + 1, head.plan + 1) if before >= 0 else range(0)
+    if any(head.newest > begun.get(version, LATEST) for version in passed):
+        found.append({head.node: Lag({before: head.newest})})
+    return joined(found)
 
 
 def encode(

@@ -54,6 +54,11 @@ Behind = dict[NodeId, Lag]
 """By node: the events that results may lack, because they were cut by an older plan or lost."""
 
 
+PlansBegun = dict[NonNegative, EventTime]
+"""By version of the plan that a parent has gone over to: the newest event that it knew of then. Only
+of versions that the charter has."""
+
+
 class Lagging(Struct, frozen=True):
     """The nodes whose events results of a step may lack, and the plan that brought each query."""
 
@@ -171,6 +176,7 @@ class RelayPlace(Struct, frozen=True, tag="relay"):
     plan: NonNegative
     view: View
     children: dict[NodeId, Child]
+    begun: PlansBegun = field(default_factory=dict)
 
 
 class FlowNote(Struct, frozen=True):
@@ -286,6 +292,7 @@ class RootStep(StepRecord, frozen=True, tag="root"):
     """Found when the step is carried out."""
     counted_late: NonNegative = 0
     """Where a step is carried out elsewhere: events that were counted and came too late so far."""
+    begun: PlansBegun = field(default_factory=dict)
 
     @property
     def decided(self) -> tuple[int, int, int, tuple[str, ...]]:

@@ -22,7 +22,7 @@ from catchment.tree.inbox import Inbox, taking
 from catchment.tree.known_plans import KnownPlans, speaker_of
 from catchment.tree.message import Head, behind_of, notes_of
 from catchment.tree.outflow import Outflow
-from catchment.tree.records import RelayPlace, RelayStep
+from catchment.tree.records import PlansBegun, RelayPlace, RelayStep
 from catchment.tree.role_progress import RoleProgress
 
 
@@ -40,6 +40,8 @@ class Relay:
         self.inbox = Inbox(disk, {} if place is None else dict(place.children), charter)
         self.kept = EventsKept()
         """Events that children keep between marks; it is learnt anew after a restart."""
+        self._begun: PlansBegun = {}
+        """What it knew when it went over to versions of the plan, while it carries out a step."""
         self._expect(now)
 
     @property
@@ -128,10 +130,14 @@ class Relay:
 
     def _switch(self, plan: int) -> None:
         """Goes over to a version of the plan, and knows of all that was read by older ones."""
+        plans = self.flow.charter.plans
+        begun = {} if self.place is None else self.place.begun
+        self._begun = {version: at for version, at in begun.items() if version in plans}
         if plan > self.flow.plan:
             newest = self.inbox.newest_before(plan)
             self.flow.switch(plan)
             self.flow.merger.absorb(Partials(), newest)
+            self._begun[plan] = self.flow.merger.newest
 
     def _hear_marks(self, head: Head, said: pa.Table | None) -> None:
         """Passes on what a child says of events between marks, but for rows that contradict it."""
@@ -142,12 +148,14 @@ class Relay:
     def _took(self, id: str, head: Head, end: int) -> None:
         self.flow.count(head.counts)
         self.flow.ended |= head.ended
-        self.flow.lags(behind_of(head, self.flow.plan))
+        before = self.inbox.children[id].plan
+        self.flow.lags(behind_of(head, self.flow.plan, before, self._begun))
         self.inbox.take(id, head, end)
         self.flow.lags(self.inbox.take_lost())
 
     def _finish(self, step: RelayStep) -> None:
-        place = RelayPlace(step.step, step.plan, step.view, dict(self.inbox.children))
+        children = dict(self.inbox.children)
+        place = RelayPlace(step.step, step.plan, step.view, children, self._begun)
         self.flow.step(step.view, place, step.now)
         for id, child in self.inbox.children.items():
             self.inbox.trim(id, child.taken)

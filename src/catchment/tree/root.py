@@ -7,7 +7,7 @@ them, marked with the nodes whose events may lack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import UNSET
@@ -34,8 +34,17 @@ from catchment.tree.decode import last_end, taken
 from catchment.tree.edges_told import next_edge
 from catchment.tree.inbox import Inbox, taking
 from catchment.tree.known_plans import KnownPlans, speaker_of
-from catchment.tree.message import behind_of, notes_of
-from catchment.tree.records import Behind, Lag, Readers, RootState, RootStep, Uncounted, Unranked
+from catchment.tree.message import Head, behind_of, notes_of
+from catchment.tree.records import (
+    Behind,
+    Lag,
+    PlansBegun,
+    Readers,
+    RootState,
+    RootStep,
+    Uncounted,
+    Unranked,
+)
 from catchment.tree.role_progress import RoleProgress
 from catchment.tree.stale_plan import followed, joined, lagging_in, lost_in, recent
 from catchment.tree.words import MOST
@@ -243,8 +252,12 @@ class Root:
         chosen = self.inbox.chosen(choice.upto)
         heads = [self.inbox.head(id, seq) for id, seq in chosen]
         newest = max([EARLIEST if last is None else last.newest, *(head.newest for head in heads)])
+        begun = (
+            {} if last is None else {n: at for n, at in last.begun.items() if n in charter.plans}
+        )
         if plan > self.plan:
             newest = max(newest, self.inbox.newest_before(plan))
+            begun[plan] = newest
         reached = EARLIEST if last is None else last.reach
         # No further than where every window that holds an event is complete: events of somebody
         # who is missing may still come after the others have ended, or have had none.
@@ -252,7 +265,7 @@ class Root:
         ended = {} if last is None else dict(last.ended)
         for head in heads:
             ended |= head.ended
-        found = [behind_of(head, plan) for head in heads]
+        found = self._behind_of(heads, plan, begun)
         found += [self.inbox.lacks(id, seq) for id, seq in chosen]
         too_late = max(reached - self._keep(plan), EARLIEST)
         found += [self._late_in(id, seq, plan, too_late) for id, seq in chosen]
@@ -280,9 +293,19 @@ class Root:
             live=self._live(plan, ended, max(reach, reached)),
             since={id: child.since for id, child in self.inbox.children.items()},
             readers=self._readers(view.missing) if self._questions_readers(plan) else None,
+            begun=begun,
         )
         self._journal.append(step)
         return step
+
+    def _behind_of(self, heads: Sequence[Head], plan: int, begun: PlansBegun) -> list[Behind]:
+        """What messages tell of events that were cut by older plans than the one in use."""
+        before = {id: child.plan for id, child in self.inbox.children.items()}
+        found = []
+        for head in heads:
+            found.append(behind_of(head, plan, before[head.node], begun))
+            before[head.node] = head.plan
+        return found
 
     def _late_in(self, id: str, seq: int, plan: int, too_late: int) -> Behind:
         """What results lack after a message of a child that was no longer waited for: those of its

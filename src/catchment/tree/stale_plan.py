@@ -1,4 +1,4 @@
-"""What silent nodes cut by an older plan, after the others had changed to a newer one.
+"""What silent nodes cut by an older plan that nobody knew of when the others changed to a newer one.
 
 Such events do not serve queries that are newer than that plan: windows of these queries that began
 by then lack them. Events in messages that were lost serve no query. Events that came too late serve
@@ -149,7 +149,8 @@ def lacking(
     since = lagging.added[name]
     newest: dict[str, int] = {}
     for node, lag in sorted(lagging.behind.items()):
-        older = [read_until(read, time) for plan, time in lag.cut.items() if plan < since]
+        cut = [read_until(read, time) for plan, time in lag.cut.items() if plan < since]
+        older = [_touched(window, time, time) for time in cut]
         lost = [] if lag.lost is None else [_touched(window, read_until(read, lag.lost), LATEST)]
         ends = [read_until(read, lag.late[group] - 1) for group in groups if group in lag.late]
         late = [_touched(window, time, time) for time in ends]
