@@ -200,8 +200,11 @@ def test_the_window_in_select_is_a_struct_of_its_bounds(items: str, name: str) -
 
 
 def test_keys_and_bounds_in_select_are_what_results_carry_anyway() -> None:
+    text = (
         "SELECT k, window.start, window.end AS window_end, window_start, window_index, sum(v) "
         "FROM events e GROUP BY e.k, `my key`, window(e.ts, '10s')"
+    )
+    query = sql(text, "q")
     assert query.by == ("k", "my key")
     assert query.aggregates == (f.sum("v"),)
 

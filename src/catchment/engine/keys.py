@@ -130,9 +130,9 @@ def _alone(array: pa.Array[Any]) -> tuple[Ints, list[pa.Array[Any]]]:
 def _encode(array: pa.Array[Any]) -> tuple[Ints, pa.Array[Any]]:
     kind = array.type
     if pa.types.is_integer(kind) and not array.null_count and len(array):
-        encoded = _encode_dense(array) or _encode_sorted(array)
-        if encoded is not None:
-            return encoded
+        found = _encode_dense(array) or _encode_sorted(array)
+        if found is not None:
+            return found
     if pa.types.is_floating(kind):
         array = _one_nan_one_zero(array)
     if isinstance(array, pa.DictionaryArray):

@@ -55,8 +55,8 @@ Behind = dict[NodeId, Lag]
 
 
 PlansBegun = dict[NonNegative, EventTime]
-"""By version of the plan that a parent has gone over to: the newest event that it knew of then. Only
-of versions that the charter has."""
+"""By version of the plan that a parent has gone over to: the newest event that it knew of then.
+Only of versions that the charter has."""
 
 
 class Lagging(Struct, frozen=True):

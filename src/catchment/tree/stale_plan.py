@@ -1,4 +1,4 @@
-"""What silent nodes cut by an older plan that nobody knew of when the others changed to a newer one.
+"""What silent nodes cut by an older plan that nobody knew of when others changed to a newer one.
 
 Such events do not serve queries that are newer than that plan: windows of these queries that began
 by then lack them. Events in messages that were lost serve no query. Events that came too late serve
