@@ -402,7 +402,7 @@ class World(Agenda):
 
     def _ask(self, site: Site) -> None:
         """What a node asks its children at once goes down their links."""
-        if site.member is None or not site.member.asks:
+        if site.member is None or not site.member.has_questions:
             return
         linked = (other for other in self.sites.values() if other.linked)
         below = {other.id: other for other in linked if self._above(other) == site.id}

@@ -839,7 +839,7 @@ class Member:
         return due
 
     @property
-    def asks(self) -> bool:
+    def has_questions(self) -> bool:
         """Whether there is a time about which children may be asked at once."""
         return self.machine is not None and self.machine.due is not None
 
