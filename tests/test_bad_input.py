@@ -175,7 +175,7 @@ MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
             job("avg(v)", {"cut": {"at": "sum(v) > 1"}}),
         ],
         "the cut condition uses an aggregate",
-        "SUM(v)",
+        "sum(v)",
         "",
     ),
     "two results of one name": (
@@ -356,7 +356,7 @@ def test_two_queries_of_one_name() -> None:
             "JOIN takes a small table",
         ),
         ("SELECT avg(v) FROM a, b GROUP BY window(ts, '1s')", "only inner and left joins"),
-        ("SELECT avg(v) FROM (SELECT * FROM e) GROUP BY window(ts, '1s')", "the SQL has no window"),
+        ("SELECT avg(v) FROM (SELECT v FROM e)", "the SQL has no window"),
         (
             "SELECT avg(v) FROM e WHERE v > (SELECT 1) GROUP BY window(ts, '1s')",
             "a subquery is not",
@@ -369,7 +369,6 @@ def test_two_queries_of_one_name() -> None:
         ("DELETE FROM e", "only SELECT is supported in SQL"),
         ("SELECT avg(v FROM e", "the SQL does not parse"),
         ("SELECT avg(v) FROM e", "the SQL has no window"),
-        ("SELECT window FROM e GROUP BY window(ts, '1s')", "query 'q' computes nothing"),
         ("", "the SQL is empty"),
     ],
 )

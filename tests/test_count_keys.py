@@ -191,17 +191,26 @@ def test_arrays_come_back(ints: Ints, floats: npt.NDArray[np.float64]) -> None:
     assert back["ints"].tolist() == ints.tolist() and back["floats"].tolist() == floats.tolist()
 
 
-def up(**changed: object) -> dict[str, Any]:
+def up(**changed: object) -> list[object]:
     """The fields of what a node says, some of them changed."""
     times = np.array([5, 5, 9])
     piece = [10, 13, True, times, np.zeros(3, np.int64), b"events"]
     fields: dict[str, Any] = {"node": 1, "life": 0, "frontier": 9, "settled": 13, "passed": 0}
-    fields |= {"ask": 0, "zone": 0, "counts": {Place(5, -1, 0): 10}}
-    return fields | {"samples": [10, 13, times, times], "pieces": [piece]} | changed
+    fields |= {"answered": [0], "counts": {Place(5, -1, 0): 10}, "answers": answers()}
+    fields |= {"pieces": [piece], "late": 0, "spans": {1: (10, 13)}}
+    assert tuple(fields) == Up.__struct_fields__
+    assert changed.keys() <= fields.keys()
+    return [*(fields | changed).values()]
+
+
+def answers(low: int = 10, high: int = 13, count: int = 3, times: object = None) -> list[object]:
+    """The samples of one ask."""
+    of = np.array([5, 5, 9]) if times is None else times
+    return [*(np.array([one]) for one in (1, low, high, count)), of, np.array([0, 0, 0])]
 
 
 def said(**changed: object) -> bytes:
-    return wire.dump([*up(**changed).values()])
+    return wire.dump(up(**changed))
 
 
 @pytest.mark.hypothesis
@@ -223,8 +232,13 @@ FEW, FLOATS = np.arange(2), np.array([0.5, 1.5, 2.5])
         {"node": "a"},
         {"frontier": 1.5},
         {"counts": {5: 1}},
-        {"samples": [13, 10, FEW, FEW]},
-        {"samples": [10, 13, FEW, FLOATS]},
+        {"answers": answers(low=13, high=10)},
+        {"answers": answers(count=2)},
+        {"answers": answers(count=-1)},
+        {"answers": answers(times=FLOATS)},
+        {"answered": 1},
+        {"answered": [0.5]},
+        {"spans": {1: (10, 13, 14)}},
         {"pieces": [[10, 13, True, FEW, FEW, b""]]},
         {"pieces": [[10, 13, True, FLOATS, FLOATS, b""]]},
         {"pieces": [[10, 10, False, FEW, FEW, b""]]},

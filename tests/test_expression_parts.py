@@ -122,6 +122,19 @@ def test_texts_put_together() -> None:
     assert run("s || n || b", **rows) == ["a1true", None, None]
     assert run("left(s, 1)", **rows) == ["a", None, "c"]
     assert run("trim(s)", s=["  a b ", "\ta", None]) == ["a b", "\ta", None]
+    for text, wanted in (
+        ("trim(BOTH 'xy' FROM s)", "ax b"),
+        ("trim('xy' FROM s)", "ax b"),
+        ("trim('xy', s)", "ax b"),
+        ("btrim(s, 'xy')", "ax b"),
+        ("trim(LEADING 'xy' FROM s)", "ax byx"),
+        ("ltrim('xy', s)", "ax byx"),
+        ("trim(TRAILING 'xy' FROM s)", "xyax b"),
+        ("rtrim('xy', s)", "xyax b"),
+        ("trim(TRAILING FROM s)", "xyax byx"),
+    ):
+        assert run(text, s=["xyax byx", None]) == [wanted, None]
+        assert run(canonical(text), s=["xyax byx", None]) == [wanted, None]
     assert canonical("s || 'x' || n") == "concat(s, 'x', n)"
 
 
@@ -142,7 +155,8 @@ def test_a_tuple_is_equal_for_equal_values_and_for_no_others() -> None:
         ("substring(s, n)", "the expression takes a part of a text that is not fixed"),
         ("tuple(s)", "the expression gives tuple the wrong arguments"),
         ("'it''s'", "the expression uses concatenation"),
-        ("trim(BOTH 'x' FROM s)", "the expression uses something that is not supported"),
+        ("trim(BOTH n FROM s)", "the expression gives trim the wrong arguments"),
+        ("trim(s, 'x')", "the expression gives trim the wrong arguments"),
     ],
 )
 def test_what_is_refused(text: str, message: str) -> None:

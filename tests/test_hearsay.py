@@ -194,8 +194,9 @@ def test_a_schema_that_nobody_can_use_is_not_passed_on(id: str) -> None:
 
 def of_zeros(size: int) -> bytes:
     """What a node says of a lane, with two arrays that take some bytes, however long they are."""
-    zeros = [size, 0]
-    return records.pack([3, 1, 5, 5, 0, 0, 0, {}, [0, 1, zeros, zeros]])
+    zeros, none = [size, 0], [1, 0]
+    count = [1, 2 * size]  # numbers are packed as zigzags
+    return records.pack([3, 1, 5, 5, 0, [0], {}, [none, none, none, count, zeros, zeros]])
 
 
 def test_all_arrays_of_a_message_share_the_room(monkeypatch: pytest.MonkeyPatch) -> None:

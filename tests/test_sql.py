@@ -434,11 +434,6 @@ G = "GROUP BY window(ts, '10s')"
             "grouping has the wrong arguments (given: grouping(x)); write grouping_id(), or",
         ),
         (f"SELECT first(v) RESPECT NULLS {TAIL}", "all aggregates ignore nulls"),
-        (
-            f"SELECT max_by(v, w, x) {TAIL}",
-            "max_by takes 2 columns and nothing else (given: max_by(v, w, x))",
-        ),
-        (f"SELECT avg(v, w) {TAIL}", "avg takes a column and nothing else (given: avg(v, w))"),
         (f"SELECT quantile(v, w) {TAIL}", "parameters of functions and windows must be literals"),
         (
             "SELECT sum(v) FROM e GROUP BY window(ts)",
@@ -461,6 +456,19 @@ def test_what_sql_does_not_do(text: str, message: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_by(v, w, x)", "max_by takes 2 columns and nothing else (given: max_by(v, w, x))"),
+        ("avg(v, w)", "avg takes a column and nothing else (given: avg(v, w))"),
+    ],
+)
+def test_columns_too_many(text: str, message: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        sql(f"SELECT {text} {TAIL}", "q")
+    assert str(caught.value).startswith(message)
+
+
 def query(*aggregates: Any, **options: Any) -> Query:
     return Query("q", *aggregates, **({"window": w.tumbling("10s")} | options))
 
@@ -478,6 +486,7 @@ def query(*aggregates: Any, **options: Any) -> Query:
         (f"SELECT quantile(v, 2) {TAIL}", lambda: f.quantile("v", 2)),
         (f"SELECT sums(v) {TAIL}", lambda: f.make("sums", "v")),
         (f"SELECT avg() {TAIL}", lambda: f.avg()),
+        (f"SELECT avg(v, 1) {TAIL}", lambda: f.make("avg", "v", (1,))),
         (f"SELECT avg(sum(v)) {TAIL}", lambda: f.avg("sum(v)")),
         (f"SELECT avg(v) FROM e WHERE foo(v) {G}", lambda: query(f.avg("v"), where="foo(v)")),
         (f"SELECT avg(v), avg(v) {TAIL}", lambda: query(f.avg("v"), f.avg("v"))),

@@ -184,12 +184,12 @@ class LocalCounter:
         for zone in () if down is None else down.zones:
             if zone.number not in self.answered:
                 self._on_zone(zone)
-        for ask in () if down is None or down.asks is None else down.asks.asks:
+        for ask in () if down is None or down.ask_list is None else down.ask_list.to_list():
             if ask.number not in self.answered:
                 self._on_ask(ask)
         if down is not None and down.forecast is not None and scheme in ("async", "approx"):
             self._ahead(down.forecast, scheme == "approx")
-        silent = down is not None and bool(down.asks is not None or down.zones or down.forecast)
+        silent = down is not None and bool(down.ask_list is not None or down.zones or down.forecast)
         now = (self.frontier, self.buffer.end)
         news = not silent and now != self.last_sent and self._worth(now)
         if not (news or self.speak or self.pieces or self.counts):

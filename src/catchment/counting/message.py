@@ -189,9 +189,8 @@ class AskList(Struct, frozen=True, array_like=True):
             np.concatenate([low[1], low[2], high[1], high[2]]),
         )
 
-    @property
-    def asks(self) -> list[Ask]:
-        """All of them."""
+    def to_list(self) -> list[Ask]:
+        """The asks one by one."""
         ends = self.ends.reshape(4, -1)
         low = np.stack([self.times, *ends[:2]], axis=1).tolist()
         high = np.stack([self.times + self.spans, *ends[2:]], axis=1).tolist()
@@ -264,7 +263,7 @@ class Down(Struct, frozen=True, array_like=True):
     """The root has all pieces up to this edge."""
     edges: dict[int, FoundEdge]
     """The edges found after `complete`, by their numbers."""
-    asks: AskList | None = None
+    ask_list: AskList | None = None
     """About edges that are looked for, in their order; each edge has an ask or a zone, or none."""
     zones: list[Zone] = []
     forecast: Forecast | None = None
@@ -282,5 +281,5 @@ class Down(Struct, frozen=True, array_like=True):
     @property
     def numbers(self) -> set[int]:
         """The numbers of all asks and zones."""
-        asks = () if self.asks is None else self.asks.numbers.tolist()
+        asks = () if self.ask_list is None else self.ask_list.numbers.tolist()
         return {*asks, *(zone.number for zone in self.zones)}

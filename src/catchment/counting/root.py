@@ -62,7 +62,7 @@ class RootCounterState(Struct, frozen=True, array_like=True):
     pace: Pace
     shares: Shares
     auto: Auto
-    asks: dict[int, Ask]
+    asks_told: dict[int, Ask]
     zones_told: dict[int, Zone]
     forecast: Forecast | None
     together: int
@@ -118,7 +118,7 @@ class RootCounter:
         self.pace = Pace(self.edges.stride, options.memory)
         self.shares = Shares(options.memory)
         self.auto = Auto()
-        self.asks: dict[int, Ask] = {}
+        self.asks_told: dict[int, Ask] = {}
         self.zones_told: dict[int, Zone] = {}
         """By edge: where it is looked for. An edge has an ask or a zone, or none."""
         one_by_one = options.wait or options.predictor == "last" or scheme == "approx"
@@ -137,7 +137,7 @@ class RootCounter:
         """By node: what it owes first, a slice or an answer, and since when."""
         self.spent = self.doubtful = 0.0
         self.news = self.changed = True
-        self.asked = False
+        self.told_more = False
         """Whether nodes are told of more since the last step."""
         self._lost = False
         """Whether nodes have answered, and what they sent is not here."""
@@ -186,7 +186,7 @@ class RootCounter:
     def _answered(self, view: NodeView, up: Up) -> None:
         """What an answer says of the places that were asked about."""
         found = {} if up.answers is None else up.answers.samples
-        for ask in self.asks.values():
+        for ask in self.asks_told.values():
             if (samples := found.get(ask.number)) is not None:
                 view.learn(ask.low, samples.low)
                 view.learn(ask.high, samples.high)
@@ -260,7 +260,7 @@ class RootCounter:
         """Nodes that owe an answer on events before a time, or a slice, and the number of that."""
         if self.scheme == "approx":
             return
-        orders: list[Ask | Zone] = [*self.asks.values(), *self.zones_told.values()]
+        orders: list[Ask | Zone] = [*self.asks_told.values(), *self.zones_told.values()]
         due = sorted(order.number for order in orders if order.high <= at(reach))
         for node, view in self.views.items():
             if view.gone:
@@ -304,8 +304,8 @@ class RootCounter:
         while self.news:
             self.news = False
             self._work()
-        self.rounds += self.asked
-        self.asked = False
+        self.rounds += self.told_more
+        self.told_more = False
         again = self.retransmit.lost(now, self.complete, self.over, self._lost)
         self._lost = False
         if not self.changed and not again:
@@ -319,7 +319,7 @@ class RootCounter:
             SCHEMES.index(self.using),
             self.complete,
             {n: found for n, found in self.found.items() if n >= self.complete},
-            AskList.of([self.asks[edge] for edge in sorted(self.asks)]),
+            AskList.of([self.asks_told[edge] for edge in sorted(self.asks_told)]),
             [self.zones_told[edge] for edge in sorted(self.zones_told)],
             self.forecast,
             self._lives(),
@@ -440,7 +440,7 @@ class RootCounter:
 
     def _ordered(self, edge: int) -> Ask | Zone | None:
         """What nodes were asked about an edge and may not have answered."""
-        return self.asks.get(edge) or self.zones_told.get(edge)
+        return self.asks_told.get(edge) or self.zones_told.get(edge)
 
     def _pursue(self, edge: int, rank: int, bounds: RankBounds | None) -> None:
         """Asks for an edge by what is predicted of it; or closer, where that was wrong, or nothing
@@ -492,7 +492,7 @@ class RootCounter:
 
     def _predicted(self, edge: int) -> bool:
         """Whether the last order on an edge rested on a prediction alone."""
-        if self.using in ("sync", "async") and edge not in self.asks:
+        if self.using in ("sync", "async") and edge not in self.asks_told:
             return self.forecast is not None or edge in self.zones_told
         return False
 
@@ -512,22 +512,22 @@ class RootCounter:
 
     def _drop_orders(self, edge: int) -> None:
         self.changed |= self._ordered(edge) is not None
-        self.asks.pop(edge, None)
+        self.asks_told.pop(edge, None)
         self.zones_told.pop(edge, None)
 
     def _tell(self, edge: int, order: Ask | Zone) -> None:
         """Tells all nodes where to look for an edge, instead of what was told before."""
         self._drop_orders(edge)
         if isinstance(order, Ask):
-            self.asks[edge] = order
+            self.asks_told[edge] = order
         else:
             self.zones_told[edge] = order
         self.orders += 1
-        self.asked = self.changed = True
+        self.told_more = self.changed = True
 
     def _go_on(self) -> None:
         """An edge was found: chooses how the next ones are looked for."""
-        for edge in [*self.asks, *self.zones_told]:
+        for edge in [*self.asks_told, *self.zones_told]:
             if edge <= self.edge:
                 self._drop_orders(edge)
         self.corrected = {edge for edge in self.corrected if edge > self.edge}
@@ -545,7 +545,7 @@ class RootCounter:
             self.auto.choose(self.edge, self.auto.costs(live, rank - known, self.doubtful))
         if self.using == "async" and ahead is not None and self.pace.tried and not self._shared:
             self.forecast = ahead
-            self.asked = True
+            self.told_more = True
 
     @property
     def _shared(self) -> bool:
@@ -582,7 +582,7 @@ class RootCounter:
         ahead = replace(ahead, sizes=sizes)
         if self.using != "sync":
             self.forecast = ahead
-            self.asked = self.changed = True
+            self.told_more = self.changed = True
             return
         spans = {n: (cut + s - d, cut + s + d) for n, (cut, s, d) in sizes.items()}
         wide = max((2 * d / max(s, 1) for _, s, d in sizes.values()), default=0.0)

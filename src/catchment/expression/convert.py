@@ -309,6 +309,16 @@ def _extract(node: exp.Expression, what: str) -> Node:
     return Call(unit, (convert(node.expression, what),))
 
 
+_TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+"""What trim(LEADING 'x' FROM s) and the like are, by their first word."""
+
+
+def _trim(node: exp.Expression, what: str) -> Node:
+    args = [node.expression, node.this] if node.args.get("expression") else [node.this]
+    name = _TRIMS[(node.args.get("position") or "").upper()]
+    return called(name, [convert(arg, what) for arg in args], sql_of(node), what)
+
+
 def _concat(node: exp.Expression, what: str) -> Node:
     return called("concat", [convert(n, what) for n in node.iter_expressions()], sql_of(node), what)
 
@@ -349,6 +359,7 @@ _SPECIAL: dict[type[exp.Expression], Callable[[exp.Expression, str], Node]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Extract: _extract,
+    exp.Trim: _trim,
     exp.DPipe: _concat,
     exp.RegexpLike: _operator("rlike"),
     exp.ILike: _operator("ilike"),

@@ -87,7 +87,7 @@ KERNELS: dict[str, Kernel] = {
     "cast": casting.cast,
     "concat": text_parts.concat,
     "substring": text_parts.substring,
-    "trim": text_parts.trim,
+    "trim": text_parts.trimmed,
     "tuple": text_parts.combined,
     "ltrim": text_parts.trimmed,
     "rtrim": text_parts.trimmed,

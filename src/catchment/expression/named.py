@@ -157,6 +157,19 @@ def _left(given: Given) -> Node:
     return _substring(Given("left", (given.args[0], first, given.args[1]), given.text, given.what))
 
 
+def _trimmed(given: Given) -> Node:
+    """trim('x', s), as Spark has it: the characters come first, where they are not spaces."""
+    if len(given.args) == 2 and not _text(given.args[0]):
+        raise given.wrong(
+            f"write {given.name}('x', s): what is trimmed is a text, written as it is"
+        )
+    return Call(given.name, given.args)
+
+
+def _btrim(given: Given) -> Node:
+    return _trimmed(Given("trim", given.args[::-1], given.text, given.what))
+
+
 def _if(given: Given) -> Node:
     return Call("case", (*given.args, *[_NULL][: 3 - len(given.args)]))
 
@@ -236,7 +249,7 @@ def _constant(value: float) -> Callable[[Given], Node]:
 
 _NUMBERS = "abs floor sqrt exp sin cos tan asin acos atan sinh cosh tanh degrees radians cbrt"
 _NUMBERS += " log10 log2 log1p expm1 sign isnan"
-_OF_ONE = "lower upper length size ltrim rtrim reverse md5 array_max array_min unix_seconds"
+_OF_ONE = "lower upper length size reverse md5 array_max array_min unix_seconds"
 _OF_ONE += " unix_millis unix_micros timestamp_seconds timestamp_millis timestamp_micros last_day"
 _ZONE = {1: "string"}
 FUNCTIONS: dict[str, ScalarFunction] = {
@@ -278,7 +291,10 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "substring": ScalarFunction("substring", 1, 3, _substring),
     "left": ScalarFunction("substring", 2, 2, _left),
     "right": ScalarFunction("right", 2, 2, fixed={1: "int"}),
-    "trim": ScalarFunction("trim", 1, 1),
+    "trim": ScalarFunction("trim", 1, 2, _trimmed),
+    "btrim": ScalarFunction("trim", 1, 2, _btrim),
+    "ltrim": ScalarFunction("ltrim", 1, 2, _trimmed),
+    "rtrim": ScalarFunction("rtrim", 1, 2, _trimmed),
     "lpad": ScalarFunction("lpad", 2, 3, fixed={1: "int", 2: "string"}),
     "rpad": ScalarFunction("rpad", 2, 3, fixed={1: "int", 2: "string"}),
     "repeat": ScalarFunction("repeat", 2, 2, fixed={1: "int"}),

@@ -16,7 +16,7 @@ class ByName(Spark):
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser
             for name, parser in Spark.parser_class.FUNCTION_PARSERS.items()
-            if name in ("CAST", "TRY_CAST", "EXTRACT")
+            if name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser

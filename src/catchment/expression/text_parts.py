@@ -52,12 +52,6 @@ def substring(node: Call, args: Sequence[Value]) -> Value:
     return pc.utf8_slice_codeunits(args[0], start, None if start < 0 <= stop else stop)
 
 
-def trim(node: Call, args: Sequence[Value]) -> Value:
-    """Without spaces at both ends."""
-    need(node, args, ("string", "null"), "text")
-    return null(STRING) if kind(args[0]) == "null" else pc.utf8_trim(args[0], " ")
-
-
 def combined(node: Call, args: Sequence[Value]) -> Value:
     """tuple(a, b): a text that is equal for equal values and for no others; null where one is.
 
@@ -84,12 +78,15 @@ def _text(node: Call, value: Value, args: Sequence[Value]) -> Value:
     return pc.cast(value, STRING)
 
 
+_TRIMS = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}
+
+
 def trimmed(node: Call, args: Sequence[Value]) -> Value:
-    """ltrim and rtrim: without spaces at one end."""
-    need(node, args, ("string", "null"), "text")
-    if kind(args[0]) == "null":
+    """trim, ltrim and rtrim: without spaces, or other characters, at both ends or at one."""
+    need(node, args[-1:], ("string", "null"), "text")
+    if kind(args[-1]) == "null":
         return null(STRING)
-    return (pc.utf8_ltrim if node.op == "ltrim" else pc.utf8_rtrim)(args[0], " ")
+    return _TRIMS[node.op](args[-1], args[0].as_py() if len(args) > 1 else " ")
 
 
 def right(node: Call, args: Sequence[Value]) -> Value:

@@ -109,17 +109,14 @@ class Function(ABC):
     def check(self, aggregate: Aggregate) -> None:
         """Refuses parameters that mean nothing."""
         if aggregate.params:
-            raise QueryError(
-                f"{self.name} takes {self.takes_only}",
-                given=aggregate.text,
-                hint=f"try {self.example}",
-            )
+            raise self.takes_no_more(aggregate.text)
 
-    @property
-    def takes_only(self) -> str:
-        """What is taken where nothing follows the columns, in words."""
+    def takes_no_more(self, given: str) -> QueryError:
+        """What is said of a call in which something follows the columns."""
         what = "a column" if self.columns == 1 else f"{self.columns} columns"
-        return f"{what} and nothing else"
+        return QueryError(
+            f"{self.name} takes {what} and nothing else", given=given, hint=f"try {self.example}"
+        )
 
     def check_type(self, aggregate: Aggregate, type: pa.DataType | None, query: str) -> None:
         if type is not None and not self.accepts(type):

@@ -95,7 +95,7 @@ class RootMarksState(Struct, frozen=True, array_like=True):
     silent: set[int]
     over: set[int]
     aside: dict[int, str]
-    kept: EventsKept
+    events_kept: EventsKept
     sets: dict[str, SetState]
 
 
@@ -141,7 +141,7 @@ class RootMarks:
         """Nodes that have ended and keep nothing."""
         self.aside: dict[int, str] = {}
         """Nodes that were not right, and why, the last time each."""
-        self.kept = EventsKept()
+        self.events_kept = EventsKept()
         self.late = 0
         """Events in answers that came when their round was over, since somebody asked."""
         self.lacking: list[UnansweredRound] = []
@@ -175,7 +175,7 @@ class RootMarks:
         """Takes what a child says, what nodes had goes into the assembler."""
         self.events_held += speaker.held
         notes = [] if said is None else notes_in(said)
-        for note in checked_notes(notes, speaker, self.kept, versions):
+        for note in checked_notes(notes, speaker, self.events_kept, versions):
             self.events_held -= note.let_go
             self.silent -= {*note.nodes}
             if not note.round:
@@ -327,7 +327,7 @@ class RootMarks:
             self.silent,
             self.over,
             self.aside,
-            self.kept,
+            self.events_kept,
             sets,
         )
         return wire.dump(state)
@@ -337,7 +337,7 @@ class RootMarks:
         self.orders = Orders(state.orders)
         self.orders.keep(self.sets)
         self.events_held, self.silent, self.over = state.held, state.silent, state.over
-        self.aside, self.kept = state.aside, state.kept
+        self.aside, self.events_kept = state.aside, state.events_kept
         for name, found in state.sets.items():
             if name in self.sets:
                 one = self.sets[name]

@@ -67,10 +67,6 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
     return _call(call, condition)
 
 
-_NAMED = ("v", "w", "x")
-"""Columns of examples."""
-
-
 def _call(node: exp.Anonymous, condition: exp.Expression | None) -> Aggregate:
     name, args = node.name.lower(), list(node.expressions)
     if name in PERCENTILES:
@@ -104,11 +100,7 @@ def _call(node: exp.Anonymous, condition: exp.Expression | None) -> Aggregate:
     column = text_of(args[0]) if args else None
     others = [text_of(arg) for arg in args[1:several]]
     if args[several:] and function is not None and not function.takes_parameters:
-        raise SqlError(
-            f"{name} takes {function.takes_only}",
-            given=text_of(node),
-            hint=f"write {name}({', '.join(_NAMED[:several])})",
-        )
+        raise function.takes_no_more(text_of(node))
     rest = [value_of(arg, node) for arg in args[several:]]
     return functions.make(name, column, (*others, *rest))
 

@@ -25,7 +25,8 @@ A file holds one transcript per YAML document:
       - close: true
         expect: {}
 
-A query that `expect` does not name must give no rows. Times may also be ISO texts. The
+A query that `expect` does not name must give no rows. Times may also be ISO texts, and a decimal is
+written `!decimal 5.6667`. The
 `window_index` of a window bounded by marks may be left out where it is 0, as it is unless several
 marks of a key share an instant.
 """
@@ -34,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -188,6 +190,7 @@ _TranscriptLoader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in known if tag != "tag:yaml.org,2002:timestamp"]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_TranscriptLoader.add_constructor("!decimal", lambda _, node: Decimal(node.value))
 
 
 def _read(data: dict[str, Any]) -> Transcript:

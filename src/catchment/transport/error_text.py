@@ -11,19 +11,19 @@ from catchment.transport.wire import PeerUnreachableError
 
 log = logging.getLogger("catchment.transport")
 
-Explanation = tuple[str, str | None]
+CauseAndHint = tuple[str, str | None]
 """What is wrong, and a hint."""
 
 RIGHT = "is the node running, and is the address right?"
-LATE: Explanation = ("no answer came in time", RIGHT)
+LATE: CauseAndHint = ("no answer came in time", RIGHT)
 LOST = "the connection was lost"
-NO_WAY: Explanation = ("there is no way to the host", "check the address and the network")
-HOST: Explanation = (
+NO_WAY: CauseAndHint = ("there is no way to the host", "check the address and the network")
+HOST: CauseAndHint = (
     "the other side's certificate is for another host",
     "connect by a name or address that the certificate lists",
 )
 
-BY_NUMBER: dict[int, Explanation] = {
+BY_NUMBER: dict[int, CauseAndHint] = {
     errno.ECONNREFUSED: ("nobody listens there", RIGHT),
     errno.ETIMEDOUT: LATE,
     errno.EHOSTUNREACH: NO_WAY,
@@ -35,18 +35,18 @@ BY_NUMBER: dict[int, Explanation] = {
 }
 
 # The numbers are X509_V_ERR_... of OpenSSL.
-BY_VERIFICATION: dict[int, Explanation] = {
+BY_VERIFICATION: dict[int, CauseAndHint] = {
     9: ("the other side's certificate is not valid yet", "are the clocks right?"),
     10: ("the other side's certificate has expired", "renew it"),
     62: HOST,
     64: HOST,
 }
-FOREIGN: Explanation = (
+FOREIGN: CauseAndHint = (
     "the other side's certificate is not one of the authority's",
     "check `authority`, and who signed that certificate",
 )
 
-BY_REASON: tuple[tuple[str, Explanation], ...] = (
+BY_REASON: tuple[tuple[str, CauseAndHint], ...] = (
     ("CERTIFICATE_EXPIRED", ("the certificate shown to the other side has expired", "renew it")),
     ("CERTIFICATE_REQUIRED", ("the other side asks for a certificate", "give one and its key")),
     (
@@ -60,7 +60,10 @@ BY_REASON: tuple[tuple[str, Explanation], ...] = (
     ("RECORD_LAYER_FAILURE", ("the other side does not speak TLS", "give it a certificate")),
 )
 """What is looked for in the reason that OpenSSL gives, in this order."""
-UNSAFE: Explanation = ("no secure connection could be made", "check the certificates of both sides")
+UNSAFE: CauseAndHint = (
+    "no secure connection could be made",
+    "check the certificates of both sides",
+)
 
 
 def unreachable(address: str, error: OSError | UnicodeError) -> PeerUnreachableError:
@@ -70,7 +73,7 @@ def unreachable(address: str, error: OSError | UnicodeError) -> PeerUnreachableE
     return PeerUnreachableError(what, given=address, hint=hint)
 
 
-def _sentence(error: OSError | UnicodeError) -> Explanation:
+def _sentence(error: OSError | UnicodeError) -> CauseAndHint:
     if isinstance(error, ssl.SSLCertVerificationError):
         return BY_VERIFICATION.get(error.verify_code, FOREIGN)
     if isinstance(error, ssl.SSLError):

@@ -38,7 +38,7 @@ class Relay:
         self.flow = Outflow(id, disk, charter)
         place = self.place
         self.inbox = Inbox(disk, {} if place is None else dict(place.children), charter)
-        self.kept = EventsKept()
+        self.events_kept = EventsKept()
         """Events that children keep between marks; it is learnt anew after a restart."""
         self._begun: PlansBegun = {}
         """What it knew when it went over to versions of the plan, while it carries out a step."""
@@ -142,7 +142,7 @@ class Relay:
     def _hear_marks(self, head: Head, said: pa.Table | None) -> None:
         """Passes on what a child says of events between marks, but for rows that contradict it."""
         plans = KnownPlans(self.flow.charter, self.flow.plan)
-        found = checked_section(said, speaker_of(head, self.flow.charter), self.kept, plans)
+        found = checked_section(said, speaker_of(head, self.flow.charter), self.events_kept, plans)
         self.flow.marks += [] if found is None else [found]
 
     def _took(self, id: str, head: Head, end: int) -> None:
