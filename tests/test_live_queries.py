@@ -26,6 +26,7 @@ from catchment.testing.compare import rows_of
 from catchment.testing.oracle import STREAM, Row, Step, oracle
 from catchment.testing.strategies import KINDS, PERIODIC, to_table
 from catchment.tree import charter as tree_charter
+from catchment.tree.local import Local
 from live import NEVER, Draw, Life, judge, matching, stripped
 from pipeline import WRITTEN, Pipeline
 from schedules import share
@@ -338,7 +339,7 @@ def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
 # By hand.
 
 
-@pytest.mark.parametrize("above", ["root", "m"])
+@pytest.mark.parametrize(("above", "crash"), [("root", 1_500_000), ("m", 3_000_000)])
 @pytest.mark.parametrize(
     "new",
     [
@@ -348,7 +349,7 @@ def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
     ],
     ids=lambda query: query.window.kind,
 )
-def test_a_query_joins_while_nobody_waits_for_a_node(new: ct.Query, above: str) -> None:
+def test_a_query_joins_while_nobody_waits_for_a_node(new: ct.Query, above: str, crash: int) -> None:
     """The node has read ahead of all others, and nobody knows of it when the query joins.
 
                    0         1         2         3
@@ -376,12 +377,18 @@ def test_a_query_joins_while_nobody_waits_for_a_node(new: ct.Query, above: str) 
     world = World(charter(parents, [first], timeout=1_500_000), events, until=0)
     root = world.sites["root"]
 
+    def silence() -> None:
+        leaf = world.sites["c"].member
+        assert leaf is not None and isinstance(leaf.machine, Local)
+        assert leaf.machine.flow.merger.newest == 2_600_000, "it has not read ahead yet"
+        world.crash("c", 6.5)
+
     def join() -> None:
         assert root.member is not None and root.member.charter is not None
         root.member.adopt(root.member.charter.with_queries([first, new]), world.now)
 
-    world.after(1_500_000, lambda: world.crash("c", 6.5))
-    world.after(3_200_000, join)
+    world.after(crash, silence)
+    world.after(crash + 1_700_000, join)
     world.run()
     assert world.done
     rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]

@@ -184,7 +184,7 @@ def test_a_node_that_is_away_is_named_and_counted_again() -> None:
     events = {id: batches(n, 150) for n, id in enumerate("abc")}
     ruled = charter(FLAT, COUNTED, count="monitor", timeout=2_000_000)
     world = World(ruled, events, 3, Faults(), until=60)
-    world.after(300_000, lambda: world.crash("c", 8.0))
+    world.after(300_000, lambda: world.crash("c", 5.0))
     world.run()
     assert world.done
     rows = final(world.deliveries, "forties")
