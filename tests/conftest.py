@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -125,12 +126,19 @@ def _classic() -> SparkSession:
 
 def _connected() -> SparkSession:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     from catchment.spark.session import settings as session_settings
     from catchment.spark.session import use_worker_python
 
     use_worker_python(local=True)
+    # PySpark's port is always the same one, which another server on this machine may have.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    setattr(DefaultChannelBuilder, "default_port", staticmethod(lambda: port))  # noqa: B010
     builder = SparkSession.builder.remote("local[2]")
+    builder = builder.config("spark.connect.grpc.binding.port", str(port))
     for name, value in session_settings(cores=2).items():
         builder = builder if name == "spark.master" else builder.config(name, value)
     with warnings.catch_warnings():
