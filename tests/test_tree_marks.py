@@ -4,6 +4,7 @@ force."""
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import catchment as ct
 from catchment.marking.leaf import HeldSet
 from catchment.marking.message import EdgesWord, MarkNote
 from catchment.marking.rows import GroupRows
+from catchment.model.plan import Group
 from catchment.nodes.status import status
+from catchment.planner.marked import why_events
 from catchment.simulate import Faults, World
 from catchment.tree.root import Root
 from faulty_trees import FLAT, AskingTrees, ended, faults, shape
@@ -225,6 +228,23 @@ def test_functions_that_need_all_events_have_them(needing: ct.Query) -> None:
     assert not rounds(world)
     assert "local: all events climb, since" in ct.explain(queries)
     assert "local: marks climb, other events stay" in ct.explain(MARKED)
+
+
+def test_of_many_groups_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of a hundred thousand queries are explained too."""
+    queries = [
+        ct.Query(f"q{n}", ct.sum("v"), by=("k",), where=f"v % {n} = 1", window=ct.cut("v > 9"))
+        for n in range(2, 40)
+    ]
+    looked_at = list[int]()
+
+    def counting(group: Group) -> str | None:
+        looked_at.append(group.id)
+        return why_events(group)
+
+    monkeypatch.setattr(sys.modules["catchment.planner.explain"], "why_events", counting)
+    assert "and 26 more, each kept once" in ct.explain(queries)
+    assert len(looked_at) == len(set(looked_at)) == len(queries)
 
 
 @pytest.mark.parametrize("seed", range(share(1250, 2)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from catchment import html
 from catchment.model.duration import show
@@ -70,25 +70,55 @@ def explained_groups(plan: Plan) -> list[tuple[str, list[str]]]:
     named: dict[int, list[str]] = {}
     for name, (number, _) in plan.names.items():
         named.setdefault(number, []).append(name)
-    together = {id: ids for ids in sliced_together(plan.groups) for id in ids}
+    together: dict[int, tuple[list[int], str]] = {}
+    for ids in sliced_together(plan.groups):
+        conditions = _conditions(plan.groups[id] for id in ids)
+        together |= dict.fromkeys(ids, (sorted(ids), conditions))
     waiting = {id: ids for ids in waiting_together(plan.groups) for id in ids}
+    climbing = _events_climb(plan)
     made_of = coarser_groups(plan, {}, {}) if len(plan.groups) <= _COMPARED else {}
+    bases = set(made_of.values())
     found = []
     for group in plan.every_group:
-        base = group.id in made_of.values()
-        branches = _branches(group, plan, named.get(group.id, []), base)
+        marks = _marked(group, climbing.get(group.id))
+        branches = _branches(group, plan, named.get(group.id, []), marks, group.id in bases)
         if group.id in together:
-            others = [str(id) for id in sorted(together[group.id]) if id != group.id]
-            said = f"sliced together with group(s) {_some(others)}, where events are many"
-            branches.append(said + _conditions(plan.groups[id] for id in together[group.id]))
+            ids, conditions = together[group.id]
+            others = _others(group.id, ids)
+            said = f"sliced together with group(s) {others}, where events are many"
+            branches.append(said + conditions)
         if len(waiting.get(group.id, ())) > 1:
-            others = [str(id) for id in waiting[group.id] if id != group.id]
-            branches.append(f"events wait together with group(s) {_some(others)}, each kept once")
+            others = _others(group.id, waiting[group.id])
+            branches.append(f"events wait together with group(s) {others}, each kept once")
         if group.id in made_of:
             fine = f"group {made_of[group.id]}"
             said = f"made at the root of partials of {fine}"
             branches.append(f"in a tree that starts with both, nothing of it climbs: it is {said}")
         found.append((_title(group, plan), branches))
+    return found
+
+
+def _others(id: int, ids: Sequence[int]) -> str:
+    """The other groups of a set, the first by their numbers: a set may have very many."""
+    first = [str(other) for other in ids[: _MOST + 1] if other != id][:_MOST]
+    more = len(ids) - 1 - len(first)
+    return ", ".join(first) + (f" and {more:,} more" if more else "")
+
+
+def _events_climb(plan: Plan) -> dict[int, tuple[int, str]]:
+    """By group that waits for marks: a group for which all its events must climb, and why. It is
+    the group itself, or one that its events wait together with."""
+    found: dict[int, tuple[int, str]] = {}
+    known = {group.id: group for group in plan.groups}
+    for ids in [one.groups for one in waiting_sets(plan.groups).values()]:
+        whys = {id: why for id in ids if (why := why_events(known.pop(id))) is not None}
+        if whys:
+            first = next(iter(whys))
+            found |= {id: (id, whys[id]) if id in whys else (first, whys[first]) for id in ids}
+    for id, group in known.items():  # those that wait for themselves, or not at all
+        why = why_events(group)
+        if why is not None:
+            found[id] = id, why
     return found
 
 
@@ -118,8 +148,11 @@ def _title(group: Group, plan: Plan) -> str:
     return f"group {group.id}: by {by}{extra}"
 
 
-def _branches(group: Group, plan: Plan, names: list[str], is_base: bool) -> list[str]:
-    """`is_base`: whether other groups are made of its partials."""
+def _branches(
+    group: Group, plan: Plan, names: list[str], marks: list[str], is_base: bool
+) -> list[str]:
+    """`marks` says what becomes of marks, and `is_base` whether other groups are made of its
+    partials."""
     refs = [OperatorRef(*ref) for ref in group.operators]
     selections = [condition or "every event" for condition in group.selections]
     owed = [plan.former[name] for name in names if name in plan.former]
@@ -136,7 +169,7 @@ def _branches(group: Group, plan: Plan, names: list[str], is_base: bool) -> list
         *_compared(group, plan),
         f"store: {group.store} ({group.why})" if group.way == "slices" else f"because {group.why}",
     ]
-    return branches + _where(group, refs, plan, is_base)
+    return branches + _where(group, refs, marks, is_base)
 
 
 def _some(items: list[str]) -> str:
@@ -215,17 +248,14 @@ def _ranked(group: Group, is_base: bool) -> list[str]:
     return [f"local: {what} may stay until the root asks for those in doubt ({where})"]
 
 
-def _marked(group: Group, plan: Plan) -> list[str]:
-    """What a tree does with events between marks."""
+def _marked(group: Group, climbing: tuple[int, str] | None) -> list[str]:
+    """What a tree does with events between marks; all of them climb where a group needs them."""
     if not any(isinstance(window, Marked) for window in group.windows):
         return []
-    sets = (one.groups for one in waiting_sets(plan.groups).values())
-    beside = next((ids for ids in sets if group.id in ids), (group.id,))
-    reasons = {id: why_events(plan.groups[id]) for id in beside}
-    for id, why in sorted(reasons.items(), key=lambda pair: pair[0] != group.id):
-        if why is not None:
-            whose = "" if id == group.id else f" in group {id}, which shares them"
-            return [f"local: all events climb, since {why}{whose}"]
+    if climbing is not None:
+        id, why = climbing
+        whose = "" if id == group.id else f" in group {id}, which shares them"
+        return [f"local: all events climb, since {why}{whose}"]
     where = "an embedded root, no late: update, early results or idle timeout, marks: ask"
     return [
         f"local: marks climb, other events stay until the root tells where to cut ({where})",
@@ -233,17 +263,17 @@ def _marked(group: Group, plan: Plan) -> list[str]:
     ]
 
 
-def _where(group: Group, refs: list[OperatorRef], plan: Plan, is_base: bool) -> list[str]:
+def _where(group: Group, refs: list[OperatorRef], marks: list[str], is_base: bool) -> list[str]:
     if group.source is not None:
         return ["root: the results are its events, each at the last moment of its window"]
     if group.slicing == "stream":
         readings = dict.fromkeys(w.stream_reading for w in group.windows if w.stream_reading)
-        marks = "local: cut them at own marks, send partials with the windows they are in"
+        cut = "local: cut them at own marks, send partials with the windows they are in"
         whole = "local: follow the windows of the own stream, send each once it has ended"
         marked = [isinstance(window, Marked) for window in group.windows]
         return [
             "local: keep events, sorted, until they settle (a late one could split a slice)",
-            *([marks] if any(marked) else []),
+            *([cut] if any(marked) else []),
             *([] if all(marked) else [whole]),
             "intermediate: merge partials of equal slice, key and windows",
             f"root: assemble; windows of many streams by reading ({', '.join(map(str, readings))})",
@@ -257,7 +287,7 @@ def _where(group: Group, refs: list[OperatorRef], plan: Plan, is_base: bool) -> 
         because = f"{why}: a late one could split a slice"
         return [
             f"local: keep events, sorted, until they settle ({because})",
-            *_marked(group, plan),
+            *marks,
             "intermediate: pass events on in order",
             "root: slice settled events, assemble windows",
         ]
