@@ -87,16 +87,17 @@ class NodeView(Struct, array_like=True):
     def points(self, edge: int, place: Place) -> Points:
         """How many of its events are before which places, from an edge on."""
         cut = self.cuts[edge]
-        facts: list[_Fact] = [_single(place, cut)]
+        single = [(*place, cut, cut)]
+        single += [(*where, count, count) for where, count in self.counts.items()]
+        if not self.gone:
+            single.append((*at(self.frontier), self.settled, self.settled))
+        facts = list(self.samples)
         for piece in self.pieces.values():
             if piece.high > cut:
-                facts += self._of(piece)
-        facts += self.samples
-        if self.counts:
-            rows = np.array([(*p, count) for p, count in self.counts.items()], np.int64).T
-            facts.append((rows[0], rows[1], rows[2], rows[3], rows[3]))
-        if not self.gone:
-            facts.append(_single(at(self.frontier), self.settled))
+                facts.append(self._facts(piece))
+                last = Place(int(piece.times[-1]), self.node, int(piece.arrivals[-1]))
+                single.append((*after(last), piece.high, piece.high))
+        facts.insert(0, tuple(np.array(single, np.int64).T))
         columns = [np.concatenate(column) for column in zip(*facts, strict=True)]
         later = _later(columns[0], columns[1], columns[2], place)
         later[0] = True
@@ -108,10 +109,6 @@ class NodeView(Struct, array_like=True):
         if not self.gone and _falls(points):
             self.wrong = "what it counts does not rise from place to place"
         return points
-
-    def _of(self, piece: SlicePiece) -> list[_Fact]:
-        last = Place(int(piece.times[-1]), self.node, int(piece.arrivals[-1]))
-        return [self._facts(piece), _single(after(last), piece.high)]
 
     def tiling(self, low: int, high: int) -> list[tuple[SlicePiece, int, int]] | None:
         """Pieces that cover all from a position to another, each event once; None if some lack."""
@@ -186,11 +183,6 @@ def _back(
         found.append(step)
         high = step[1]
     return found
-
-
-def _single(place: Place, count: int) -> _Fact:
-    time, node, arrival = place
-    return tuple(np.array([value]) for value in (time, node, arrival, count, count))  # type: ignore[return-value]
 
 
 def _falls(points: Points) -> bool:

@@ -19,6 +19,7 @@ from catchment.operators.ragged import Ints
 
 _SURE, _SPARE = 3.0, 10.0
 """Standard deviations, and events, by which a rank may be elsewhere than it is expected."""
+_ZERO = np.zeros(1, np.int64)
 NEVER = 2**50
 """More events than there are."""
 
@@ -92,16 +93,18 @@ class RankBounds:
         size = int(new.sum())
         self.low, self.high = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self._codes: dict[int, Ints] = {}
-        begin, everyone = 0, np.arange(size)
+        begin = 0
         for id, known in points.items():
             codes = code[begin : begin + len(known.time)]
             begin += len(known.time)
             self._codes[id] = codes
-            first = np.searchsorted(codes, everyone, "left")
-            last = np.searchsorted(codes, everyone, "right") - 1
-            here = first <= last
-            least = np.where(first > 0, known.after[np.maximum(first, 1) - 1], 0)
-            self.low += np.where(here, np.maximum(least, known.before[np.maximum(last, 0)]), least)
+            named = np.bincount(codes, minlength=size)
+            end = np.cumsum(named)
+            first = end - named  # its own places before each place, and up to it
+            least = np.concatenate([_ZERO, known.after])[first]
+            here = np.flatnonzero(named)
+            least[here] = np.maximum(least[here], known.before[end[here] - 1])
+            self.low += least
             beyond = known.before[-1] if known.over else NEVER
             self.high += np.append(known.before, beyond)[first]
 

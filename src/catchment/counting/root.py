@@ -391,6 +391,8 @@ class RootCounter:
         """Finds as many edges as can be found; what is known of the places of the next."""
         if self._settled < self.edges.after(self.found[self.edge].rank):
             return None
+        if not any(self._all_said(number) for number, _ in self._following()):
+            return None
         bounds = self._bounds()
         while bounds is not None:
             rank = self.edges.after(self.found[self.edge].rank)
@@ -442,6 +444,14 @@ class RootCounter:
         """What nodes were asked about an edge and may not have answered."""
         return self.asks_told.get(edge) or self.zones_told.get(edge)
 
+    def _all_said(self, edge: int) -> bool:
+        """Whether all nodes that are waited for have said what they were asked about an edge, or
+        what they send unasked. Before, its place is hardly ever known."""
+        order = self._ordered(edge)
+        if order is None:
+            return self.forecast is None or self._passed(edge)
+        return all(order.number in view.answered for view in self.views.values() if not view.gone)
+
     def _pursue(self, edge: int, rank: int, bounds: RankBounds | None) -> None:
         """Asks for an edge by what is predicted of it; or closer, where that was wrong, or nothing
         was predicted."""
@@ -451,13 +461,9 @@ class RootCounter:
             if self.scheme == "approx" and self.forecast is not None:
                 self.news = True
                 return
-        order = self._ordered(edge)
-        live = [view for view in self.views.values() if not view.gone]
-        if order is not None:
-            if not all(order.number in view.answered for view in live):
-                return
-        elif self.forecast is not None and not self._passed(edge):
+        if not self._all_said(edge):
             return
+        order = self._ordered(edge)
         found = None if bounds is None or self._settled < rank else bounds.find(rank)
         if found is not None and found.place is not None:
             self._drop_orders(edge)  # it waits for an edge before it
