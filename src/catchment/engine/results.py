@@ -245,7 +245,9 @@ class ResultColumns:
         self.updates = updates
         self.forms = _forms(group)
         self._schemas: dict[tuple[int, ResultMarks], pa.Schema] = {}
-        self._stages: dict[int, OutputStage | None] = {}
+        self._staged = {n for n, answer in enumerate(group.answers) if answer.output is not None}
+        """The answers of whose aggregates something is made."""
+        self._stages: dict[int, OutputStage] = {}
         self._outputs: dict[int, tuple[pa.Schema, int]] = {}
 
     def schema(self, form: Form, marks: ResultMarks) -> pa.Schema:
@@ -276,11 +278,12 @@ class ResultColumns:
 
     def stage(self, answer: int) -> OutputStage | None:
         """What is made of an answer's aggregates, if they are not the results as they are."""
+        if answer not in self._staged:
+            return None
         if answer not in self._stages:
             output, form = self.group.answers[answer].output, self.forms[answer]
-            self._stages[answer] = (
-                None if output is None else OutputStage(output, form.keys, len(form.aggregates))
-            )
+            assert output is not None
+            self._stages[answer] = OutputStage(output, form.keys, len(form.aggregates))
         return self._stages[answer]
 
     def result(self, answer: int, table: pa.Table) -> pa.Table:
@@ -403,6 +406,9 @@ class Results(PlottedResults):
 
     def _make(self, group: int, number: int, parts: list[tuple[Leaf, int, int]]) -> pa.Table:
         shape = self.shapes[group]
+        if len(parts) == 1 and not self._early and not self._with_complete:
+            block, low, high = parts[0]  # as of thousands of queries in a step
+            return shape.result(number, block.table(shape, number, low, high))
         tables = [
             self._judged(group, number, block.table(shape, number, low, high), block.complete)
             for block, low, high in parts

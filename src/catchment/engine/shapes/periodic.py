@@ -245,21 +245,37 @@ class AgeRange(NamedTuple):
     edges: Edges
 
 
-def age_ranges(windows: Sequence[Periodic]) -> list[AgeRange]:
-    """The ranges of some windows, the oldest first, each at most half as old as the one before.
-
-    In the newest one, which is not among them, all windows may begin.
-    """
-    reaches = sorted({_reach(window) for window in windows}, reverse=True)
-    bounds = reaches[:1]
-    for reach in reaches:
-        if 2 * reach <= bounds[-1]:
+def age_bounds(reaches: Sequence[int]) -> list[int]:
+    """The ages at which ranges of windows with these reaches begin, the oldest first, each at most
+    half of the one before."""
+    bounds: list[int] = []
+    for reach in sorted(set(reaches), reverse=True):
+        if not bounds or 2 * reach <= bounds[-1]:
             bounds.append(reach)
+    return bounds
+
+
+def age_ranges(windows: Sequence[Periodic]) -> list[AgeRange]:
+    """The ranges of some windows. In the newest one, which is not among them, all windows may
+    begin."""
+    reaches = [_reach(window) for window in windows]
     found = []
-    for first, last in pairwise(bounds):
-        longer = tuple(window for window in windows if _reach(window) > last)
+    for first, last in pairwise(age_bounds(reaches)):
+        longer = tuple(w for w, reach in zip(windows, reaches, strict=True) if reach > last)
         found.append(AgeRange(first, last, longer, Edges(periods_of(longer))))
     return found
+
+
+def _few_are_long(windows: Sequence[Periodic]) -> bool:
+    """Whether old slices could be merged into far fewer, if no two windows had an edge in common:
+    to count the edges that there really are takes much longer."""
+    reaches = np.array([_reach(window) for window in windows])
+    edges = [sum(1 / p.pace for p in window.periods if not p.only) for window in windows]
+    bounds = age_bounds(reaches.tolist())
+    left = bounds[-1] * sum(edges)
+    for first, last in pairwise(bounds):
+        left += (first - last) * float(np.dot(edges, reaches > last))
+    return bounds[0] * sum(edges) > _WORTH * left
 
 
 class PeriodicState(ShapeState):
@@ -413,7 +429,7 @@ class PeriodicState(ShapeState):
     @cached_property
     def _age_ranges(self) -> list[AgeRange]:
         """The ranges whose slices are merged; none where that would leave most of them."""
-        if self._exact or len(self._windows) < 2:
+        if self._exact or len(self._windows) < 2 or not _few_are_long(self._windows):
             return []
         ranges = age_ranges(self._windows)
         rate = Edges(periods_of(self._windows)).rate
