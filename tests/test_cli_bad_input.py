@@ -534,6 +534,28 @@ queries:
     assert mistakes(whole, job) == [("sinks[0]", batch)]
 
 
+@pytest.mark.usefixtures("plays", "no_spark")
+@pytest.mark.parametrize(
+    "place", ["format: parquet, path: out", "format: delta, table: 'a.{query}'"]
+)
+def test_columns_that_spark_takes_for_one(job: Path, place: str) -> None:
+    text = f"""\
+source: {{type: parquet, path: plays.parquet}}
+checkpoint: state
+sinks: [{{type: spark, {place}}}]
+queries:
+  - {{name: a, select: [sum(v) AS V, max(v) AS v, min(v) AS low], window: tumbling(1s)}}
+  - {{name: b, select: [sum(v) AS Window_End], window: tumbling(1s)}}
+"""
+    told = "has two columns that Spark takes for one"
+    assert mistakes(text, job) == [
+        ("sinks[0]", f"query 'a' {told} (given: V and v)"),
+        ("sinks[0]", f"query 'b' {told} (given: window_end and Window_End)"),
+    ]
+    job.write_text(text.replace("type: spark, " + place, "type: memory"))
+    assert "is fine" in catchment("validate", "job.yaml").stdout
+
+
 def test_a_column_that_spark_would_replace_is_not_written() -> None:
     sink = SparkFormat(format="orc", path="out")
     frame: Any = SimpleNamespace(columns=["k", "BATCH"], write=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -300,6 +301,24 @@ def test_results_in_a_format_of_spark(
         keys = table.schema.names[: table.schema.get_field_index("window_start")]
         found = spark.read.orc(str(tmp_path / "orc" / name)).drop("batch").toArrow()
         assert_same(rows_of(table), found, name, keys=keys)
+
+
+def test_two_jobs_do_not_replace_each_others_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor does one that begins anew, without its checkpoint."""
+    folder = tmp_path / "out" / "q"
+    sink = SparkFormat(format="orc", path=str(folder.parent))
+    for batch in range(2):
+        write_frame(sink, spark.range(3), "q", "one", batch)
+    before = sorted(spark.read.orc(str(folder)).collect())
+    assert len(before) == 6
+    told = f"the folder holds results of another job (given: {folder}: one)"
+    with pytest.raises(SinkError, match=re.escape(told)):
+        write_frame(sink, spark.range(4), "q", "two", 0)
+    assert sorted(spark.read.orc(str(folder)).collect()) == before
+    # By another name the folder is one that the process does not know yet, as after a restart.
+    again = SparkFormat(format="orc", path=f"file:{folder.parent}")
+    write_frame(again, spark.range(2), "q", "one", 1)
+    assert spark.read.orc(str(folder)).count() == 5
 
 
 class Written:

@@ -21,6 +21,8 @@ class SparkFormat(Sink):
     Each result comes once where a batch that comes again can be told: formats of files in a `path`
     get a folder `batch=N` for each batch, and Delta is given the job and the batch (`txnAppId`,
     `txnVersion`). In any other format, the last batch before a crash may be there twice.
+
+    A folder of files belongs to one job: another's batches would have the same names.
     """
 
     on_driver: ClassVar[bool] = True

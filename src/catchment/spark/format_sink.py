@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from catchment.errors import SinkError
@@ -22,6 +23,10 @@ from catchment.spark.spec import Spec
 _FILES = ("parquet", "orc", "json", "csv", "avro", "text", "xml")
 """Formats of files, which replace the folder of a batch that comes again."""
 _BATCH = "batch"
+_OWNER = "_catchment"
+"""The folder, beside those of batches, that says whose they are: readers of Spark pass over it."""
+_owned = set[tuple[str, str]]()
+"""Folders of results of which this process knows that they are a job's, each with the job."""
 _PLAIN = re.compile("[a-z_][a-z0-9_]{0,127}")
 _MADE = re.compile(r"_[a-z2-7]{26}\Z")
 """How the name of a table ends that has a digest in it."""
@@ -62,12 +67,15 @@ def write_frame(sink: SparkFormat, frame: DataFrame, name: str, job: str, batch:
     """Writes the rows that a query gave in a batch to its folder or table."""
     mode = "append"
     options = dict(sink.options)
+    path = None if sink.path is None else folder_of(sink.path, name)
     writer = frame.write
     if sink.format == "delta":
         options |= {"txnAppId": f"{job} {name}", "txnVersion": str(batch)}
     elif has_batches(sink):
         for error in taken_columns(sink, name, frame.columns):
             raise error
+        assert path is not None
+        own(frame.sparkSession, path, job)
         writer = frame.withColumn(_BATCH, sf.lit(batch)).write.partitionBy(_BATCH)
         options["partitionOverwriteMode"] = "dynamic"
         mode = "overwrite"
@@ -75,10 +83,51 @@ def write_frame(sink: SparkFormat, frame: DataFrame, name: str, job: str, batch:
     if sink.table is not None:
         writer.saveAsTable(table_name(sink.table, name))
     else:
-        path = str(sink.path)
-        own = file_name(name)
-        placed = path.replace("{query}", own) if "{query}" in path else f"{path.rstrip('/')}/{own}"
-        writer.save(placed)
+        writer.save(path)
+
+
+def folder_of(path: str, query: str) -> str:
+    """The folder of a query's results.
+
+    >>> folder_of("out/", "a"), folder_of("lake/{query}/all", "a/b")
+    ('out/a', 'lake/a@2fb/all')
+    """
+    name = file_name(query)
+    return path.replace("{query}", name) if "{query}" in path else f"{path.rstrip('/')}/{name}"
+
+
+def own(spark: SparkSession, path: str, job: str) -> None:
+    """Marks a folder of results as a job's; raises if it is another's, whose batches would be
+    replaced: batches of all jobs have the same names.
+
+    Spark writes the mark, since it may be the only one that reaches the folder.
+    """
+    if (path, job) in _owned:
+        return
+    mark = f"{path}/{_OWNER}"
+    owner = _owner(spark, mark)
+    if owner is None:
+        made = spark.range(1, numPartitions=1).select(sf.lit(job).alias("job"))
+        made.write.mode("overwrite").text(mark)
+        owner = _owner(spark, mark)
+    if owner != job:
+        raise SinkError(
+            "the folder holds results of another job",
+            given=f"{path}: {owner}",
+            hint="batches of two jobs have the same names; give each job its own folder",
+        )
+    _owned.add((path, job))
+
+
+def _owner(spark: SparkSession, mark: str) -> str | None:
+    """The job that a mark names; None where there is no mark, or half of one."""
+    try:
+        row = spark.read.text(mark).first()
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return None
+    return None if row is None else str(row[0])
 
 
 def has_batches(sink: SparkFormat) -> bool:
@@ -87,13 +136,20 @@ def has_batches(sink: SparkFormat) -> bool:
 
 
 def taken_columns(sink: SparkFormat, query: str, columns: Iterable[str]) -> Iterator[SinkError]:
-    """Columns of results that the number of the batch would replace; Spark ignores case."""
-    for column in columns if has_batches(sink) else ():
-        if column.lower() == _BATCH:
+    """Columns of results that Spark, which ignores case, would take for another or replace."""
+    first: dict[str, str] = {}
+    for column in columns:
+        if has_batches(sink) and column.lower() == _BATCH:
             yield SinkError(
                 f"query {query!r} has a column that files of Spark have for the number of a batch",
                 given=column,
                 hint="give it another name, as in AS batch_of, or write to a table",
+            )
+        elif (other := first.setdefault(column.lower(), column)) != column:
+            yield SinkError(
+                f"query {query!r} has two columns that Spark takes for one",
+                given=f"{other} and {column}",
+                hint="give one of them another name, which differs not only by capitals",
             )
 
 
