@@ -20,9 +20,8 @@ SCHEDULES ?= 100000
 ARGS ?=
 QUICK ?=
 RECORD ?=
-SCHEDULED := tests/test_simulate.py tests/test_simulate_power.py tests/test_tree_damage.py tests/test_flush_nodes.py \
-	tests/test_count.py tests/test_tree_count.py tests/test_tree_coarser.py tests/test_tree_sessions.py \
-	tests/test_tree_quantiles.py tests/test_tree_marks.py tests/test_take_over.py
+# Every test whose schedules follow CATCHMENT_SCHEDULES (tests/schedules.py).
+SCHEDULED = $(shell grep -lE '^from schedules import .*(share|SCHEDULES)' tests/*.py)
 # Tests start hundreds of processes, which would all compile what they import: compiled files are kept,
 # even where the environment asks for none.
 test soak unit: export PYTHONDONTWRITEBYTECODE =
