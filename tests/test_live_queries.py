@@ -27,11 +27,12 @@ from catchment.testing.oracle import STREAM, Row, Step, oracle
 from catchment.testing.strategies import KINDS, PERIODIC, to_table
 from catchment.tree import charter as tree_charter
 from catchment.tree.local import Local
+from faulty_trees import HOUR, ended
 from live import NEVER, Draw, Life, judge, matching, stripped
 from pipeline import WRITTEN, Pipeline
 from schedules import share
 from small_tables import SECOND, examples, starts, table, values
-from trees import batches, charter, final
+from trees import batches, charter, check_marked, final
 
 FAR = 1 << 60
 """Before this, nothing has happened."""
@@ -334,6 +335,58 @@ def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
             if row.pop("complete"):
                 assert row.pop("missing") is None
                 assert row in wanted, (seed, query.name, row)
+
+
+@pytest.mark.parametrize("seed", [21, 36, 38, *range(share(400))])
+def test_queries_come_and_go_while_nodes_are_given_up(seed: int) -> None:
+    """Results do not wait for nodes that are silent: what is said to be complete is exact."""
+    dice = random.Random(seed)
+    parents = PARENTS | dice.choice([{}, {"c": "m"}, {"a": "root", "b": "root"}])
+    events = {id: batches(seed + n, 150, dice.choice([10, 30]), 10) for n, id in enumerate("abc")}
+    windows = [
+        ct.tumbling(f"{dice.randint(1, 4)}s"),
+        ct.tumbling("2s", reading="local"),
+        ct.sliding(f"{dice.randint(3, 9)}s", "1s"),
+        ct.cumulate("8s", "2s"),
+        ct.session(dice.choice(["200ms", "700ms"])),
+    ]
+    functions = [ct.sum("v"), ct.max("v"), ct.median("v"), ct.count()]
+    queries = [
+        ct.Query(
+            f"q{n}",
+            dice.choice(functions),
+            by=dice.choice([(), ("k",)]),
+            where=dice.choice([None, None, "v > 20"]),
+            window=dice.choice(windows),
+        )
+        for n in range(6)
+    ]
+    timeout = dice.choice([3, 6, 10, 15]) * 10**5
+    late = dice.choice([{"late": "drop"}, {"late": "update", "keep": HOUR}])
+    some = dice.choice([0, 0.1, 0.3])
+    trouble = Faults(lost=some, crash=0.3, cut=some, down=dice.choice([0.2, 2.0, 4.0]))
+    ruled = charter(parents, queries[:2], timeout=timeout, **late)
+    world = World(ruled, events, seed, trouble, until=5)
+    unused = queries[2:]
+
+    def change() -> None:
+        root = world.sites["root"].member
+        if root is None or root.charter is None or world.done:
+            return
+        there = [*root.charter.plans[root.charter.plan].queries.values()]
+        if unused and dice.random() < 0.7:
+            there.append(unused.pop())
+        elif len(there) > 1:
+            there.remove(dice.choice(there))
+        with suppress(StateError):  # its disk may be full
+            root.adopt(root.charter.with_queries(there), world.now)
+
+    at = 0
+    for _ in range(dice.randint(1, 6)):
+        at += dice.randrange(dice.choice([40_000, 1_200_000]))
+        world.after(at, change)
+    ended(world, seed)
+    check_marked(world.deliveries, events, queries)
 
 
 # By hand.
