@@ -79,9 +79,12 @@ def some_events(dice: random.Random, parents: dict[str, str | None], seed: int) 
 def check_missing(world: World, events: dict[str, list[pa.Table]], queries: list[ct.Query]) -> None:
     """Windows that are said to be complete are exact, unless events were dropped as late.
 
-    Such events are no marks: what begins after them follows from the marks that are left.
+    Such events are no marks: what begins after them follows from the marks that are left. A
+    run ends when a node is refused for good; a root that is down just then tells nothing of them.
     """
     root = world.sites["root"].member
+    if root is None and world.stuck is not None:
+        return
     assert root is not None and isinstance(root.machine, Root)
     if not root.machine.counts["late"]:
         check_marked(world.deliveries, events, queries)
@@ -112,7 +115,7 @@ def test_schedules_with_faults(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_folders_and_processes_go_wrong(part: int) -> None:
-    for seed in range(part, share(500, 8), 4):
+    for seed in [3920012] * (part == 0) + [*range(part, share(500, 8), 4)]:
         TREES.gone_wrong(seed)
 
 

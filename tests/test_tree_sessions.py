@@ -171,16 +171,16 @@ def joined_by_others(seed: int) -> None:
     rows = [row for tables in events.values() for table in tables for row in table.to_pylist()]
     for new in added:
         wanted = oracle([new], rows)[new.name]
-        for row in final(world.deliveries, new.name):
-            assert row.pop("complete") is True
-            del row["missing"]
+        # A node that went over late lacks in windows of newer queries, and they say so.
+        for row in [row for row in final(world.deliveries, new.name) if row.pop("complete")]:
+            assert row.pop("missing") is None
             assert row in wanted, (new.name, row)
 
 
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(4))
 def test_sessions_join_while_others_are_open(part: int) -> None:
-    for seed in range(part, SOME // 4, 4):
+    for seed in [3800132] * (part == 0) + [*range(part, SOME // 4, 4)]:
         joined_by_others(seed)
 
 
