@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import catchment as ct
 from catchment.engine.parcels import pack_partials, share_out, unpack_partials
@@ -19,6 +20,7 @@ from catchment.model.frontier import EARLIEST, Frontier
 from catchment.model.window import Window
 from catchment.planner import replan
 from catchment.spark import state
+from catchment.spark.datasource import PartialsReader
 from catchment.spark.queries import QueryFolder
 from catchment.testing.compare import assert_same, rows_of
 from catchment.testing.oracle import oracle_run
@@ -293,3 +295,16 @@ def test_a_new_query_knows_of_events_that_left_no_partials() -> None:
     engine.assembler.absorb(ct.slice(to_table([late, fresh]), plan), newest=21)
     starts = [row["window_start"] for row in rows_of(engine.close()["new"])]
     assert starts == [20], "the window of 15 and 17 was not seen from its start"
+
+
+def test_nothing_is_read_before_there_is_anything_to_do() -> None:
+    """Spark runs a batch as it starts, before the first that the job has planned: nobody hears of
+    it. A node would write down that it has come as far as batch -1."""
+    table = pa.table({"ts": pa.array([0], pa.timestamp("us", "UTC")), "v": [1.0]})
+    query = ct.Query("mean", ct.avg("v"), window=ct.tumbling("1s"))
+    with tempfile.TemporaryDirectory() as folder:
+        job = Pipeline(folder, [[("0", table)]], [query])
+        reader = PartialsReader(job.spec.to_text())
+        first = reader.initialOffset()
+        assert reader.partitions(first, first) == []
+        assert reader.partitions(first, reader.latestOffset(first, ReadAllAvailable()))

@@ -48,10 +48,7 @@ class StepPlanner:
         return Offset.of(at, control_of(step))
 
     def splits(self, start: Offset, end: Offset) -> list[tuple[int, Split | None]]:
-        """What executors read of a step. Spark runs a batch at its start even if no step has been
-        decided yet: it carries out none, and nobody hears of it."""
-        if end.at == start.at:
-            return []
+        """What executors read of a step; at least one, if empty."""
         found = self.source.splits(start.at, end.at, self.spec.parallel)
         return [(self.spec.node, split) for split in found] or [(self.spec.node, None)]
 
