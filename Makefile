@@ -76,7 +76,7 @@ soak: $(READY) java archive servers ## many more examples, kills, faults and sch
 	CATCHMENT_KILLS=$(KILLS) CATCHMENT_SEED=$(SEED) CATCHMENT_SOAK=0 $(BIN)/pytest tests/test_spark_kills.py -s --timeout=0
 	CATCHMENT_FAULTS=$(FAULTS) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_tree_chaos.py -s --timeout=0
 	CATCHMENT_FUZZ_SECONDS=$(FUZZ) CATCHMENT_SEED=$(SEED) $(BIN)/pytest tests/test_transport_fuzz.py -s --timeout=0
-	CATCHMENT_SCHEDULES=$(SCHEDULES) $(BIN)/pytest -n $(WORKERS) $(SCHEDULED) --timeout=0
+	CATCHMENT_SCHEDULES=$(SCHEDULES) CATCHMENT_FIRST_SCHEDULE=$(SEED) $(BIN)/pytest -n $(WORKERS) $(SCHEDULED) --timeout=0
 	CATCHMENT_SQL=$(SQL) $(BIN)/pytest -n $(WORKERS) tests/test_sql_random.py --timeout=0 $(SEEDS)
 	CATCHMENT_TRANSCRIPTS=all $(BIN)/pytest tests/test_transcripts.py --timeout=0
 	CATCHMENT_SOAK=$(SOAK) $(BIN)/pytest -m soak -s --timeout=0

@@ -13,11 +13,20 @@ from typing import Any
 import pytest
 
 SCHEDULES = int(os.environ.get("CATCHMENT_SCHEDULES", "5000"))
+_FIRST = int(os.environ.get("CATCHMENT_FIRST_SCHEDULE", "0"))
 
 
 def share(one_in: int, least: int = 1) -> int:
     """One schedule for so many of all of them, and at least so many."""
     return max(SCHEDULES // one_in, least)
+
+
+def seed_range(stop: int, start: int = 0, step: int = 1) -> range:
+    """The seeds of schedules: as `range` has them, from CATCHMENT_FIRST_SCHEDULE on.
+
+    Every run of the suite draws the same, every soak others.
+    """
+    return range(_FIRST + start, _FIRST + stop, step)
 
 
 in_soak = pytest.mark.soak

@@ -31,7 +31,7 @@ from catchment.tree.message import Head, decode, encode, weight_of
 from catchment.tree.outbox import Outbox
 from catchment.tree.records import NOWHERE, FlowNote, LocalPlace
 from catchment.tree.words import Beat, Reply
-from schedules import share
+from schedules import seed_range, share
 from trees import GRANTED, QUERIES, SCHEMA, batches, charter, check
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ WITH_SESSIONS = [*QUERIES[:2], QUERIES[3], ct.Query("any", ct.sum("v"), window=c
 @pytest.mark.parametrize("flush", EAGER, ids=str)
 def test_what_leaves_early_changes_no_result(flush: object, queries: list[ct.Query]) -> None:
     gone = 0
-    for seed in range(SCHEDULES):
+    for seed in seed_range(SCHEDULES):
         dice = random.Random(seed)
         late = {"late": "update", "keep": 10**9, "timeout": 10**6} if seed % 3 == 0 else {}
         made = charter(TREE, queries, **late, flush=read(flush))

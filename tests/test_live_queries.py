@@ -30,7 +30,7 @@ from catchment.tree.local import Local
 from faulty_trees import HOUR, ended
 from live import NEVER, Draw, Life, judge, matching, stripped
 from pipeline import WRITTEN, Pipeline
-from schedules import share
+from schedules import seed_range, share
 from small_tables import SECOND, examples, starts, table, values
 from trees import batches, charter, check_marked, final
 
@@ -305,7 +305,7 @@ def test_a_tree(mix: str, seed: int) -> None:
     growing.judge()
 
 
-@pytest.mark.parametrize("seed", [68, 245, *range(share(200))])
+@pytest.mark.parametrize("seed", [68, 245, *seed_range(share(200))])
 def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
     """Nodes hear of several changes at once, and the root knows little of what they read before."""
     dice = random.Random(seed)
@@ -337,7 +337,7 @@ def test_long_windows_join_while_messages_are_lost(seed: int) -> None:
                 assert row in wanted, (seed, query.name, row)
 
 
-@pytest.mark.parametrize("seed", [21, 36, 38, *range(share(400))])
+@pytest.mark.parametrize("seed", [21, 36, 38, *seed_range(share(400))])
 def test_queries_come_and_go_while_nodes_are_given_up(seed: int) -> None:
     """Results do not wait for nodes that are silent: what is said to be complete is exact."""
     dice = random.Random(seed)

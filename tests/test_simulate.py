@@ -14,7 +14,7 @@ from catchment.simulate import Faults, World
 from catchment.testing import oracle
 from catchment.tree.root import Root
 from faulty_trees import HOUR, ended, events_of, faults, flushing, moving, says_lost, shape, wrongs
-from schedules import SCHEDULES, share
+from schedules import SCHEDULES, seed_range, share
 from trees import (
     BY_NODE,
     EVERY_READING,
@@ -53,7 +53,7 @@ def test_a_tree_without_faults() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(share(625, 4)))
+@pytest.mark.parametrize("seed", seed_range(share(625, 4)))
 def test_faults_of_every_kind(seed: int) -> None:
     dice = random.Random(seed)
     parents = shape(dice, dice.randint(1, 5))
@@ -98,7 +98,7 @@ def one_schedule(
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(8))
 def test_thousands_of_schedules(part: int) -> None:
-    assert sum(one_schedule(seed).faulted for seed in range(part, PLAIN, 8))
+    assert sum(one_schedule(seed).faulted for seed in seed_range(PLAIN, part, 8))
 
 
 def given_up(seed: int) -> int:
@@ -128,7 +128,7 @@ def given_up(seed: int) -> int:
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_what_comes_too_late_makes_windows_incomplete(part: int) -> None:
-    assert sum(given_up(seed) for seed in range(part, share(100, 8), 2))
+    assert sum(given_up(seed) for seed in seed_range(share(100, 8), part, 2))
 
 
 def gone_wrong(seed: int) -> World:
@@ -154,7 +154,7 @@ def gone_wrong(seed: int) -> World:
 @pytest.mark.parametrize("part", range(8))
 def test_folders_and_processes_go_wrong(part: int) -> None:
     happened: list[str] = []
-    seeds = range(part, WRONG, 8)
+    seeds = seed_range(WRONG, part, 8)
     for seed in seeds:
         happened += gone_wrong(seed).happened
     if len(seeds) < 50:
@@ -185,7 +185,7 @@ def test_many_nodes_in_three_levels() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(MOVING))
+@pytest.mark.parametrize("seed", seed_range(MOVING))
 def test_nodes_move_while_it_all_goes_wrong(seed: int) -> None:
     dice = random.Random(seed)
     parents: dict[str, str | None] = {"root": None, "m0": "root", "m1": "root", "m2": "m1"}

@@ -21,7 +21,7 @@ from catchment.sinks import parquet
 from catchment.sinks.naming import folder_name
 from catchment.sinks.parquet import ParquetSink
 from catchment.sinks.place import FilePlace
-from schedules import share
+from schedules import seed_range, share
 from sink_rows import (
     BATCHES,
     ODD,
@@ -222,7 +222,7 @@ class KilledError(Exception):
     """The process is gone at this write or removal."""
 
 
-@pytest.mark.parametrize("seed", range(share(1250, 2)))
+@pytest.mark.parametrize("seed", seed_range(share(1250, 2)))
 def test_files_of_several_deliveries_hold_each_once(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from catchment.tree.local import Local
 from catchment.tree.member import Member
 from catchment.tree.root import Root
 from faulty_trees import events_of, faults, shape
-from schedules import share
+from schedules import seed_range, share
 from test_limits import granted
 from trees import QUERIES, SECOND, batches, charter, check, check_marked, final
 
@@ -47,7 +47,7 @@ COUNTED = [
 FLAT: dict[str, str | None] = {"root": None, "m": "root", "a": "m", "b": "m", "c": "root"}
 
 
-@pytest.mark.parametrize("seed", range(SCHEDULES))
+@pytest.mark.parametrize("seed", seed_range(SCHEDULES))
 def test_every_window_is_exact_whatever_goes_wrong(seed: int) -> None:
     dice = random.Random(seed)
     parents = shape(dice, dice.randint(1, 4))
@@ -63,7 +63,7 @@ DECO = CountOptions("last", 1, wait=True)
 
 
 @pytest.mark.parametrize("scheme", ["monitor", "sync", "async"])
-@pytest.mark.parametrize("seed", range(share(2500, 1)))
+@pytest.mark.parametrize("seed", seed_range(share(2500, 1)))
 def test_deco_as_written(seed: int, scheme: str) -> None:
     """By its predictor, one window to look back on, and nodes that wait: exact, whatever fails."""
     dice = random.Random(seed)
@@ -209,7 +209,7 @@ def test_every_scheme_is_exact_in_a_tree(scheme: str, monkeypatch: pytest.Monkey
     check(world.deliveries, events, COUNTED)
 
 
-@pytest.mark.parametrize("seed", range(share(2500, 1)))
+@pytest.mark.parametrize("seed", seed_range(share(2500, 1)))
 @pytest.mark.parametrize("scheme", SCHEMES[1:])
 def test_every_scheme_is_exact_whatever_goes_wrong(
     scheme: str, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -224,7 +224,7 @@ def test_every_scheme_is_exact_whatever_goes_wrong(
     check(world.deliveries, events, COUNTED)
 
 
-@pytest.mark.parametrize("seed", range(share(2500, 1)))
+@pytest.mark.parametrize("seed", seed_range(share(2500, 1)))
 def test_queries_come_and_go_while_edges_are_asked_for(seed: int) -> None:
     """What was there goes on as if nothing had happened; what comes counts from then on."""
     dice = random.Random(seed)

@@ -14,7 +14,7 @@ from catchment.simulate.world import Site
 from catchment.tree.member import Member
 from damage import damaged
 from faulty_trees import HOUR, events_of
-from schedules import share
+from schedules import seed_range, share
 from trees import QUERIES, charter, check, final
 
 SECOND = 1_000_000
@@ -97,7 +97,7 @@ def _key(row: dict[str, object]) -> tuple[object, ...]:
 @pytest.mark.parametrize("part", range(8))
 def test_a_damaged_file_is_without_effect_or_loud(part: int) -> None:
     outcomes = {"as if nothing happened": 0, "refused": 0, "reported": 0}
-    for seed in range(part, ROUNDS, 8):
+    for seed in seed_range(ROUNDS, part, 8):
         dice = random.Random(seed)
         late = dice.choice(["drop", "update"])
         settings = {"late": late, "keep": HOUR} if late == "update" else {}

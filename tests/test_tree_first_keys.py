@@ -30,7 +30,7 @@ from catchment.ranking.message import (
 from catchment.simulate import Faults, World
 from catchment.testing.oracle import oracle
 from catchment.tree.root import Root
-from schedules import share
+from schedules import seed_range, share
 from test_simulate import events_of, faults, flushing, moving, shape, wrongs
 from test_tree_quantiles import FLAT, asked, ended, groups_of
 from trees import SCHEMA, batches, charter, check, check_marked, final
@@ -115,7 +115,7 @@ def one_schedule(seed: int) -> World:
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules_with_faults(part: int) -> None:
-    assert sum(asked(one_schedule(seed)) for seed in range(part, ENOUGH, 4))
+    assert sum(asked(one_schedule(seed)) for seed in seed_range(ENOUGH, part, 4))
 
 
 def gone_wrong(seed: int) -> World:
@@ -138,7 +138,7 @@ def gone_wrong(seed: int) -> World:
 
 @pytest.mark.parametrize("part", range(2))
 def test_folders_and_processes_go_wrong(part: int) -> None:
-    for seed in range(part, share(500, 8), 2):
+    for seed in seed_range(share(500, 8), part, 2):
         gone_wrong(seed)
 
 
@@ -158,7 +158,7 @@ def missing(seed: int) -> World:
 
 @pytest.mark.parametrize("part", range(2))
 def test_nodes_that_are_missing(part: int) -> None:
-    for seed in range(part, share(500, 8), 2):
+    for seed in seed_range(share(500, 8), part, 2):
         missing(seed)
 
 
@@ -179,7 +179,7 @@ def moved(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(share(2500, 2)))
+@pytest.mark.parametrize("seed", seed_range(share(2500, 2)))
 def test_nodes_that_move(seed: int) -> None:
     moved(seed)
 

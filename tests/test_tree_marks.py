@@ -23,7 +23,7 @@ from catchment.planner.marked import why_events
 from catchment.simulate import Faults, World
 from catchment.tree.root import Root
 from faulty_trees import FLAT, AskingTrees, ended, faults, shape
-from schedules import share
+from schedules import seed_range, share
 from trees import SCHEMA, SECOND, batches, charter, check, check_marked, final
 
 ON, OFF = "m = 'on'", "m = 'off'"
@@ -110,22 +110,22 @@ def cheaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules_with_faults(part: int) -> None:
-    assert sum(rounds(TREES.one_schedule(seed)) for seed in range(part, share(125, 20), 4))
+    assert sum(rounds(TREES.one_schedule(seed)) for seed in seed_range(share(125, 20), part, 4))
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_folders_and_processes_go_wrong(part: int) -> None:
-    for seed in [3920012] * (part == 0) + [*range(part, share(500, 8), 4)]:
+    for seed in [3920012] * (part == 0) + [*seed_range(share(500, 8), part, 4)]:
         TREES.gone_wrong(seed)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_nodes_that_are_missing(part: int) -> None:
-    for seed in range(part, share(500, 8), 4):
+    for seed in seed_range(share(500, 8), part, 4):
         TREES.missing(seed)
 
 
-@pytest.mark.parametrize("seed", range(share(2500, 1)))
+@pytest.mark.parametrize("seed", seed_range(share(2500, 1)))
 def test_nodes_that_move(seed: int) -> None:
     TREES.moved(seed)
 
@@ -250,7 +250,7 @@ def test_of_many_groups_each_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) 
     assert len(looked_at) == len(set(looked_at)) == len(queries)
 
 
-@pytest.mark.parametrize("seed", range(share(1250, 2)))
+@pytest.mark.parametrize("seed", seed_range(share(1250, 2)))
 def test_queries_that_come_while_events_are_kept(seed: int) -> None:
     """One that shares their events, one that needs all of them, one that leaves."""
     dice = random.Random(seed)

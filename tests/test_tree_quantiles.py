@@ -37,7 +37,7 @@ from catchment.simulate.memory import MemoryDisk
 from catchment.testing.oracle import oracle
 from catchment.tree.root import Root
 from faulty_trees import FLAT, AskingTrees, Parents, ended, events_of
-from schedules import share
+from schedules import seed_range, share
 from trees import SCHEMA, batches, charter, check, final
 
 QUANTILES = [
@@ -95,22 +95,22 @@ def groups_of(world: World) -> list[GroupRanks]:
 
 @pytest.mark.parametrize("part", range(4))
 def test_schedules_with_faults(part: int) -> None:
-    assert sum(asked(TREES.one_schedule(seed)) for seed in range(part, ENOUGH, 4))
+    assert sum(asked(TREES.one_schedule(seed)) for seed in seed_range(ENOUGH, part, 4))
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_folders_and_processes_go_wrong(part: int) -> None:
-    for seed in range(part, share(500, 8), 4):
+    for seed in seed_range(share(500, 8), part, 4):
         TREES.gone_wrong(seed)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_nodes_that_are_missing(part: int) -> None:
-    for seed in range(part, share(500, 8), 4):
+    for seed in seed_range(share(500, 8), part, 4):
         TREES.missing(seed)
 
 
-@pytest.mark.parametrize("seed", range(share(2500, 1)))
+@pytest.mark.parametrize("seed", seed_range(share(2500, 1)))
 def test_nodes_that_move(seed: int) -> None:
     TREES.moved(seed)
 

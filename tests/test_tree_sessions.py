@@ -23,7 +23,7 @@ from catchment.simulate import Faults, World
 from catchment.testing import oracle
 from catchment.tree.root import Root
 from faulty_trees import HOUR, ended, faults, shape, wrongs
-from schedules import SCHEDULES, share
+from schedules import SCHEDULES, seed_range, share
 from trees import SCHEMA, SECOND, charter, check, check_marked, final
 
 SOME = share(80, 16)
@@ -88,7 +88,7 @@ def one_schedule(seed: int) -> World:
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(8))
 def test_schedules_of_sessions(part: int) -> None:
-    for seed in range(part, SOME, 8):
+    for seed in seed_range(SOME, part, 8):
         one_schedule(seed)
 
 
@@ -114,7 +114,7 @@ def gone_wrong(seed: int) -> None:
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(4))
 def test_folders_of_sessions_go_wrong(part: int) -> None:
-    for seed in range(part, SOME // 2, 4):
+    for seed in seed_range(SOME // 2, part, 4):
         gone_wrong(seed)
 
 
@@ -139,7 +139,7 @@ def given_up(seed: int) -> int:
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(2))
 def test_sessions_of_nodes_that_were_given_up(part: int) -> None:
-    assert sum(given_up(seed) for seed in range(part, max(SOME // 4, 8), 2))
+    assert sum(given_up(seed) for seed in seed_range(max(SOME // 4, 8), part, 2))
 
 
 def joined_by_others(seed: int) -> None:
@@ -180,7 +180,7 @@ def joined_by_others(seed: int) -> None:
 @pytest.mark.timeout(max(900, SCHEDULES))
 @pytest.mark.parametrize("part", range(4))
 def test_sessions_join_while_others_are_open(part: int) -> None:
-    for seed in [3800132] * (part == 0) + [*range(part, SOME // 4, 4)]:
+    for seed in [3800132] * (part == 0) + [*seed_range(SOME // 4, part, 4)]:
         joined_by_others(seed)
 
 
