@@ -16,7 +16,7 @@ import pytest
 
 import benchmarks
 import catchment as ct
-from benchmarks import counts, engine, keyed, million, planning
+from benchmarks import counts, engine, keyed, language, million, planning
 from benchmarks.baselines import Baseline, CeBuffer, DeBucket, DeSW
 from benchmarks.events import LATE_BY, SECOND, Workload, drive, tumbling, workload
 from benchmarks.figure import Figure, at_least, at_most, below, exactly, plain
@@ -252,3 +252,10 @@ def test_one_pass_reads_every_event() -> None:
     load = small()
     sums = keyed.one_pass(load)()()
     assert isinstance(sums, list) and len(sums) == len(load.steps)
+
+
+def test_a_cube_sends_the_last_window_too() -> None:
+    """Few events fill no window up to the last frontier: what is sent at the end counts."""
+    time, sent = language.cube(2_000, 1)
+    assert time.value > 0
+    assert sent.value == pytest.approx(1.0, abs=0.05)
