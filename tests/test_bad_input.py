@@ -216,9 +216,12 @@ MISTAKES: dict[str, tuple[list[Way], str, str, str]] = {
             sql("avg(v) AS missing", "window(ts, '1s')"),
             job("avg(v) AS missing", "tumbling(1s)"),
         ],
-        "query 'q' has two result columns of one name",
-        "missing",
-        'give one another name with .alias("...")',
+        "query 'q': a result column may not be called 'missing'",
+        "None",
+        (
+            "results carry a column of that name; give this one another with AS, or "
+            '.alias("...") in Python'
+        ),
     ),
     "half of a surrogate pair in a name": (
         [

@@ -153,7 +153,7 @@ def test_columns_come_once_in_order_of_use() -> None:
         ("sum(v) over ()", "the where condition uses a window function (given: sum(v) OVER ())"),
         ("*", "the where condition uses * (given: *); name the columns"),
         (":p = 1", "the where condition uses a parameter (given: :p); write the value itself"),
-        ("(a + b).c", "the where condition takes a field or an element of what has no name"),
+        ("('x').c", "the where condition takes a field or an element of what has no name"),
         ("1_000", "the where condition uses a name that is not plain (given: 1_000)"),
         ("'it''s'", "the where condition uses concatenation (given: CONCAT('it', 's')); a quote"),
         ("abz(a)", "the where condition uses an unknown function (given: abz); did you mean 'abs"),

@@ -28,7 +28,20 @@ def _drawn(values: list[Any]) -> list[Any]:
     return [DICE.choice([*values, None]) for _ in range(N)]
 
 
-TEXTS = ["", "a", "abc", " a b ", "k=17;z=4", "ü", "x,y,,z,", "GET /a/b?q=1", "aaa", "日本語 text"]
+TEXTS = [
+    "",
+    "a",
+    "Straße İ",
+    "ΟΔΟΣ",
+    "abc",
+    " a b ",
+    "k=17;z=4",
+    "ü",
+    "x,y,,z,",
+    "GET /a/b?q=1",
+    "aaa",
+    "日本語 text",
+]
 JSONS = [
     '{"a": {"b": [1, 2.50, "x"]}, "t": true, "n": null, "k w": 3}',
     '{"a": 1e3}',
@@ -115,6 +128,8 @@ SPARK = [
     "endswith(s, 'c')",
     "concat_ws('-', s, t, 'x')",
     "concat_ws('', s, t)",
+    "concat_ws('-', s, t)",
+    "concat_ws('-', s)",
     "ltrim(s) || '|' || rtrim(s)",
     "lpad(s, 5, 'xy')",
     "rpad(s, 2, 'xy')",
@@ -142,6 +157,65 @@ SPARK = [
     "b IS TRUE",
     "b IS NOT FALSE",
     "isnull(i) OR isnotnull(j)",
+    "lower(s)",
+    "upper(s)",
+    "initcap(concat(s, ' xY z'))",
+    "ascii(s)",
+    "octet_length(s)",
+    "bit_length(s)",
+    "translate(s, 'abcb', 'xy')",
+    "substring_index(s, ',', 2)",
+    "substring_index(s, ',', -2)",
+    "substring_index(s, ',', 0)",
+    "substring_index(s, 'aa', 1)",
+    "position('b' IN s)",
+    "substring(s FROM 2 FOR 3)",
+    "regexp_count(s, '[a-z]')",
+    "regexp_substr(s, '[0-9]+')",
+    "s LIKE ANY ('a%', '%b%')",
+    "s NOT LIKE ALL ('a%', '%b%')",
+    "hex(i)",
+    "hex(s)",
+    "bin(i)",
+    "rint(f)",
+    "factorial(n)",
+    "format_number(f, 2)",
+    "format_number(i, 0)",
+    "crc32(s)",
+    "width_bucket(f, 0, 3, 6)",
+    "width_bucket(f, 3, 0, 6)",
+    "double(i)",
+    "string(i)",
+    "boolean(i)",
+    "float(i)",
+    "bigint(n)",
+    "timestamp(d)",
+    "date_part('second', ts)",
+    "date_part('DOW', ts)",
+    "extract(week FROM ts)",
+    "dayname(ts)",
+    "monthname(d)",
+    "make_date(year(d), month(d), 28)",
+    "add_months(d, n)",
+    "add_months(d, 1)",
+    "dateadd(HOUR, 3, ts)",
+    "datediff(HOUR, ts, u)",
+    "d + 1",
+    "1 + d",
+    "d - 3",
+    "ts - u > INTERVAL '1' DAY",
+    "INTERVAL 36 HOURS <= (ts - u)",
+    "array(i, j, 3L)",
+    "array_join(l, '-')",
+    "array_join(l, '-', '?')",
+    "sort_array(l)",
+    "sort_array(l, false)",
+    "array_sort(l)",
+    "array_distinct(array(i, j, i))",
+    "reverse(l)",
+    "concat_ws('-', split(s, ','), t)",
+    "named_struct('a', i, 'b', s).b",
+    "struct(i, s).i",
     "i & j",
     "i | 6",
     "i ^ j",
@@ -226,6 +300,9 @@ SPARK = [
 """Expressions that mean in Spark what they mean here."""
 TRIED = {
     "split(s, '[ ,]')[1]": "get(split(s, '[ ,]'), 1)",
+    "split(s, ',')[1]": "get(split(s, ','), 1)",
+    "int(f)": "try_cast(f AS INT)",
+    "width_bucket(i, j, 3, 4)": "width_bucket(i, j, 3, 4)",
     "i DIV j": "try_divide(i - i % nullif(j, 0), nullif(j, 0))",
     "pmod(i, j)": "pmod(i, nullif(j, 0))",
     "i % j": "try_mod(i, j)",
@@ -336,6 +413,41 @@ def test_constants_alone_and_no_rows() -> None:
         assert evaluate(text, none.column, 2).to_pylist() == 2 * [
             {"lpad": "xxa", "inst": 3, "spli": "b", "hash": -1712319331}[text[:4]]
         ]
+
+
+def test_layouts_of_texts_and_lists_change_nothing() -> None:
+    """Texts of Polars and pandas have offsets of 64 bits, and often a dictionary."""
+    layouts = [(pa.large_string(), pa.large_list(pa.int64()))]
+    layouts.append((pa.dictionary(pa.int32(), pa.string()), pa.list_(pa.int64())))
+    for of_texts, of_lists in layouts:
+        kinds = dict.fromkeys(("s", "t", "js"), of_texts) | {"l": of_lists}
+        columns = {
+            name: ROWS[name].cast(kinds.get(name, ROWS[name].type)) for name in ROWS.schema.names
+        }
+        others = pa.table(columns)
+        for text in (*SPARK, *TRIED):
+            infer(text, others.schema)
+            check(text, list(evaluate(text, others.column, N).to_pylist()), found(text))
+
+
+def test_days_that_there_are_not() -> None:
+    parts = [(2024, 2, 29), (2023, 2, 29), (2026, 13, 1), (2026, 1, 0), (None, 1, 1), (0, 1, 1)]
+    year, month, day = (pa.array(some, pa.int64()) for some in zip(*parts, strict=True))
+    columns = {"y": year, "m": month, "d": day}
+    made = evaluate("make_date(y, m, d)", columns.__getitem__, len(parts))
+    assert made.to_pylist() == [date(2024, 2, 29), *[None] * 5]
+
+
+def test_nan_is_the_greatest_element() -> None:
+    lists = {"g": pa.array([[math.nan, 1.0, None, -0.5], None, []], pa.list_(pa.float64()))}
+    for text, wanted in {
+        "sort_array(g)": [None, -0.5, 1.0, math.nan],
+        "sort_array(g, false)": [math.nan, 1.0, -0.5, None],
+        "array_sort(g)": [-0.5, 1.0, math.nan, None],
+    }.items():
+        first, *others = evaluate(text, lists.__getitem__, 3).to_pylist()
+        assert repr(first) == repr(wanted), text
+        assert others == [None, []]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

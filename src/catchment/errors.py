@@ -144,8 +144,10 @@ def needing(what: str) -> Iterator[None]:
         raise MissingPackageError(said, given=found.given, hint=found.hint) from error
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint naming the closest known word.
+def did_you_mean(
+    word: str, known: Iterable[str], otherwise: str = "", likeness: float = 0.5
+) -> str:
+    """A hint naming the closest known word, if one is so much like it.
 
     >>> did_you_mean("windw", ["window", "where"])
     "did you mean 'window'?"
@@ -156,7 +158,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     same = [option for option in options if option.casefold() == word.casefold() and option != word]
     if same:
         return f"did you mean {same[0]!r}? names are told apart by case"
-    close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, options, n=1, cutoff=likeness)
     if close:
         return f"did you mean {close[0]!r}?"
     return otherwise or "known: " + ", ".join(sorted(options))

@@ -16,9 +16,10 @@ from catchment.expression.disjointness import (
 from catchment.expression.evaluation import evaluate, infer
 from catchment.expression.named import NAMES as FUNCTION_NAMES
 from catchment.expression.named import is_function
-from catchment.expression.nodes import quote
+from catchment.expression.nodes import part_text, quote
 from catchment.expression.parsing import canonical, columns, substituted
 from catchment.expression.paths import column_in, columns_read, steps_of, taken_out, type_at
+from catchment.expression.refuse import function_hint
 from catchment.expression.spark_sql import sql_of
 
 __all__ = [
@@ -39,8 +40,10 @@ __all__ = [
     "constraints",
     "disjoint",
     "evaluate",
+    "function_hint",
     "infer",
     "is_function",
+    "part_text",
     "quote",
     "sql_of",
     "steps_of",

@@ -29,6 +29,7 @@ from catchment.expression.values import (
     mismatch,
     need,
     null,
+    of_each,
     where,
     with_decimals,
 )
@@ -219,6 +220,17 @@ def _of_text(kernel: Callable[..., Any], to: pa.DataType) -> Callable[..., Value
     return run
 
 
-lower = _of_text(pc.utf8_lower, STRING)
-upper = _of_text(pc.utf8_upper, STRING)
+def _in_case(kernel: Callable[..., Any], exactly: Callable[[str], str]) -> Callable[[Value], Any]:
+    """Arrow gives each letter for one, Spark also two for one: ß is SS in capitals."""
+
+    def run(value: Value) -> Any:
+        if isinstance(value, pa.Scalar) or not pc.all(pc.string_is_ascii(value)).as_py():
+            return of_each(value, exactly, value.type)
+        return kernel(value)
+
+    return run
+
+
+lower = _of_text(_in_case(pc.utf8_lower, str.lower), STRING)
+upper = _of_text(_in_case(pc.utf8_upper, str.upper), STRING)
 length = _of_text(pc.utf8_length, INT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from catchment.expression.nodes import Call, Literal, Node
+from catchment.expression.nodes import Call, Column, Literal, Node, PathStep, path_text
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -55,3 +55,10 @@ def concat(parts: Sequence[Node]) -> Node:
     for part in parts:
         flat += part.args if isinstance(part, Call) and part.op == "concat" else (part,)
     return Call("concat", tuple(flat))
+
+
+def part(value: Node, step: PathStep) -> Node:
+    """A field or an element of a value; of a column it is a column of its own, by its path."""
+    if isinstance(value, Column):
+        return Column(path_text(value.name, [step]))
+    return Call("part_of", (value, Literal("int" if isinstance(step, int) else "string", step)))

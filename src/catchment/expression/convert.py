@@ -15,9 +15,9 @@ from typing import Any
 from sqlglot import exp
 
 from catchment.errors import QueryError
-from catchment.expression.building import between, binary, is_in, junction, negate
+from catchment.expression.building import FLIPPED, between, binary, is_in, junction, negate, part
 from catchment.expression.decimals import MOST
-from catchment.expression.named import DIFFERENCES, FUNCTIONS, PARTS, called
+from catchment.expression.named import DIFFERENCES, FIELDS, FUNCTIONS, called, part_of_time
 from catchment.expression.nodes import Call, Column, Literal, Node, path_text
 from catchment.expression.refuse import refusal
 from catchment.expression.spark_sql import sql_of
@@ -59,6 +59,8 @@ def convert(node: exp.Expression, what: str) -> Node:
         return convert(node.this, what)
     if kind in (exp.Add, exp.Sub) and exp.Interval in (type(node.this), type(node.expression)):
         return _plus_interval(node, what)
+    if _BINARY.get(kind) in FLIPPED and exp.Interval in (type(node.this), type(node.expression)):
+        return _apart(node, what)
     if kind in _BINARY:
         return binary(_BINARY[kind], convert(node.this, what), convert(node.expression, what))
     if kind in _SPECIAL:
@@ -80,6 +82,20 @@ def _plus_interval(node: exp.Expression, what: str) -> Node:
             counted = Literal("int", -count.value if isinstance(node, exp.Sub) else count.value)
         made = Call("plus_interval", (Literal("string", unit.upper()), counted, made))
     return made
+
+
+def _apart(node: exp.Expression, what: str) -> Node:
+    """`a - b > INTERVAL '1' SECOND` is `a > b + INTERVAL '1' SECOND`; of months it is not."""
+    op, span, interval = _BINARY[type(node)], node.this, node.expression
+    if isinstance(span, exp.Interval):
+        op, span, interval = FLIPPED[op], interval, span
+    span = span.unnest()
+    if not isinstance(span, exp.Sub) or isinstance(interval, exp.Paren):
+        raise refusal(interval, what)
+    if any(unit in ("year", "quarter", "month") for unit, _ in _counts(interval, what)):
+        raise refusal(interval, what)
+    later = exp.Add(this=span.expression.copy(), expression=interval.copy())
+    return binary(op, convert(span.this, what), convert(later, what))
 
 
 def _counts(interval: exp.Expression, what: str) -> list[tuple[str, Node]]:
@@ -127,9 +143,9 @@ def _column(node: exp.Expression, what: str) -> Node:
 def _field(node: exp.Expression, what: str) -> Node:
     """A field of a field: `a['b'].c`."""
     inner = convert(node.this, what)
-    if not isinstance(inner, Column) or not isinstance(node.expression, exp.Identifier):
+    if isinstance(inner, Literal) or not isinstance(node.expression, exp.Identifier):
         raise _no_path(node, what)
-    return Column(path_text(inner.name, [node.expression.name]))
+    return part(inner, node.expression.name)
 
 
 def _element(node: exp.Expression, what: str) -> Node:
@@ -143,10 +159,7 @@ def _element(node: exp.Expression, what: str) -> Node:
     if not named or isinstance(inner, Literal):
         raise _no_path(node, what)
     assert isinstance(key, str | int)
-    if not isinstance(inner, Column):
-        place = Literal("int", key + 1) if isinstance(key, int) else Literal("string", key)
-        return Call("element_at", (inner, place))
-    return Column(path_text(inner.name, [key]))
+    return part(inner, key)
 
 
 def _no_path(node: exp.Expression, what: str) -> QueryError:
@@ -214,6 +227,14 @@ def _is(node: exp.Expression, what: str) -> Node:
 
 
 def _like(node: exp.Expression, what: str) -> Node:
+    some = node.expression
+    if isinstance(some, exp.Any | exp.All):
+        patterns = some.this.expressions or [some.this.unnest()]
+        negated = node.args.get("negate")
+        each = [exp.Like(this=node.this, expression=p, negate=negated) for p in patterns]
+        return junction(
+            "or" if isinstance(some, exp.Any) else "and", [_like(e, what) for e in each]
+        )
     pattern = convert(node.expression, what)
     if not isinstance(pattern, Literal) or pattern.kind != "string":
         raise QueryError(
@@ -299,14 +320,14 @@ def _moment(text: str, target: str, what: str) -> Literal:
 
 
 def _extract(node: exp.Expression, what: str) -> Node:
-    unit = node.this.name.lower()
-    if unit not in PARTS:
+    made = part_of_time(node.this.name, convert(node.expression, what))
+    if made is None:
         raise QueryError(
             f"the {what} extracts what is not supported",
             given=sql_of(node),
-            hint="supported are " + ", ".join(PARTS),
+            hint="supported are " + ", ".join(FIELDS),
         )
-    return Call(unit, (convert(node.expression, what),))
+    return made
 
 
 _TRIMS = {"": "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}

@@ -1,8 +1,9 @@
-"""hash, md5 and sha2: the same numbers and texts as in Spark."""
+"""hash, md5, sha2 and crc32: the same numbers and texts as in Spark."""
 
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from catchment.expression.values import (
     mismatch,
     need,
     null,
+    of_each,
 )
 
 _SEED = 42
@@ -51,15 +53,16 @@ def sha2(node: Call, args: Sequence[Value]) -> Value:
 
 def _digest(node: Call, args: Sequence[Value], function: Callable[[bytes], Any]) -> Value:
     need(node, args, ("string", "null"), "text")
-    value = args[0]
-    if kind(value) == "null":
+    if kind(args[0]) == "null":
         return null(STRING)
-    if isinstance(value, pa.Scalar):
-        text = value.as_py()
-        return pa.scalar(None if text is None else function(text.encode()).hexdigest(), STRING)
-    coded = value.dictionary_encode()
-    made = [function(text.encode()).hexdigest() for text in coded.dictionary.to_pylist()]
-    return pa.array(made, STRING).take(coded.indices)
+    return of_each(args[0], lambda text: function(text.encode()).hexdigest(), STRING)
+
+
+def crc32(node: Call, args: Sequence[Value]) -> Value:
+    need(node, args, ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(INT)
+    return of_each(args[0], lambda text: zlib.crc32(text.encode()), INT)
 
 
 def hashed(node: Call, args: Sequence[Value]) -> Value:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from catchment.expression.casting import cast
 from catchment.expression.nodes import Call, Literal
-from catchment.expression.values import BOOL, INT, Value, convert, is_list, kind, mismatch, null
+from catchment.expression.values import (
+    BOOL,
+    INT,
+    STRING,
+    Value,
+    common,
+    convert,
+    is_list,
+    kind,
+    mismatch,
+    null,
+)
 
 
 def size(node: Call, args: Sequence[Value]) -> Value:
@@ -101,3 +114,102 @@ def extreme(node: Call, args: Sequence[Value]) -> Value:
     place = pc.index_in(rows, value_set=order.column("row").combine_chunks())
     made = order.column("value_first").combine_chunks().take(place)
     return made[0] if scalar else made
+
+
+def array(node: Call, args: Sequence[Value]) -> Value:
+    """array(a, b): a list of these values."""
+    values = common(node, args)
+    lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
+    n, width = lengths[0] if lengths else 1, len(values)
+    repeat: Any = pa.repeat
+    whole = [repeat(value, n) if isinstance(value, pa.Scalar) else value for value in values]
+    order = pa.array(np.arange(n * width).reshape(width, n).T.ravel())
+    offsets = pa.array(np.arange(0, (n + 1) * width, width), pa.int32())
+    made: Any = pa.ListArray.from_arrays(offsets, pa.concat_arrays(whole).take(order))
+    return made if lengths else made[0]
+
+
+_Made = Callable[[Any, Any], Any]
+
+
+def _of_lists(node: Call, values: Value, made: _Made) -> Value:
+    """New lists for lists: `made` takes the row of each element and the elements, and gives a
+    table of both, in the order of rows."""
+    if not is_list(values.type):
+        raise mismatch(node, [values], "a list", f"as in {node.op}(items)")
+    scalar = isinstance(values, pa.Scalar)
+    lists: Any = pa.array([values.as_py()], values.type) if scalar else values
+    found = made(pc.cast(pc.list_parent_indices(lists), INT), lists.flatten())
+    rows, elements = (found.column(name).combine_chunks() for name in ("row", "value"))
+    ends = np.searchsorted(rows.to_numpy(), np.arange(len(lists) + 1))
+    missing = np.append(pc.is_null(lists).to_numpy(zero_copy_only=False), False)
+    offsets = pa.array(ends, pa.int32(), mask=missing)
+    whole: Any = pa.ListArray.from_arrays(offsets, elements)
+    return whole[0] if scalar else whole
+
+
+def ordered(node: Call, args: Sequence[Value]) -> Value:
+    """sort_array and array_sort: the elements in order; NaN is the greatest.
+
+    Nulls come first in sort_array, last where it is descending, and last in array_sort.
+    """
+    values = args[0]
+    if pa.types.is_null(values.type):
+        return null(pa.null())
+    way = "ascending"
+    if len(args) > 1 and not args[1].as_py():
+        way = "descending"
+    nulls = "descending" if node.op == "sort_array" and way == "ascending" else "ascending"
+
+    def made(rows: Any, flat: Any) -> Any:
+        if kind(flat) == "other":
+            raise mismatch(node, [flat], "values with an order")
+        nan = pc.is_nan(flat) if pa.types.is_floating(flat.type) else pc.is_null(flat)
+        columns = {"row": rows, "null": pc.is_null(flat), "nan": nan, "value": flat}
+        order: Any = [("row", "ascending"), ("null", nulls), ("nan", way), ("value", way)]
+        return pa.table(columns).sort_by(order)
+
+    return _of_lists(node, values, made)
+
+
+def distinct(node: Call, args: Sequence[Value]) -> Value:
+    """array_distinct: each element once, where it first stood."""
+    if pa.types.is_null(args[0].type):
+        return null(pa.null())
+
+    def made(rows: Any, flat: Any) -> Any:
+        places = pa.array(np.arange(len(flat)))
+        table = pa.table({"row": rows, "value": flat, "place": places})
+        first = table.group_by(["row", "value"], use_threads=False).aggregate([("place", "min")])
+        return first.sort_by("place_min")
+
+    return _of_lists(node, args[0], made)
+
+
+def reverse(node: Call, args: Sequence[Value]) -> Value:
+    """The elements from the last to the first."""
+
+    def made(rows: Any, flat: Any) -> Any:
+        places = np.lexsort((-np.arange(len(flat)), rows.to_numpy()))
+        return pa.table({"row": rows, "value": flat.take(pa.array(places))})
+
+    return _of_lists(node, args[0], made)
+
+
+def join(node: Call, args: Sequence[Value]) -> Value:
+    """array_join(items, ', ', '-'): the texts of the elements with a separator between them.
+
+    Nulls are left out, or take the third argument's place.
+    """
+    if pa.types.is_null(args[0].type):
+        return null(STRING)
+    instead = args[2].as_py() if len(args) > 2 else None
+
+    def made(rows: Any, flat: Any) -> Any:
+        texts = flat if kind(flat) == "string" else cast(Call("cast", node.args, "STRING"), [flat])
+        texts = pc.cast(texts, STRING)
+        if instead is not None:
+            texts = pc.coalesce(texts, pa.scalar(instead))
+        return pa.table({"row": rows, "value": texts}).filter(pc.is_valid(texts))
+
+    return pc.binary_join(_of_lists(node, args[0], made), pa.scalar(args[1].as_py(), STRING))

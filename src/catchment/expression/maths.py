@@ -5,24 +5,29 @@ What has no value is null, as everywhere; what is outside of a function's range 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from catchment.expression.arithmetic import arithmetic, remainder
+from catchment.expression.arithmetic import arithmetic, remainder, to_int
 from catchment.expression.nodes import Call
 from catchment.expression.values import (
     DOUBLE,
     INT,
     NUMBERS,
+    STRING,
     Value,
     double,
     integer,
+    kind,
     need,
     null,
+    of_each,
     where,
 )
 
@@ -79,6 +84,7 @@ _KERNELS: dict[str, _Numbers] = {
     "log10": _above(0.0, pc.log10),
     "log2": _above(0.0, pc.log2),
     "log1p": _above(-1.0, pc.log1p),
+    "rint": lambda value: pc.round(value, 0, "half_to_even"),
     "sign": lambda value: pc.cast(pc.sign(value), DOUBLE),
 }
 OPS = tuple(_KERNELS)
@@ -131,3 +137,67 @@ def of_bits(node: Call, args: Sequence[Value]) -> Value:
     """&, |, ^ and ~."""
     need(node, args, ("int", "null"), "whole numbers")
     return _BITS[node.op](*(integer(arg) for arg in args))
+
+
+_FACTORIALS = [math.factorial(n) for n in range(21)]
+
+
+def factorial(node: Call, args: Sequence[Value]) -> Value:
+    """The product of all whole numbers up to one; null below 0 and above 20, as in Spark."""
+    need(node, args, ("int", "null"), "a whole number")
+    known = pc.index_in(integer(args[0]), value_set=pa.array(range(21), INT))
+    if isinstance(known, pa.Scalar):
+        place = known.as_py()
+        return pa.scalar(None if place is None else _FACTORIALS[place], INT)
+    return pa.array(_FACTORIALS, INT).take(known)
+
+
+def digits(node: Call, args: Sequence[Value]) -> Value:
+    """hex and bin: the digits of a whole number; below zero, those of its 64 bits."""
+    texts = ("string",) if node.op == "hex" else ()
+    need(node, args, ("int", "null", *texts), "a whole number" + " or a text" * bool(texts))
+    if kind(args[0]) == "null":
+        return null(STRING)
+    if kind(args[0]) == "string":
+        return of_each(args[0], lambda text: text.encode().hex().upper(), STRING)
+    base = "X" if node.op == "hex" else "b"
+    return of_each(integer(args[0]), lambda n: format(n % 2**64, base), STRING)
+
+
+def format_number(node: Call, args: Sequence[Value]) -> Value:
+    """format_number(v, 2): the text of a number, with so many digits and commas."""
+    need(node, args[:1], NUMBERS, "a number")
+    count = args[1].as_py()
+    if kind(args[0]) == "null" or count < 0:
+        return null(STRING)
+
+    def written(number: float | Decimal) -> str:
+        if isinstance(number, float) and not math.isfinite(number):
+            return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
+        return f"{number:,.{count}f}"
+
+    return of_each(args[0], written, STRING)
+
+
+def bucket(node: Call, args: Sequence[Value]) -> Value:
+    """width_bucket(v, low, high, n): the number of the part of equal width that a value is in;
+    0 before the first, n + 1 behind the last."""
+    need(node, args[:3], NUMBERS, "numbers")
+    need(node, args[3:], ("int", "null"), "a whole number of parts")
+    value, low, high, parts = (double(arg) for arg in args)
+    usable = pc.and_(pc.not_equal(low, high), pc.greater(parts, pa.scalar(0.0)))
+    for number in (value, low, high):
+        usable = pc.and_(usable, pc.invert(pc.is_nan(number)))
+    for bound in (low, high):
+        usable = pc.and_(usable, pc.is_finite(bound))
+    place = pc.divide(
+        pc.multiply(parts, pc.subtract(value, low)),
+        where(usable, pc.subtract(high, low), pa.scalar(1.0)),
+    )
+    place = pc.add(pc.floor(place), pa.scalar(1.0))
+    up = pc.greater(high, low)
+    before = pc.if_else(up, pc.less(value, low), pc.greater(value, low))
+    behind = pc.if_else(up, pc.greater_equal(value, high), pc.less_equal(value, high))
+    place = pc.if_else(before, pa.scalar(0.0), place)
+    place = pc.if_else(behind, pc.add(parts, pa.scalar(1.0)), place)
+    return to_int(where(usable, place, null(DOUBLE)))

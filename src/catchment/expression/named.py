@@ -34,8 +34,27 @@ UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _SHORT = {"yyyy": "year", "yy": "year", "mm": "month", "mon": "month", "dd": "day"}
 DIFFERENCES = (*UNITS, "millisecond", "microsecond")
 """Units in which times are moved and compared."""
+_FIELDS = ("year", "quarter", "month", "day", "dayofweek", "hour", "minute", "second")
+_FIELD_NAMES = {
+    **dict.fromkeys(("y", "years", "yr", "yrs"), "year"),
+    "qtr": "quarter",
+    **dict.fromkeys(("mon", "mons", "months"), "month"),
+    **dict.fromkeys(("week", "w", "weeks", "weekofyear"), "weekofyear"),
+    **dict.fromkeys(("d", "days"), "day"),
+    "dow": "dayofweek",
+    **dict.fromkeys(("doy", "dayofyear"), "dayofyear"),
+    **dict.fromkeys(("h", "hours", "hr", "hrs"), "hour"),
+    **dict.fromkeys(("m", "min", "mins", "minutes"), "minute"),
+    **dict.fromkeys(("s", "sec", "seconds", "secs"), "second"),
+    "weekday": "weekday",
+}
+FIELDS = (*_FIELDS, "week", "dow", "doy")
+"""What EXTRACT takes of a time, by the names that errors list."""
 _MANY = 99
 _NULL = Literal("null", None)
+
+
+_KIND_WORDS = {"string": "a text", "int": "a whole number", "bool": "true or false"}
 
 
 class Given:
@@ -72,7 +91,7 @@ def called(name: str, args: Sequence[Node], text: str, what: str) -> Node:
     for place, kind in known.fixed.items():
         arg = args[place] if place < len(args) else None
         if arg is not None and not (isinstance(arg, Literal) and arg.kind == kind):
-            of = "a text" if kind == "string" else "a whole number"
+            of = _KIND_WORDS[kind]
             hint = known.usage or f"argument {place + 1} of {name} is {of}, written as it is"
             raise given.wrong(f"write {hint}" if known.usage else hint)
     if known.make is not None:
@@ -235,6 +254,78 @@ def _difference(given: Given) -> Node:
     return Call("timestampdiff", (Literal("string", unit.upper()), *given.args[1:]))
 
 
+def part_of_time(field: str, value: Node) -> Node | None:
+    """What EXTRACT(field FROM value) is; None of a field that there is not."""
+    field = field.lower()
+    field = field if field in _FIELDS else _FIELD_NAMES.get(field, "")
+    if field == "second":  # with its fraction, unlike the function
+        micros = Call("pmod", (Call("unix_micros", (value,)), Literal("int", 60_000_000)))
+        seconds = Call("/", (micros, Literal("int", 1_000_000)))
+        return Call("cast", (seconds,), "DECIMAL(8, 6)")
+    return Call(field, (value,)) if field else None
+
+
+def _date_part(given: Given) -> Node:
+    assert isinstance(given.args[0], Literal)
+    made = part_of_time(str(given.args[0].value), given.args[1])
+    if made is None:
+        raise given.wrong("fields are " + ", ".join(FIELDS))
+    return made
+
+
+def _formatted(pattern: str) -> Callable[[Given], Node]:
+    return lambda given: Call("date_format", (*given.args, Literal("string", pattern)))
+
+
+def _add_months(given: Given) -> Node:
+    day, months = given.args
+    began = Call("cast", (day,), "DATE")
+    return Call(
+        "cast", (Call("plus_interval", (Literal("string", "MONTH"), months, began)),), "DATE"
+    )
+
+
+def _convert_timezone(given: Given) -> Node:
+    *zones, value = given.args
+    if not all(_text(zone) for zone in zones):
+        raise given.wrong("write convert_timezone('UTC', 'Europe/Berlin', ts)")
+    read = Call("to_utc_timestamp", (value, zones[0])) if len(zones) == 2 else value
+    return Call("from_utc_timestamp", (read, zones[-1]))
+
+
+def _days_or_units(days: str, units: str) -> Callable[[Given], Node]:
+    """date_add(d, 3) is of days; dateadd(HOUR, 3, ts) is timestampadd, as in Spark."""
+
+    def made(given: Given) -> Node:
+        if len(given.args) == 2:
+            return Call(days, given.args)
+        build = _added if units == "timestampadd" else _difference
+        return build(given)
+
+    return made
+
+
+def _cast_to(type: str) -> Callable[[Given], Node]:
+    return lambda given: Call("cast", given.args, type)
+
+
+def _struct(given: Given) -> Node:
+    """struct(a, b): fields are called like the columns, others col2 and so on."""
+    fields: list[Node] = []
+    for place, arg in enumerate(given.args):
+        plain = isinstance(arg, Column) and arg.name.isidentifier()
+        name = arg.name if isinstance(arg, Column) and plain else f"col{place + 1}"
+        fields += [Literal("string", name), arg]
+    return Call("named_struct", tuple(fields))
+
+
+def _part_of(given: Given) -> Node:
+    value, step = given.args
+    if not isinstance(step, Literal) or not isinstance(step.value, str | int):
+        raise given.wrong("write a field by its name, as in value['a'], or an element by its place")
+    return Call("part_of", (value, step))
+
+
 def _null_to(op: str) -> Callable[[Given], Node]:
     def made(given: Given) -> Node:
         node = Call("is null", given.args)
@@ -248,8 +339,9 @@ def _constant(value: float) -> Callable[[Given], Node]:
 
 
 _NUMBERS = "abs floor sqrt exp sin cos tan asin acos atan sinh cosh tanh degrees radians cbrt"
-_NUMBERS += " log10 log2 log1p expm1 sign isnan"
+_NUMBERS += " log10 log2 log1p expm1 sign isnan rint factorial hex bin"
 _OF_ONE = "lower upper length size reverse md5 array_max array_min unix_seconds"
+_OF_ONE += " initcap ascii octet_length bit_length crc32 array_distinct array_sort"
 _OF_ONE += " unix_millis unix_micros timestamp_seconds timestamp_millis timestamp_micros last_day"
 _ZONE = {1: "string"}
 FUNCTIONS: dict[str, ScalarFunction] = {
@@ -314,8 +406,19 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "sha2": ScalarFunction("sha2", 2, 2, fixed={1: "int"}),
     "hash": ScalarFunction("hash", 1, _MANY),
     "get_json_object": ScalarFunction("get_json_object", 2, 2, fixed={1: "string"}),
+    "translate": ScalarFunction("translate", 3, 3, fixed={1: "string", 2: "string"}),
+    "substring_index": ScalarFunction("substring_index", 3, 3, fixed={1: "string", 2: "int"}),
+    "regexp_count": ScalarFunction("regexp_count", 2, 2, fixed={1: "string"}),
+    "regexp_substr": ScalarFunction("regexp_substr", 2, 2, fixed={1: "string"}),
+    "format_number": ScalarFunction("format_number", 2, 2, fixed={1: "int"}),
+    "width_bucket": ScalarFunction("width_bucket", 4, 4),
+    "array": ScalarFunction("array", 1, _MANY),
+    "array_join": ScalarFunction("array_join", 2, 3, fixed={1: "string", 2: "string"}),
+    "sort_array": ScalarFunction("sort_array", 1, 2, fixed={1: "bool"}),
+    "struct": ScalarFunction("named_struct", 1, _MANY // 2, _struct),
     "array_contains": ScalarFunction("array_contains", 2, 2),
     "element_at": ScalarFunction("element_at", 2, 2),
+    "part_of": ScalarFunction("part_of", 2, 2, _part_of),
     "named_struct": ScalarFunction(
         "named_struct", 2, _MANY, fixed=dict.fromkeys(range(0, 98, 2), "string")
     ),
@@ -327,6 +430,12 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     "to_timestamp": ScalarFunction("cast", 1, 1, _to("time", "TIMESTAMP", "2026-01-31 12:00:00")),
     "date_trunc": ScalarFunction("date_trunc", 2, 2, _truncated),
     "trunc": ScalarFunction("cast", 2, 2, _trunc),
+    "date_part": ScalarFunction("date_part", 2, 2, _date_part, fixed={0: "string"}),
+    "dayname": ScalarFunction("date_format", 1, 1, _formatted("EEE")),
+    "monthname": ScalarFunction("date_format", 1, 1, _formatted("MMM")),
+    "make_date": ScalarFunction("make_date", 3, 3),
+    "add_months": ScalarFunction("cast", 2, 2, _add_months),
+    "convert_timezone": ScalarFunction("from_utc_timestamp", 2, 3, _convert_timezone),
     "date_format": ScalarFunction("date_format", 2, 2, fixed={1: "string"}),
     "from_unixtime": ScalarFunction("from_unixtime", 1, 2, fixed={1: "string"}),
     "unix_timestamp": ScalarFunction("unix_timestamp", 1, 1),
@@ -338,9 +447,9 @@ FUNCTIONS: dict[str, ScalarFunction] = {
         "to_utc_timestamp", 2, 2, fixed=_ZONE, usage="to_utc_timestamp(ts, 'Europe/Berlin')"
     ),
     "plus_interval": ScalarFunction("plus_interval", 3, 3, fixed={0: "string"}),
-    "date_add": ScalarFunction("date_add", 2, 2),
+    "date_add": ScalarFunction("date_add", 2, 3, _days_or_units("date_add", "timestampadd")),
     "date_sub": ScalarFunction("date_sub", 2, 2),
-    "datediff": ScalarFunction("datediff", 2, 2),
+    "datediff": ScalarFunction("datediff", 2, 3, _days_or_units("datediff", "timestampdiff")),
     "timestampadd": ScalarFunction("timestampadd", 3, 3, _added),
     "timestampdiff": ScalarFunction("timestampdiff", 3, 3, _difference),
 }
@@ -353,6 +462,7 @@ _SYNONYMS = {
     "character_length": "length",
     "date": "to_date",
     "date_diff": "datediff",
+    "datepart": "date_part",
     "dateadd": "date_add",
     "day_of_week": "dayofweek",
     "dayofmonth": "day",
@@ -360,6 +470,7 @@ _SYNONYMS = {
     "lcase": "lower",
     "len": "length",
     "nvl": "coalesce",
+    "position": "locate",
     "pow": "power",
     "regexp": "rlike",
     "regexp_like": "rlike",
@@ -368,12 +479,34 @@ _SYNONYMS = {
     "to_unix_timestamp": "unix_timestamp",
     "ucase": "upper",
 }
+_CASTS = {
+    "bigint": "BIGINT",
+    "boolean": "BOOLEAN",
+    "decimal": "DECIMAL(10, 0)",
+    "double": "DOUBLE",
+    "float": "FLOAT",
+    "int": "INT",
+    "smallint": "SMALLINT",
+    "string": "STRING",
+    "timestamp": "TIMESTAMP",
+    "tinyint": "TINYINT",
+}
+"""Types that are called like functions: `int(v)` is CAST(v AS INT)."""
 _INNER = {UNQUALIFIED, "arguments", "tuple", "plus_interval", "int_div", "like", "ilike", "rlike"}
-_INNER |= {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "equal_null", "negative"}
+_INNER |= {
+    "part_of",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+    "equal_null",
+    "negative",
+}
 """What operators become, or other texts."""
 NAMES = tuple(sorted({*FUNCTIONS} - _INNER - {*_SYNONYMS} | {"cast"}))
 """Functions as errors list them."""
 FUNCTIONS |= {name: FUNCTIONS[of] for name, of in _SYNONYMS.items()}
+FUNCTIONS |= {name: ScalarFunction("cast", 1, 1, _cast_to(of)) for name, of in _CASTS.items()}
 
 
 def is_function(name: str) -> bool:

@@ -151,6 +151,18 @@ def path_text(column: str, steps: Iterable[PathStep]) -> str:
     return made
 
 
+def part_text(value: str, steps: Iterable[PathStep]) -> str:
+    """The text of a field or an element of a value that is no column of events.
+
+    >>> part_text("`max_by(req, v)`", ["host"])
+    "part_of(`max_by(req, v)`, 'host')"
+    """
+    made = value
+    for step in steps:
+        made = f"part_of({made}, {constant_text(step)})"
+    return made
+
+
 def _is_plain_path(name: str) -> bool:
     """Whether a path needs no backticks: what parses as it stands, and as nothing else."""
     if _PATH.fullmatch(name) is None:

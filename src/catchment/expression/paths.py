@@ -14,14 +14,14 @@ What is not there is null: a struct that is null, a key that a map has not, an e
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import SchemaError
-from catchment.expression.nodes import PathStep, path_text
+from catchment.expression.nodes import Call, Literal, PathStep, path_text, render
 from catchment.expression.values import is_list, is_text
 
 _STEP = re.compile(r"\.([^.\[\]']+)|\['((?:[^'\\]|\\.)*)'\]|\[(\d+)\]", re.DOTALL)
@@ -86,6 +86,16 @@ def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
     return kind
 
 
+def type_of_step(kind: pa.DataType, step: PathStep, text: str) -> pa.DataType:
+    """The type of a field or an element of a value that is written as `text`.
+
+    >>> type_of_step(pa.list_(pa.int64()), 0, "items")
+    DataType(int64)
+    """
+    made: pa.DataType = _type_of_step(kind, step, text, path_text(text, [step]))
+    return made
+
+
 def _type_of_step(kind: Any, step: PathStep, so_far: str, path: str) -> Any:
     if isinstance(kind, pa.DictionaryType):
         kind = kind.value_type
@@ -113,6 +123,18 @@ def _type_of_step(kind: Any, step: PathStep, so_far: str, path: str) -> Any:
             hint=f"elements go by number, as in {so_far}[0]; size({so_far}) counts them",
         )
     raise SchemaError(f"{so_far} has no fields", given=f"{path}: {so_far} is {kind}")
+
+
+def part_of(node: Call, args: Sequence[Any]) -> Any:
+    """part_of(value, 'field'), part_of(value, 0): one step into a value that is no column."""
+    value, step = args[0], node.args[1]
+    assert isinstance(step, Literal) and isinstance(step.value, str | int)
+    if pa.types.is_null(value.type):
+        return value
+    type_of_step(value.type, step.value, render(node.args[0]))
+    if not isinstance(value, pa.Scalar):
+        return taken_out(value, [step.value])
+    return taken_out(pa.array([value.as_py()], value.type), [step.value])[0]
 
 
 def taken_out(column: Any, steps: Iterable[PathStep]) -> Any:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from catchment.errors import QueryError
 from catchment.expression.nodes import Call, render
-from catchment.expression.values import BOOL, STRING, Value, kind, need, null, where
+from catchment.expression.values import BOOL, INT, STRING, Value, kind, need, null, where
 
 _TEXTS = ("string", "null")
 
@@ -55,6 +55,25 @@ def extracted(node: Call, args: Sequence[Value]) -> Value:
     part: Value = pc.struct_field(found, [group])
     part = pc.cast(pc.coalesce(part, pa.scalar("", part.type)), STRING)
     return pc.if_else(pc.is_null(args[0]), null(STRING), part)
+
+
+def counted(node: Call, args: Sequence[Value]) -> Value:
+    """regexp_count: how often a pattern matches, one match behind the other."""
+    need(node, args, _TEXTS, "text")
+    pattern = _checked(node, args[1].as_py())
+    if kind(args[0]) == "null":
+        return null(INT)
+    return pc.cast(pc.count_substring_regex(args[0], pattern=pattern), INT)
+
+
+def first_match(node: Call, args: Sequence[Value]) -> Value:
+    """regexp_substr: what matched first; null where nothing did."""
+    need(node, args, _TEXTS, "text")
+    named, _ = _with_names(_checked(node, args[1].as_py()))
+    if kind(args[0]) == "null":
+        return null(STRING)
+    found = pc.extract_regex(args[0], pattern=f"(?P<g0>{named})")
+    return pc.cast(pc.struct_field(found, [0]), STRING)
 
 
 def replaced(node: Call, args: Sequence[Value]) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from catchment.errors import QueryError, did_you_mean
@@ -12,6 +14,8 @@ _SUPPORTED = (
     "supported are columns, literals, + - * / % DIV & | ^ ~, comparisons, AND, OR, NOT, IN, "
     "BETWEEN, LIKE, ILIKE, RLIKE, IS NULL, CASE, and " + ", ".join(NAMES)
 )
+_LIKE = 0.65
+"""How much an unknown function looks like a known one where that may be meant."""
 _AGGREGATES = frozenset(
     name.lower()
     for of in exp.ALL_FUNCTIONS
@@ -25,8 +29,18 @@ _REFUSED: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((exp.Star,), "*", "name the columns"),
     ((exp.Placeholder, exp.Parameter), "a parameter", "write the value itself"),
     ((exp.Concat,), "concatenation", "a quote inside a text is written as \\'"),
-    ((exp.Interval,), "an interval alone", "it is added to a time: ts + INTERVAL '5' MINUTES"),
+    (
+        (exp.Interval,),
+        "an interval alone",
+        "it is added to a time, as in ts + INTERVAL '5' MINUTES, or compared with a - b of times",
+    ),
 )
+
+
+def function_hint(name: str, besides: Iterable[str] = ()) -> str:
+    """The hint for a function that is not known; `besides` may be meant as well."""
+    functions = "functions are " + ", ".join(NAMES)
+    return did_you_mean(name, [*NAMES, *besides], functions, _LIKE)
 
 
 def refusal(node: exp.Expression, what: str) -> QueryError:
@@ -56,7 +70,7 @@ def refusal(node: exp.Expression, what: str) -> QueryError:
         hint = "write array_contains(items, 'a'), or count elements with size(items)"
         return QueryError(f"the {what} uses a function of elements", given=sql_of(node), hint=hint)
     if isinstance(node, exp.Anonymous):
-        hint = did_you_mean(node.name.lower(), NAMES, _SUPPORTED)
+        hint = did_you_mean(node.name.lower(), NAMES, _SUPPORTED, _LIKE)
         return QueryError(f"the {what} uses an unknown function", given=node.name, hint=hint)
     return QueryError(
         f"the {what} uses something that is not supported", given=sql_of(node), hint=_SUPPORTED

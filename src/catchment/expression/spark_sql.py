@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import sqlglot
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+
+_BETWEEN_WORDS = (
+    ("POSITION", "locate", ("substr", "this")),
+    ("SUBSTRING", "substring", ("this", "start", "length")),
+    ("SUBSTR", "substring", ("this", "start", "length")),
+)
+"""Functions whose arguments may stand between words, position('a' IN s) and substring(s FROM 2 FOR
+3): what they are called, and sqlglot's names of their arguments in order."""
+
+
+def _by_name(name: str, args: tuple[str, ...], parse: Any, parser: Any) -> exp.Anonymous:
+    parsed = parse(parser)
+    given = [parsed.args[arg] for arg in args if parsed.args.get(arg) is not None]
+    return exp.Anonymous(this=name, expressions=given)
 
 
 class ByName(Spark):
@@ -17,6 +33,9 @@ class ByName(Spark):
             name: parser
             for name, parser in Spark.parser_class.FUNCTION_PARSERS.items()
             if name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
+        } | {
+            word: partial(_by_name, name, args, Spark.parser_class.FUNCTION_PARSERS[word])
+            for word, name, args in _BETWEEN_WORDS
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import QueryError
-from catchment.expression import casting
+from catchment.expression import casting, lists
 from catchment.expression.nodes import Call, render
 from catchment.expression.values import (
     BOOL,
@@ -17,10 +17,12 @@ from catchment.expression.values import (
     INT,
     STRING,
     Value,
+    is_list,
     kind,
     mismatch,
     need,
     null,
+    of_each,
     where,
 )
 
@@ -146,8 +148,57 @@ def repeated(node: Call, args: Sequence[Value]) -> Value:
     return pc.binary_repeat(args[0], times)
 
 
-def reversed_text(node: Call, args: Sequence[Value]) -> Value:
+_EACH: dict[str, Callable[[str], Any]] = {
+    "initcap": lambda text: " ".join(w[:1].title() + w[1:].lower() for w in text.split(" ")),
+    "ascii": lambda text: ord(text[0]) if text else 0,
+    "octet_length": lambda text: len(text.encode()),
+    "bit_length": lambda text: 8 * len(text.encode()),
+}
+
+
+def of_text(node: Call, args: Sequence[Value]) -> Value:
+    """initcap, ascii, octet_length and bit_length."""
     need(node, args, ("string", "null"), "text")
+    to = STRING if node.op == "initcap" else INT
+    return null(to) if kind(args[0]) == "null" else of_each(args[0], _EACH[node.op], to)
+
+
+def translated(node: Call, args: Sequence[Value]) -> Value:
+    """translate(s, 'abc', 'xy'): characters replaced one by one; those without another go."""
+    need(node, args, ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(STRING)
+    old, new = args[1].as_py(), args[2].as_py()
+    table: dict[int, str | None] = {}
+    for place, letter in enumerate(old):
+        table.setdefault(ord(letter), new[place] if place < len(new) else None)
+    return of_each(args[0], lambda text: text.translate(table), STRING)
+
+
+def before_delimiter(node: Call, args: Sequence[Value]) -> Value:
+    """substring_index(s, '.', 2): what stands before the second dot; with -2, behind the second
+    from the end."""
+    need(node, args[:1], ("string", "null"), "text")
+    if kind(args[0]) == "null":
+        return null(STRING)
+    between: str = args[1].as_py()
+    count: int = args[2].as_py()
+
+    def cut(text: str) -> str:
+        if not between or not count:
+            return ""
+        if count > 0:
+            return between.join(text.split(between, count)[:count])
+        return between.join(text.rsplit(between, -count)[count:])
+
+    return of_each(args[0], cut, STRING)
+
+
+def reversed_text(node: Call, args: Sequence[Value]) -> Value:
+    """reverse, of texts and of lists."""
+    if is_list(args[0].type):
+        return lists.reverse(node, args)
+    need(node, args, ("string", "null"), "text or a list")
     return null(STRING) if kind(args[0]) == "null" else pc.utf8_reverse(args[0])
 
 
@@ -170,7 +221,7 @@ def place_of(node: Call, args: Sequence[Value]) -> Value:
     wanted = args[1].as_py()
     if not wanted:
         return pc.if_else(pc.is_null(args[0]), null(INT), pa.scalar(1))
-    before = pc.split_pattern(args[0], pattern=wanted, max_splits=1)
+    before: Any = pc.split_pattern(pc.cast(args[0], STRING), pattern=wanted, max_splits=1)
     if isinstance(before, pa.Scalar):
         found = before.as_py()
         if found is None:
@@ -202,6 +253,10 @@ def concat_ws(node: Call, args: Sequence[Value]) -> Value:
     for of, arg in zip(node.args[1:], args[1:], strict=True):
         if kind(arg) == "null":
             continue
+        if is_list(arg.type):
+            some = pc.greater(pc.list_value_length(arg), pa.scalar(0))
+            texts.append(where(some, lists.join(node, [arg, args[0]]), null(STRING)))
+            continue
         if kind(arg) == "other":
             raise mismatch(node, args, "values that have a text")
         text = arg if kind(arg) == "string" else casting.cast(Call("cast", (of,), "STRING"), [arg])
@@ -210,4 +265,14 @@ def concat_ws(node: Call, args: Sequence[Value]) -> Value:
         return pa.scalar("", STRING)
     if not args[0].as_py():  # Arrow does not skip nulls then
         texts = [pc.coalesce(text, pa.scalar("", STRING)) for text in texts]
+    # Of a row of nulls alone Arrow would make no text at all, and the next row take its place.
+    texts[0] = where(_nothing(texts), pa.scalar("", STRING), texts[0])
     return pc.binary_join_element_wise(*texts, args[0], null_handling="skip")
+
+
+def _nothing(texts: Sequence[Value]) -> Value:
+    """Where all of several texts are null."""
+    missing: Value = pc.is_null(texts[0])
+    for text in texts[1:]:
+        missing = pc.and_(missing, pc.is_null(text))
+    return missing

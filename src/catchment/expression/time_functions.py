@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catchment.errors import QueryError, did_you_mean
+from catchment.expression.arithmetic import arithmetic
 from catchment.expression.casting import cast
 from catchment.expression.nodes import Call, render
 from catchment.expression.values import (
@@ -356,6 +357,16 @@ def days_moved(node: Call, args: Sequence[Value]) -> Value:
     return pc.cast(made, DATE)
 
 
+def added(node: Call, args: Sequence[Value]) -> Value:
+    """+ and -: of a day and a whole number, so many days later or earlier; else, of numbers."""
+    kinds = [kind(arg) for arg in args]
+    if kinds == ["int", "date"] and node.op == "+":
+        args, kinds = args[::-1], kinds[::-1]
+    if kinds != ["date", "int"]:
+        return arithmetic(node, args)
+    return days_moved(Call("date_add" if node.op == "+" else "date_sub", node.args), args)
+
+
 def last_day(node: Call, args: Sequence[Value]) -> Value:
     """The last day of the month."""
     need(node, args, _TIMES, "a day")
@@ -409,3 +420,21 @@ def _month_of(micros: _Ints) -> tuple[_Ints, _Ints]:
     month = (micros // _DAY).astype("datetime64[D]").astype("datetime64[M]")
     began = month.astype("datetime64[D]").astype(np.int64) * _DAY
     return month.astype(np.int64), micros - began
+
+
+def made_date(node: Call, args: Sequence[Value]) -> Value:
+    """make_date(year, month, day); null where there is no such day."""
+    need(node, args, ("int", "null"), "whole numbers")
+    year, month, day = (integer(arg) for arg in args)
+    fits: Any = pc.and_(pc.greater_equal(year, pa.scalar(1)), pc.less(year, pa.scalar(10_000)))
+    fits = pc.and_(fits, pc.is_in(month, value_set=pa.array(range(1, 13), INT)))
+    fits = pc.and_(fits, pc.is_in(day, value_set=pa.array(range(1, 32), INT)))
+
+    def began(year: _Ints, month: _Ints, day: _Ints) -> _Ints:
+        first = ((year - 1970) * 12 + month - 1).astype("datetime64[M]").astype("datetime64[D]")
+        return (first.astype(np.int64) + day - 1) * _DAY
+
+    there = [where(fits, arg, null(INT)) for arg in (year, month, day)]
+    made: Any = pc.cast(_over_numpy(began, TIME, *there), DATE)
+    # A day behind the last one of its month is in the next.
+    return where(pc.equal(pc.month(made), there[1]), made, null(DATE))

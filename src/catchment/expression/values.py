@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -109,6 +110,17 @@ def decoded(array: Value) -> Value:
     if pa.types.is_run_end_encoded(array.type):
         array = pc.call_function("run_end_decode", [array])
     return pc.cast(array, STRING) if pa.types.is_string_view(array.type) else array
+
+
+def of_each(value: Value, function: Callable[[Any], Any], to: pa.DataType) -> Value:
+    """A Python function of each value that is not null, once for all that are equal."""
+    if isinstance(value, pa.Scalar):
+        plain = value.as_py()
+        return pa.scalar(None if plain is None else function(plain), to)
+    coded = value.dictionary_encode()
+    return pa.array([function(plain) for plain in coded.dictionary.to_pylist()], to).take(
+        coded.indices
+    )
 
 
 def double(value: Value) -> Value:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.errors import QueryError, SchemaError
-from catchment.expression import canonical
+from catchment.expression import FUNCTION_NAMES, canonical
 from catchment.functions.spark_names import REFUSED
 from catchment.model.query import ARGUMENTS, Aggregate
 from catchment.operators import Computed, OperatorRef
@@ -123,7 +123,9 @@ class Function(ABC):
             raise SchemaError(
                 f"query {query!r}: {self.name} needs {self.takes}",
                 given=f"{aggregate.arguments} is {type}",
-                hint="count, first, last, min, max and mode take texts too",
+                hint=f"count_if({aggregate.arguments}) counts where it is true"
+                if pa.types.is_boolean(type)
+                else "count, first, last, min, max and mode take texts too",
             )
 
 
@@ -189,7 +191,7 @@ def make(name: str, column: str | None = None, params: tuple[Any, ...] = ()) -> 
         hint = REFUSED[name.lower()]
         raise QueryError("this function of Spark is not supported", given=name, hint=hint)
     if function is None:
-        raise QueryError("no such function", given=name, hint=FUNCTIONS.hint(name))
+        raise QueryError("no such function", given=name, hint=FUNCTIONS.hint(name, FUNCTION_NAMES))
     if column is None and function.needs_column:
         raise QueryError(f"{function.name} needs a column", hint=f"try {function.example}")
     texts = () if column is None else (column, *params[: function.columns - 1])

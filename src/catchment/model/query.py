@@ -11,7 +11,15 @@ from msgspec import Struct, structs
 
 from catchment import html
 from catchment.errors import QueryError, did_you_mean
-from catchment.expression import canonical, columns, quote, substituted
+from catchment.expression import (
+    canonical,
+    column_in,
+    columns,
+    part_text,
+    quote,
+    steps_of,
+    substituted,
+)
 from catchment.model import records
 from catchment.model.duration import Duration, micros
 from catchment.model.output import (
@@ -514,10 +522,18 @@ class _Selection:
         used = columns(text)
         known = {aggregate.text: aggregate for aggregate in given.aggregates}
         plain = {*self.query.by, *_BOUNDS, *self._groupings()}
+        names: dict[str, str] = {}
         for name in used:
-            if name in known:
-                self._aggregate(known[name])
-            elif name not in self.named and name not in plain:
+            # A field or an element of a result column goes by a path that begins with its name.
+            whole = column_in([*known, *self.named, *plain], name)
+            if whole in known:
+                self._aggregate(known[whole])
+            elif whole in self.named and whole not in plain:
+                names[name] = self.named[whole]
+            if whole is not None and whole != name:
+                steps = steps_of(name, whole) or ()
+                names[name] = part_text(names.get(name, quote(whole)), steps)
+            if whole is None:
                 options = [*self.named, *self.query.by, *_BOUNDS]
                 raise QueryError(
                     f"query {self.query.name!r}: the {what} names what is no column of the results",
@@ -525,7 +541,6 @@ class _Selection:
                     hint=did_you_mean(name, options, "known: " + ", ".join(options))
                     + "; columns of events stand in where, in keys and in aggregates",
                 )
-        names = {n: self.named[n] for n in used if n in self.named and n not in {*known, *plain}}
         return substituted(text, names)
 
     def _groupings(self) -> list[str]:
@@ -642,6 +657,12 @@ def _check(query: Query) -> None:
         )
     taken = {*query.by, *kept}
     for label in query.columns:
+        if label in kept:
+            raise QueryError(
+                f"query {query.name!r}: a result column may not be called {label!r}",
+                hint="results carry a column of that name; give this one another with AS, or "
+                '.alias("...") in Python',
+            )
         if _unicode(label) in taken:
             raise QueryError(
                 f"query {query.name!r} has two result columns of one name",

@@ -142,9 +142,11 @@ def _within_group(node: exp.WithinGroup, condition: exp.Expression | None) -> Ag
     orders = order.expressions if isinstance(order, exp.Order) else []
     if name not in PERCENTILES or len(call.expressions) != 1 or len(orders) != 1:
         raise SqlError(
-            "WITHIN GROUP goes with percentile_cont and percentile_disc, of one column",
+            "WITHIN GROUP goes with percentile_cont, percentile_disc and mode, of one column, and "
+            "with listagg",
             given=text_of(node),
-            hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY v)",
+            hint="write percentile_cont(0.5) WITHIN GROUP (ORDER BY v), or listagg(s, ', ') WITHIN "
+            "GROUP (ORDER BY s), ordered by what it lists",
         )
     ordered, share = orders[0], call.expressions[0]
     value = ordered.this if condition is None else _only_if(condition, ordered.this)

@@ -13,6 +13,7 @@ where `door` holds, and so does `cut(ts, door)`.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
@@ -23,9 +24,10 @@ from sqlglot import exp
 
 from catchment import functions
 from catchment.errors import SqlError, did_you_mean
-from catchment.expression import FUNCTION_NAMES, columns, is_function
+from catchment.expression import columns, function_hint, is_function
 from catchment.model.output import MOST_SETS
 from catchment.model.window import BUILDERS, Window
+from catchment.sqltext.calls import has_aggregate
 from catchment.sqltext.inlining import called
 from catchment.sqltext.joins import joined
 from catchment.sqltext.syntax import Item, by_place, window_call
@@ -112,12 +114,13 @@ def grouping_of(
     reads the results of another one.
     """
     group = select.args.get("group")
-    for key in ("all", "totals"):
-        if group and group.args.get(key):
-            hint = "name the keys"
-            raise SqlError(f"GROUP BY {key.upper()} is not supported in SQL", hint=hint)
+    if group and group.args.get("totals"):
+        raise SqlError("GROUP BY TOTALS is not supported in SQL", hint="name the keys")
     parts = _Parts(items, of_results)
     choices: list[list[list[exp.Expression]]] = []
+    if group and group.args.get("all"):
+        plain = [i.node for i in items if i.node.find(exp.Column) and not has_aggregate(i.node)]
+        choices += [parts.sets_of(node) for node in plain]
     for part in group.expressions if group else ():
         choices.append(parts.sets_of(part))
     for kind in ("rollup", "cube", "grouping_sets"):
@@ -286,10 +289,14 @@ def _is_bound(part: exp.Expression, names: list[str]) -> bool:
     """Whether a part names the window or its bounds, which are keys of every result anyway."""
     if not isinstance(part, exp.Column):
         return False
-    windows = ("window", "session_window", *names)
     if part.table:
-        return part.table in windows and part.name in ("start", "end")
+        return is_window_name(part.table, names) and part.name.lower() in ("start", "end")
     return part.name in ("window_start", "window_end")
+
+
+def is_window_name(name: str, aliases: Collection[str]) -> bool:
+    """Whether a name stands for the window: one of Spark's, in any case, or an alias."""
+    return name.lower() in ("window", "session_window") or name in aliases
 
 
 def _check_key(part: exp.Expression) -> None:
@@ -298,18 +305,35 @@ def _check_key(part: exp.Expression) -> None:
         raise SqlError("no such window in SQL", given=part.name, hint=hint)
     for call in part.find_all(exp.Anonymous):
         name = call.name.lower()
-        if not is_function(name):
-            aggregate = name in functions.FUNCTIONS
+        if is_function(name):
+            continue
+        if name in functions.FUNCTIONS:
             raise SqlError(
-                "GROUP BY has an aggregate in it"
-                if aggregate
-                else "no such function or window in GROUP BY",
+                "GROUP BY has an aggregate in it",
                 given=text_of(part),
-                hint="group by columns and expressions of them; conditions go into HAVING"
-                if aggregate
-                else f"if it is a window, {BUILDERS.elsewhere(name)}; functions are "
-                + ", ".join(FUNCTION_NAMES),
+                hint="group by columns and expressions of them; conditions go into HAVING",
             )
+        if name in _IN_FROM:
+            raise SqlError(
+                f"{name} stands in FROM, as TABLE({name}(TABLE events, DESCRIPTOR(ts), ...))",
+                given=text_of(call),
+                hint=f"in GROUP BY write {_IN_FROM[name]}",
+            )
+        raise SqlError(
+            "no such function or window in GROUP BY",
+            given=text_of(part),
+            hint=function_hint(name, [*_usages(), *BUILDERS])
+            + f"; or, if it is a window, {BUILDERS.elsewhere(name)}",
+        )
+
+
+_IN_FROM = {
+    "tumble": "window(ts, size)",
+    "hop": "window(ts, size, slide)",
+    "cumulate": "cumulate_window(ts, size, step)",
+    "session": "session_window(ts, gap)",
+}
+"""Windows of FROM, and what is written in GROUP BY instead."""
 
 
 def window_of(call: exp.Anonymous) -> Window:
@@ -447,8 +471,11 @@ def value_of(node: exp.Expression, call: exp.Expression) -> Any:
         return f"{node.this.name} {unit.name.lower() if unit else ''}".strip()
     if isinstance(node, exp.Boolean):
         return bool(node.this)
+    own = isinstance(call, exp.Anonymous) and call.name.lower() == "session_window"
     raise SqlError(
         "parameters of functions and windows must be literals",
         given=text_of(call),
-        hint="write a number, or a duration as in '10 seconds'",
+        hint="write a number, or a duration as in '10 seconds'"
+        + "; a gap that each event has for itself is a number of seconds: "
+        "session_window(ts, gap_from => timeout_s)" * own,
     )

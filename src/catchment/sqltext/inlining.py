@@ -166,7 +166,7 @@ class _Inlining:
             parts, names = parts[1:], names[1:]
         held = self.known.get(names[0])
         if held is None:
-            if not self.star and names[0] not in _OWN and names[0] not in self.aliases:
+            if not self.star and names[0].lower() not in _OWN and names[0] not in self.aliases:
                 raise SqlError(
                     "no such column in a SELECT in FROM",
                     given=text_of(column),

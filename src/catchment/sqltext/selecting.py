@@ -22,12 +22,11 @@ from catchment.sqltext.aggregates import (
     refuse_parts,
 )
 from catchment.sqltext.calls import has_aggregate, is_aggregate
-from catchment.sqltext.grouping import GroupBy, same
+from catchment.sqltext.grouping import GroupBy, is_window_name, same
 from catchment.sqltext.syntax import Item, by_place
 from catchment.sqltext.writing import text_of
 
 _BOUNDS = {"start": "window_start", "end": "window_end"}
-_WINDOWS = ("window", "session_window")
 _WINDOW = "named_struct('start', window_start, 'end', window_end)"
 """What the window is as a value, as in Spark."""
 
@@ -59,25 +58,13 @@ class SelectReader:
         if is_aggregate(node) or self._unknown(node):
             made = aggregate_of(node)
             return made.alias(item.alias) if item.alias else named_as_written(node, made)
-        read = self._read(node, "SQL selects")
-        bare = self.grouping is None or read.aggregates or self._names_results(read, node)
-        if not bare:
-            raise SqlError(
-                "SQL selects what is neither a key nor an aggregate",
-                given=text_of(node),
-                hint="put it into an aggregate, as in avg(a * b)",
-            )
-        return read.alias(item.alias or text_of(node))
+        return self._read(node, "SQL selects").alias(item.alias or text_of(node))
 
     def _unknown(self, node: exp.Expression) -> bool:
         """Whether a call is of a function that is not known at all: the registry says what is."""
         return isinstance(node, exp.Anonymous) and not (
             is_function(node.name) or node.name.lower() in ("grouping", "grouping_id")
         )
-
-    def _names_results(self, read: Expression, node: exp.Expression) -> bool:
-        """Whether an expression without aggregates has something of the results in it."""
-        return any(isinstance(inner, exp.Column | exp.Anonymous) for inner in node.walk())
 
     def expression(self, node: exp.Expression, what: str) -> Expression:
         """An expression with the names of result columns in the place of what they stand for."""
@@ -110,6 +97,8 @@ class SelectReader:
         by = node.this
         if isinstance(by, exp.Literal) and not by.is_string:
             by = by_place(by, items, "ORDER BY").node
+        if self._is_window(by):
+            by = exp.column("window_start")
         read = self.expression(by, "ORDER BY names")
         return Ordering(read, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))
 
@@ -129,7 +118,7 @@ class SelectReader:
         if self.grouping is None:
             return False
         if isinstance(node, exp.Column) and not node.table:
-            return node.name in (*_WINDOWS, *self.grouping.window_names)
+            return is_window_name(node.name, self.grouping.window_names)
         return same(node, self.grouping.window)
 
     def _key(self, node: exp.Expression) -> str | None:
@@ -144,12 +133,12 @@ class SelectReader:
         """The result column of a bound of the window."""
         if not isinstance(node, exp.Column | exp.Dot):
             return None
-        known = _WINDOWS if self.grouping is None else (*_WINDOWS, *self.grouping.window_names)
+        aliases = () if self.grouping is None else self.grouping.window_names
         if isinstance(node, exp.Dot):
             own = self.grouping is not None and same(node.this, self.grouping.window)
-            return _BOUNDS.get(node.expression.name) if own else None
-        if node.table in known and node.name in _BOUNDS:
-            return _BOUNDS[node.name]
+            return _BOUNDS.get(node.expression.name.lower()) if own else None
+        if is_window_name(node.table, aliases) and node.name.lower() in _BOUNDS:
+            return _BOUNDS[node.name.lower()]
         return node.name if not node.table and node.name in _BOUNDS.values() else None
 
     def _grouped(self, node: exp.Expression) -> str | None:
@@ -167,7 +156,7 @@ class SelectReader:
                 hint="write GROUP BY ROLLUP(...), CUBE(...) or GROUPING SETS (...)",
             )
         args = node.expressions
-        if name == GROUPING_ID and not args:
+        if name == GROUPING_ID and (not args or self._all_keys(args)):
             return GROUPING_ID
         key = self._key(args[0]) if self.grouping else args[0].name if args else None
         if name == GROUPING_ID or len(args) != 1 or key is None:
@@ -175,15 +164,21 @@ class SelectReader:
             raise SqlError(
                 f"{name} has the wrong arguments",
                 given=text_of(node),
-                hint="write grouping_id(), or grouping(key) of one of " + ", ".join(keys),
+                hint="write grouping_id(), of all keys, or grouping(key) of one of "
+                + ", ".join(keys),
             )
         return grouping_name(key)
+
+    def _all_keys(self, args: list[exp.Expression]) -> bool:
+        """Whether arguments are all keys, in their order."""
+        keys = () if self.grouping is None else self.grouping.keys
+        return [self._key(arg) for arg in args] == [key.name for key in keys]
 
     def _check_column(self, column: exp.Column, what: str) -> None:
         """Refuses a column of the events that is no key."""
         if self.grouping is None or (not column.table and column.name in self.aliases):
             return
-        if column.name in (*_WINDOWS, *self.grouping.window_names) and not column.table:
+        if is_window_name(column.name, self.grouping.window_names) and not column.table:
             raise SqlError(
                 "the window as a whole stands in SELECT alone",
                 given=text_of(column),

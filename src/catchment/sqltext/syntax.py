@@ -16,6 +16,7 @@ from catchment.errors import SqlError
 from catchment.expression.spark_sql import ByName
 from catchment.sqltext.inlining import inline, is_projection
 from catchment.sqltext.joins import QUALIFIED, put_lookups
+from catchment.sqltext.rewriting import rewrite
 from catchment.sqltext.table_functions import TableFunction, taken_out
 from catchment.sqltext.writing import text_of
 
@@ -227,6 +228,7 @@ def parsed(text: str) -> exp.Select:
         )
     if not isinstance(statement, exp.Select):
         raise SqlError("only SELECT is supported in SQL", given=text_of(statement), hint=_EXAMPLE)
+    rewrite(statement, text)
     return statement
 
 
