@@ -255,8 +255,8 @@ def test_a_query_is_the_same_when_it_is_read_again() -> None:
         ),
         (
             lambda: ct.Engine([query(ct.session(gap_from="g"))]).push(events([1], g=["1 s"])),
-            "",
-            "",
+            "gap of a session is a number of seconds",
+            "name a column of numbers",
         ),
         (
             lambda: ct.Engine([query(ct.session(gap_from="h"))]).push(events([1], g=[1.0])),

@@ -158,13 +158,14 @@ def _group_types(
         hint = did_you_mean(name, schema.names)
         refuse(SchemaError(f"query {query!r}: no such column", given=name, hint=hint))
     typing = _Typing(schema, missing, refuse, known)
+    lengths = typing.check_lengths(group, query)  # before the conditions that follow from them
     typing.check_conditions(group, query)
     keys = _check_keys(group, schema, typing, query)
     types: Types = {None: None}
     aggregates = [aggregate for answer in group.answers for aggregate in answer.aggregates]
     # Some operators may outlive the query that brought them.
     columns = [a.column for a in aggregates] + [column for _, column, _ in group.operators]
-    columns += typing.check_lengths(group, query)
+    columns += lengths
     for column in columns:
         if column is not None and column not in types:
             kind = typing.infer(column)
