@@ -14,6 +14,7 @@ from catchment.engine.merger import Merger
 from catchment.engine.partials import are_events
 from catchment.engine.slicer import Slicer
 from catchment.errors import QueryError
+from catchment.flush import read
 from catchment.job import load_job
 from catchment.job.window import read_window
 from catchment.planner.edges import LATEST
@@ -21,7 +22,7 @@ from catchment.simulate import World
 from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.charter import Charter, NodePlace
-from catchment.tree.member import Member
+from catchment.tree.member import GRACE, Member
 from catchment.tree.message import decode, heard
 from trees import (
     BY_NODE,
@@ -348,6 +349,101 @@ def test_no_event_climbs_and_windows_that_each_node_cuts_share_their_slices() ->
     read = sum(table.num_rows for table in batches(1))
     assert 0 < slices - ends <= read
     assert "with the windows they are in" in plan.explain()
+
+
+def ticks(marks: dict[int, str], count: int) -> list[pa.Table]:
+    """A stream with an event each tenth of a second; some of them are marks."""
+    rows = [{"ts": n * SECOND // 10, "k": "x", "v": n, "m": marks.get(n)} for n in range(count)]
+    return [pa.Table.from_pylist([row], SCHEMA) for row in rows]
+
+
+def reader(made: Charter, id: str, tables: list[pa.Table]) -> Member:
+    """A node that reads a batch in each step."""
+    member = node(id, tables)
+    member.adopt(made, 5)
+    member.heard(GRANTED, 5)
+    return member
+
+
+def node(id: str, tables: list[pa.Table]) -> Member:
+    return Member(id, MemoryDisk(), 5, parent="root", source=lambda: EventsInMemory.of(tables))
+
+
+@pytest.mark.parametrize("reading", ["local", "aligned", "ordered", "gaps"])
+def test_slices_of_open_windows_stay_until_time_or_a_window_ends(reading: str) -> None:
+    """
+    seconds     0         1         2
+    events      ..(.................).....
+    messages    |         |         |  |     the first, each second, the end of the window
+    """
+    query = ct.Query("q", ct.sum("v"), window=between(reading).window)
+    made = charter(ONE, [query]).with_schema(SCHEMA)
+    member, told, slices = reader(made, "a", ticks({2: "on", 22: "off"}, 28)), [], 0
+    for step in range(28):
+        member.step(5)
+        bodies = [body for _, body in map(heard, member.outgoing(5))]
+        told += [step] * len(bodies)
+        tables = [decode(body, made)[1].groups.get(0) for body in bodies]
+        slices += sum(table.num_rows for table in tables if table is not None)
+    # An event is settled when a later one was read: `off` is cut in the step after it.
+    assert told == [0, 10, 20, 23]
+    assert slices <= 2 * len(told)
+
+
+def test_by_the_policy_streaming_slices_of_open_windows_leave_in_each_step() -> None:
+    made = charter(ONE, [between("local")], flush=read({"policy": "streaming"}))
+    member = reader(made.with_schema(SCHEMA), "a", ticks({2: "on"}, 9))
+    for _ in range(9):
+        member.step(5)
+    assert len([*member.outgoing(5)]) == 9
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        *(between(reading).window for reading in ("local", "aligned", "gaps")),
+        ct.session("200ms", reading="aligned"),
+    ],
+    ids=str,
+)
+def test_the_root_asks_when_others_have_passed_a_window_that_ended(window: ct.Window) -> None:
+    """Nothing ends at `b`, which would tell its time after a second."""
+    given = {"a": ticks({2: "on", 4: "off"}, 5 if window.session_gap else 9), "b": ticks({}, 9)}
+    query = ct.Query("q", ct.count(), by="k", window=window)
+    made = charter(TWO, [query]).with_schema(SCHEMA)
+    out: list[Any] = []
+    root = Member("root", MemoryDisk(), 0, deliver=out.append, charter=made)
+    nodes = {id: node(id, tables) for id, tables in given.items()}
+    now = GRACE + SECOND
+    for one in nodes.values():
+        one.heard(root.on_hello(one.hello(), now), now)
+    for _ in range(9):
+        for id, one in nodes.items():
+            one.step(now)
+            for body in one.outgoing(now):
+                one.heard(root.on_message(id, body, now), now)
+            one.heard(root.on_beat(id, one.beat(now), now), now)
+        while root.step(now):
+            pass
+    assert sum(delivery.results["q"].num_rows for delivery in out if "q" in delivery.results)
+
+
+@pytest.mark.parametrize("reading", ["local", "ordered", "gaps"])
+def test_a_window_of_streams_adds_few_messages_and_bytes(reading: str) -> None:
+    tables = {id: ticks({40 + n: "on", 90 + n: "off"}, 200) for n, id in enumerate("abc")}
+    plain = ct.Query("avg", ct.avg("v"), by="k", window=ct.tumbling("1s"))
+    beside = ct.Query("q", ct.avg("v"), by="k", window=between(reading).window)
+    sent, size = [], []
+    for queries in ([plain], [plain, beside]):
+        world = World(charter(DEEP, queries), tables, until=0)
+        world.run()
+        check(world.deliveries, tables, queries)
+        members = [site.member for id, site in world.sites.items() if id != "root"]
+        flows = [member.flow for member in members if member is not None]
+        sent.append(sum(flow.outbox.sent for flow in flows if flow is not None))
+        size.append(sum(world.bytes.values()))
+    assert sent[1] <= 1.5 * sent[0]
+    assert size[1] <= 2 * size[0]
 
 
 def test_events_of_the_default_reading_do_climb() -> None:

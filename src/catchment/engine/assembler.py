@@ -361,7 +361,9 @@ class Assembler:
         return events, waiting.settle(ahead, keep=False) if horizon < ahead else None
 
     def next_end(self) -> int | None:
-        """When the first session that is open now ends if nothing joins it; None: there is none.
+        """When the first session that is open now ends if nothing joins it; or the end of the first
+        window of a stream that has ended, and that the frontier has not passed. None: there is
+        none.
 
         All other windows end at times that are known ahead, or where events say.
         """

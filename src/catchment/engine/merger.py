@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from catchment.engine import codec, partials, settled
+from catchment.engine import codec, partials, settled, streams
 from catchment.engine.batch import Batch
 from catchment.engine.bound_group import BoundGroup
 from catchment.engine.bound_waiting import WaitingEvents
@@ -39,7 +39,7 @@ from catchment.engine.rows import Rows, compact, concat_rows, fit
 from catchment.engine.shapes.states import stream_state
 from catchment.engine.slicer import Sliced
 from catchment.engine.slicing import SlicedGroup
-from catchment.engine.streams import Owned, concat_owned
+from catchment.engine.streams import Owned
 from catchment.engine.waiting import WaitingSet, continue_sets, waiting_sets
 from catchment.model.capacity import Capacity
 from catchment.operators.ragged import Ints
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 _UNTIDY = 1 << 18
 """Rows of a group that may pile up before they are merged."""
+
+_PARTS = 16
+"""Cuts of a stream that may pile up before their slices are merged."""
 
 _KEYS = 1 << 20
 """Keys that are remembered beyond what is held, while somebody watches how often they come."""
@@ -176,21 +179,32 @@ class GroupMerger:
             self.space.keys = KeyIndex()
         return made
 
-    def release_owned(self, frontier: int, settles: int | None, node: int, seq: int) -> pa.Table:
-        """Slices of settled events: those in a window all of them, since it may end anywhere in a
-        slice. Events themselves leave only where nobody here sees the whole stream; where somebody
-        does, those before `settles` are cut."""
+    def follow_stream(self, settles: int) -> None:
+        """Cuts the events of its stream before a time; their slices are held."""
         assert self.own is not None and self.waiting is not None
-        operators = self.bound.operators
-        if settles is not None:
-            ready = self.waiting.settle(settles, keep=True)
-            events = None if ready is None else ready.of(self.bound.group)
-            owned = self.own.cut(events, settles)
-            self.owned += [owned] if len(owned.rows) else []
-        parts, self.owned = self.owned, []
-        if settles is None and not parts:
+        ready = self.waiting.settle(settles, keep=True)
+        events = None if ready is None else ready.of(self.bound.group)
+        owned = self.own.cut(events, settles)
+        self.owned += [owned] if len(owned.rows) else []
+        if len(self.owned) >= _PARTS:
+            self.owned = [streams.compact_owned(self._all_owned(), self.bound)]
+
+    def _all_owned(self) -> Owned:
+        """The slices that are held, in one piece."""
+        assert self.own is not None
+        return streams.concat_owned(self.owned, len(self.own.places), self.bound.operators)
+
+    def window_ended(self, frontier: int) -> bool:
+        """Whether slices that are held say of a window that it has ended before the frontier."""
+        return any((part.ends & (part.rows.start < frontier)).any() for part in self.owned)
+
+    def release_owned(self, frontier: int, whole: bool, node: int, seq: int) -> pa.Table:
+        """Slices of settled events: those in a window all of them, since it may end anywhere in a
+        slice. Events themselves leave only where nobody here sees the `whole` stream."""
+        assert self.own is not None and self.waiting is not None
+        if not whole and not self.owned:
             return self.waiting.release(frontier, node, seq)
-        owned = concat_owned(parts, len(self.own.places), operators)
+        owned = self._all_owned()
         early = (owned.tags[:, 0] > 0) | (self.bound.smallest_gap is not None)
         ripe = np.where(early, owned.rows.start < frontier, owned.rows.end <= frontier)
         self.owned = [] if ripe.all() else [owned.where(~ripe)]
@@ -207,8 +221,7 @@ class GroupMerger:
             made[_LANES] = partials.take_courses(self, self.own.lanes.table(), node, 0)
             made[_WHOLE] = pa.table({"states": [self.own.lanes.save()]})
         if self.owned:
-            owned = concat_owned(self.owned, len(self.own.places), operators)
-            made[_SLICES] = partials.take_owned(self, owned, node, 0)
+            made[_SLICES] = partials.take_owned(self, self._all_owned(), node, 0)
         return made
 
     def load(self, kind: str, table: pa.Table) -> None:
@@ -365,6 +378,7 @@ class Merger:
         Where the frontier runs ahead of the events, as on a node that is idle, `settles` says
         before which time no event will come: what may still get a mark before it is not cut. Sets
         of groups whose events wait may be left out for now: `without` has the ids of the first.
+        So may groups that are cut by stream.
         """
         made: dict[int, pa.Table] = {}
         self._memory.forget_texts(self._keys_used())  # while it is known how many keys came
@@ -373,8 +387,10 @@ class Merger:
             if group.bound.group.distinct_on:
                 continue
             if group.own is not None:
-                whole = settles if self.stream is not None else None
-                made[id] = group.release_owned(frontier, whole, self.node, seq)
+                if id not in without:
+                    if self.stream is not None:
+                        group.follow_stream(settles)
+                    made[id] = self._release_owned(group, frontier, seq)
             elif group.waiting is None:
                 made[id] = group.release(frontier, self.node, seq, self.watched)
             elif group.waiting.bound.id == id and id not in without:
@@ -382,6 +398,28 @@ class Merger:
         ripe, self._events = settled.split(self._events, frontier)
         events = pa.concat_tables(ripe, promote_options="permissive") if ripe else None
         return Partials(made, events)
+
+    @property
+    def by_stream(self) -> list[int]:
+        """The groups that are cut by stream."""
+        found = ((id, group) for id, group in self.groups.items() if group.own is not None)
+        return [id for id, group in found if not group.bound.group.distinct_on]
+
+    def follow_streams(self, groups: Collection[int], frontier: int, settles: int) -> bool:
+        """Cuts groups by stream as far as their events have settled; whether a window has ended
+        before the frontier. What is cut is held until `release_streams`: nobody above needs slices
+        of open windows before a frontier past them is told."""
+        for id in groups:
+            if self.stream is not None:
+                self.groups[id].follow_stream(min(frontier, settles))
+        return any(self.groups[id].window_ended(frontier) for id in groups)
+
+    def release_streams(self, groups: Collection[int], frontier: int, seq: int = 0) -> Partials:
+        """The slices before the frontier of groups that are cut by stream."""
+        return Partials({id: self._release_owned(self.groups[id], frontier, seq) for id in groups})
+
+    def _release_owned(self, group: GroupMerger, frontier: int, seq: int) -> pa.Table:
+        return group.release_owned(frontier, self.stream is not None, self.node, seq)
 
     def release_events(self, sets: Collection[int], frontier: int, seq: int = 0) -> Partials:
         """The events before the frontier of some sets of groups whose events wait."""

@@ -149,7 +149,7 @@ def take_owned(holder: SliceHolder, owned: streams.Owned, node: int, seq: int) -
     """Slices that know their windows, as a table."""
     assert holder.own is not None
     operators = holder.bound.operators
-    merged = streams.compact_owned(owned, operators)
+    merged = streams.compact_owned(owned, holder.bound)
     table = codec.rows_to_table(merged.rows, operators).drop_columns(["key"])
     for name, column in streams.tags_to_columns(merged, holder.own.streams).items():
         table = table.append_column(name, column)

@@ -149,9 +149,22 @@ ReadingMerge = Callable[[Gathered, int, Awaited, Operators], tuple[Gathered, Row
 
 def _past(state: Gathered, frontier: int) -> Mask:
     """Windows that have ended before the frontier; some of those that climb whole, just at it."""
-    rows, told = state.rows, state.whole and state.window.reading != "aligned"
-    past: Mask = (rows.end != OPEN) & (rows.end <= frontier if told else rows.end < frontier)
+    rows, at_end = state.rows, _at_end(state)
+    past: Mask = (rows.end != OPEN) & (rows.end <= frontier if at_end else rows.end < frontier)
     return past
+
+
+def ends_after(state: Gathered, frontier: int) -> Ints:
+    """The times that a frontier must pass until windows that have ended are past."""
+    rows = state.rows
+    waiting = (rows.end != OPEN) & ~_past(state, frontier)
+    ends: Ints = rows.end[waiting]
+    return ends - 1 if _at_end(state) else ends
+
+
+def _at_end(state: Gathered) -> bool:
+    """Whether windows are past when the frontier is just at their end."""
+    return state.whole and state.window.reading != "aligned"
 
 
 def _local(state: Gathered, frontier: int, *_: object) -> tuple[Gathered, Rows]:

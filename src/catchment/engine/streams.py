@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from catchment.engine import codec, settled
+from catchment.engine.bound_group import BoundGroup
 from catchment.engine.lanes import OPEN, LaneWindow
 from catchment.engine.rows import Operators, Rows, concat_rows, identity_fields, merge_rows
 from catchment.engine.shapes import marked
@@ -76,22 +77,23 @@ def concat_owned(parts: Sequence[Owned], kinds: int, operators: Operators) -> Ow
     return Owned(rows, np.concatenate([np.empty((0, 1 + 3 * kinds), np.int64), *tags]))
 
 
-def compact_owned(owned: Owned, operators: Operators) -> Owned:
-    """One row per slice start, key and windows, sorted by start, then key."""
+def compact_owned(owned: Owned, bound: BoundGroup) -> Owned:
+    """One row per slice, key and windows. Where no edges are known ahead, all of a key that is in
+    the same windows is one slice, however often it was cut."""
     rows, tags = owned.rows, owned.tags
     if len(rows) < 2:
         return owned
-    order = np.lexsort((*tags.T[::-1], rows.key, rows.start))
+    sliced = bool(settled.slice_edges(bound.group).series())
+    columns = [rows.start, rows.key, *tags.T] if sliced else [rows.key, *tags.T, rows.start]
+    order = np.lexsort(columns[::-1])
     rows, tags = rows.take(order), tags[order]
     new = np.ones(len(order), np.bool_)
-    new[1:] = (
-        (rows.start[1:] != rows.start[:-1])
-        | (rows.key[1:] != rows.key[:-1])
-        | (tags[1:] != tags[:-1]).any(axis=1)
-    )
+    new[1:] = (rows.key[1:] != rows.key[:-1]) | (tags[1:] != tags[:-1]).any(axis=1)
+    if sliced:
+        new[1:] |= rows.start[1:] != rows.start[:-1]
     heads = np.flatnonzero(new)
     groups = Grouping(None, len(heads), starts=heads, rows=len(order))
-    return Owned(merge_rows(rows, groups, operators), tags[heads])
+    return Owned(merge_rows(rows, groups, bound.operators), tags[heads])
 
 
 class Streams:

@@ -229,7 +229,10 @@ class Outflow:
         # Nobody waits for an idle node: what it holds back would come too late.
         upto = LATEST if view.frontier is None else self.frontier
         marked = self.charter.marked_sets(self.plan)
-        partials = self.merger.release(upto, settles=self.frontier, without=marked)
+        streams = self.merger.by_stream
+        partials = self.merger.release(upto, settles=self.frontier, without={*marked, *streams})
+        ended = self.merger.follow_streams(streams, upto, self.frontier)
+        at_once = bool(streams) and self.early.sender.holds_nothing
         partials = self._held_back(self._with_early(partials, now))
         notes, self.notes = pa.concat_tables(self.notes) if self.notes else None, []
         ranks, self.ranks = pa.concat_tables(self.ranks) if self.ranks else None, []
@@ -251,11 +254,15 @@ class Outflow:
             or ranks is not None
             or self.marks
             or saying != self.last_sent
+            or ended
+            or at_once
             or self.owes
             or self._edge_between(low, self.frontier)
         ):
             events = self._marks_of(self.merger.release_events(marked, upto))
-            partials = joined_partials([partials, self.merger.release_sessions(upto), events])
+            own = self.merger.release_streams(streams, upto)
+            sessions = self.merger.release_sessions(upto)
+            partials = joined_partials([partials, own, sessions, events])
             frontier = None if view.frontier is None else self.frontier
             word = Word(
                 frontier,

@@ -124,6 +124,12 @@ class StreamsState(ShapeState):
         known = [code for code, name in enumerate(names) if name in live]
         return Awaited(np.array(known, np.int64), len(known) < len(live))
 
+    def next_end(self, frontier: int) -> int | None:
+        """When the first window has ended that a stream has told of and the frontier has not
+        passed."""
+        ends = [stream_merge.ends_after(state, frontier) for state in self.gathered]
+        return min((int(some.min()) for some in ends if len(some)), default=None)
+
     @property
     def missed(self) -> int:
         """Slices that came too late for their window."""
