@@ -1,8 +1,10 @@
-"""How much a root and a local node do on one core, and what that makes of many sites."""
+"""How much a root, a node in between and a local node do on one core, and what that makes of many
+sites."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import process_time
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +13,13 @@ from benchmarks.events import SECOND, workload
 from benchmarks.figure import Figure, at_least, plain
 from benchmarks.timing import Action, in_turns, typical
 from benchmarks.tree_machines import RATE, by_key, charter, local, run
+from catchment.errors import CatchmentError
 from catchment.simulate.memory import MemoryDisk
 from catchment.sinks.base import Delivery
 from catchment.tree.charter import Charter
 from catchment.tree.member import Member
 from catchment.tree.message import Head, encode, spoken
-from catchment.tree.words import Hello
+from catchment.tree.words import Hello, Reply
 
 KEYS = 10_000
 CHILDREN = 50
@@ -36,8 +39,10 @@ Messages = list[list[tuple[str, bytes]]]
 
 
 def figures(quick: bool = False) -> Iterator[Figure]:
-    """The root alone, a local node alone, and the sum."""
-    yield from root_capacity(3 if quick else 10, 20 if quick else CHILDREN)
+    """The root alone, a node in between, a local node alone, and the sum."""
+    slices, children = (3, 20) if quick else (10, CHILDREN)
+    yield from root_capacity(slices, children)
+    yield from relay_capacity(slices, children)
     yield from on_paper(2 if quick else 5, 3 if quick else 5)
 
 
@@ -46,7 +51,7 @@ def figures(quick: bool = False) -> Iterator[Figure]:
 
 def climbing(ruled: Charter, keys: int, slices: int) -> Messages:
     """What children send of slices of 1 s in which every key has some events."""
-    children = ruled.children("root")
+    children = [id for id, place in ruled.places.items() if place.source]
     random = np.random.default_rng(3)
     made: Messages = []
     for number in range(slices):
@@ -105,7 +110,7 @@ def rate_of(windows: int, children: int, keys: int, slices: int) -> tuple[float,
         runs.append(Absorbing(ruled, made))
         return runs[-1]
 
-    times = in_turns(_RUNS, [prepare])
+    times = in_turns(_RUNS, [prepare], clock=process_time)
     return keys * children * slices / typical(times, 0), runs[-1].rows
 
 
@@ -118,9 +123,71 @@ def root_capacity(slices: int, children: int) -> Iterator[Figure]:
             speed,
             "partials/s",
             _BAR,
-            f"one core, no network, a disk in memory: {children} children, messages of {KEYS:,} "
-            f"keys, {slices} slices of 1 s; received, checked, decoded, merged, assembled: "
-            f"{partials:,} partials became {rows:,} results; median of {_RUNS} runs",
+            f"in a second of processor time, no network, a disk in memory: {children} children, "
+            f"messages of {KEYS:,} keys, {slices} slices of 1 s; received, checked, decoded, "
+            f"merged, assembled: {partials:,} partials became {rows:,} results; median of "
+            f"{_RUNS} runs",
+        )
+
+
+# -- a node in between -----------------------------------------------------------------------------
+
+
+class Merging:
+    """A node in between that is given messages, one round a second of event time."""
+
+    def __init__(self, ruled: Charter, made: Messages) -> None:
+        self.made = made
+        self.node = Member("m", MemoryDisk(), 0, parent="root")
+        self.node.adopt(ruled, 0)
+        self.node.heard(Reply(life=1), 0)
+        for id in ruled.children("m"):
+            self.node.on_hello(Hello(id), 0)
+
+    def __call__(self) -> None:
+        for now, messages in enumerate(self.made, start=1):
+            for id, body in messages:
+                self.node.on_message(id, body, now)
+            self.node.step(now)
+            flow = self.node.flow
+            assert flow is not None
+            flow.acknowledged(flow.outbox.sent)
+
+    @property
+    def passed_on(self) -> int:
+        """Up to which time slices have gone up, in slices."""
+        flow = self.node.flow
+        return 0 if flow is None else flow.frontier // SECOND
+
+
+def relay_rate(windows: int, children: int, keys: int, slices: int) -> float:
+    """Partials a second that a node in between takes and passes on."""
+    parents: dict[str, str | None] = {"root": None, "m": "root"}
+    parents |= {f"e{number}": "m" for number in range(children)}
+    ruled = charter(parents, by_key(windows), _SCHEMA)
+    made = climbing(ruled, keys, slices)
+    runs: list[Merging] = []
+
+    def prepare() -> Action:
+        runs.append(Merging(ruled, made))
+        return runs[-1]
+
+    times = in_turns(_RUNS, [prepare], clock=process_time)
+    if any(run.passed_on < slices for run in runs):
+        raise CatchmentError("a node in between did not pass on all slices")
+    return keys * children * slices / typical(times, 0)
+
+
+def relay_capacity(slices: int, children: int) -> Iterator[Figure]:
+    for windows in (1, 1000):
+        yield at_least(
+            f"partials a node in between takes, {windows:,} window{'s' if windows > 1 else ''}",
+            relay_rate(windows, children, KEYS, slices),
+            "partials/s",
+            _BAR,
+            f"in a second of processor time, no network, a disk in memory: {children} children, "
+            f"messages of {KEYS:,} keys, {slices} slices of 1 s; received, checked, decoded, "
+            f"merged, and written down as one message for the parent; median of {_RUNS} runs",
         )
 
 

@@ -31,7 +31,7 @@ def charter(
         id: NodePlace(id, number, parent, id not in parents.values())
         for number, (id, parent) in enumerate(parents.items())
     }
-    settings = TreeSettings(rate=float(RATE), quantiles=quantiles)
+    settings = TreeSettings(rate=float(RATE), quantiles=quantiles, count="auto")
     return Charter("bench", 1, settings, places).with_queries(queries).with_schema(schema)
 
 

@@ -6,7 +6,7 @@ bytes that they say, both ways: messages, beats, replies with questions, greetin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -20,6 +20,7 @@ from catchment.measure.central import BATCH, encoded
 from catchment.model.settings import QuantileMode
 from catchment.simulate.memory import EventsInMemory, MemoryDisk
 from catchment.sinks.base import Delivery
+from catchment.sources.base import Source
 from catchment.tree.member import GRACE, Member
 from catchment.tree.root import Root
 from catchment.tree.words import said
@@ -39,44 +40,63 @@ class Talk:
         events: dict[str, list[pa.Table]],
         queries: list[ct.Query],
         quantiles: QuantileMode = "auto",
+        source: Callable[[list[pa.Table]], Source] = EventsInMemory.of,
     ) -> None:
         parents: dict[str, str | None] = {"root": None, **dict.fromkeys(events, "root")}
         ruled = charter(parents, queries, next(iter(events.values()))[0].schema, quantiles)
         self.bytes = 0
+        self.now = GRACE + SECOND
         self.results: list[Delivery] = []
-        self.root = Member("root", MemoryDisk(), 0, deliver=self.results.append, charter=ruled)
+        self.root = Member("root", MemoryDisk(), 0, deliver=self.deliver, charter=ruled)
         self.nodes = {
-            id: Member(
-                id, MemoryDisk(), 0, parent="root", source=partial(EventsInMemory.of, tables)
-            )
+            id: Member(id, MemoryDisk(), 0, parent="root", source=partial(source, tables))
             for id, tables in events.items()
         }
 
+    def deliver(self, delivery: Delivery) -> None:
+        """Takes results of the root."""
+        self.results.append(delivery)
+
     def run(self) -> None:
         """Until all events are in windows that are given."""
-        now = GRACE + SECOND
+        self.greet()
+        while not self.over:
+            self.exchange()
+
+    @property
+    def over(self) -> bool:
+        """Whether the root has all that there is."""
+        return self.root.machine is not None and self.root.machine.done
+
+    def greet(self) -> None:
+        """All nodes say hello."""
         for node in self.nodes.values():
             hello = node.hello()
-            reply = self.root.on_hello(hello, now)
+            reply = self.root.on_hello(hello, self.now)
             self.bytes += len(said(hello)) + len(said(reply))
-            node.heard(reply, now)
-        while self.root.machine is None or not self.root.machine.done:
-            now += SECOND
-            for id, node in self.nodes.items():
-                while node.step(now):
-                    pass
-                replies = []
-                for body in node.outgoing(now):
-                    self.bytes += len(body)
-                    replies.append(self.root.on_message(id, body, now))
-                beat = node.beat(now)
-                self.bytes += len(said(beat))
-                replies.append(self.root.on_beat(id, beat, now))
-                for reply in replies:
-                    self.bytes += len(said(reply))
-                    node.heard(reply, now)
-            while self.root.step(now):
+            node.heard(reply, self.now)
+
+    def exchange(self, beats: bool = True) -> None:
+        """Every node does what there is to do, and talks with the root once.
+
+        Without `beats`, a beat is counted only where the root has something to say to it: otherwise
+        nobody would have sent it.
+        """
+        self.now += SECOND
+        for id, node in self.nodes.items():
+            while node.step(self.now):
                 pass
+            for body in node.outgoing(self.now):
+                reply = self.root.on_message(id, body, self.now)
+                self.bytes += len(body) + len(said(reply))
+                node.heard(reply, self.now)
+            beat = node.beat(self.now)
+            reply = self.root.on_beat(id, beat, self.now)
+            if beats or any((reply.orders, reply.questions, reply.edges, reply.due)):
+                self.bytes += len(said(beat)) + len(said(reply))
+            node.heard(reply, self.now)
+        while self.root.step(self.now):
+            pass
 
     @property
     def rounds(self) -> int:

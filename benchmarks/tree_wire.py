@@ -126,10 +126,11 @@ def average(seconds: int, whole: Central, beat: float) -> Iterator[Figure]:
         f"and acknowledgements"
     )
     name = "bytes on a link, average"
-    yield plain(
+    yield at_most(
         name,
         link.both / all_events,
         "of central's",
+        0.0002,
         f"{what}; a message a second, so that beats, which fill silences of a second, hardly come; "
         f"{whole.detail}",
     )

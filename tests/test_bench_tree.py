@@ -16,6 +16,7 @@ from benchmarks import (
     tree_first_keys,
     tree_frequent,
     tree_latency,
+    tree_mixed,
     tree_ranks,
     tree_wire,
 )
@@ -27,6 +28,7 @@ from catchment.generator import Generator
 from catchment.job import load_job
 from catchment.measure import central
 from catchment.measure.bed import Bed, Layout, Traffic, stream, windows
+from catchment.model.window import Window
 from catchment.testing.compare import assert_same, rows_of
 from catchment.tree.message import decode, heard
 from patience import PATIENCE
@@ -96,6 +98,34 @@ def test_the_root_takes_every_partial(windows: int) -> None:
     assert root.rows == wanted
     machine = root.root.machine
     assert machine is not None and machine.counts["events"] == 3 * 20 * 2 * 7  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("windows", [1, 20])
+def test_a_node_in_between_passes_on_every_slice(windows: int) -> None:
+    assert tree_capacity.relay_rate(windows, children=3, keys=7, slices=5) > 0
+
+
+def test_windows_of_all_types_cost_what_one_of_each_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_mixed, "RATE", 1000)
+    monkeypatch.setattr(tree_mixed, "MANY", 40)
+    windows = tree_mixed.windows(40)
+    assert len({*windows}) == 40
+    assert {type(window) for window in windows} == {type(w) for w in tree_mixed.windows(10)}
+    figure = tree_mixed.mixed(3)
+    assert figure.ok, figure
+
+
+@pytest.mark.parametrize(
+    ("window", "most"),
+    [(ct.tumbling("300ms"), 0), (ct.session("300ms"), 2), (ct.cut("m = 1"), 2)],
+    ids=str,
+)
+def test_round_trips_until_a_window_is_given(
+    window: Window, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_mixed, "RATE", 5000)
+    found = tree_mixed.trips(window, 5)
+    assert found and 0 <= max(found) <= most, found
 
 
 def test_what_sites_do_together_is_said_to_be_computed() -> None:
