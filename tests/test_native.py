@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +17,14 @@ from hypothesis import strategies as st
 import catchment as ct
 from benchmarks import mix_random
 from benchmarks.events import drive
+from catchment.errors import StateError
 from catchment.native import Kernels, compiled, kernels, library, without_kernels
 from catchment.native.build import build
-from catchment.operators import Grouping
+from catchment.operators import Computed, Grouping, Input, OperatorRef
 from catchment.operators.coupons import coupons
 from catchment.operators.grouping import sort_rows
 from catchment.operators.hll import _sketches, _summed
+from catchment.operators.kll import Kll, KllWhole, quantiles
 from catchment.operators.murmur import hash_numbers
 
 ODD = [0.0, -0.0, 1.0, -1.0, np.nan, -np.nan, np.inf, -np.inf, 5e-324, 1e308, -1e308, 1e-308]
@@ -146,6 +149,99 @@ def test_registers(most: int) -> None:
         assert bits(one) == bits(other)
 
 
+def kll_of(whole: bool) -> Kll:
+    if whole:
+        return KllWhole(OperatorRef("kll_whole", "v"), pa.int64())
+    return Kll(OperatorRef("kll", "v"), pa.float64())
+
+
+def sketched(values: Any, codes: Any, groups: int, whole: bool) -> Any:
+    """The KLL sketch of each group."""
+    operator = kll_of(whole)
+    grouping = Grouping(codes, groups)
+    made = operator.lift(
+        Input(values, grouping, lambda: codes, lambda rows=None: codes), Computed({}, {})
+    )
+    return made["sketch"]
+
+
+def united(sketches: Any, codes: Any, groups: int, whole: bool) -> Any:
+    """The KLL sketch of all sketches of each group."""
+    operator = kll_of(whole)
+    rows = Computed({operator.ref.id: operator}, {operator.ref.id: {"sketch": sketches}})
+    return operator.merge(rows, Grouping(codes, groups), Computed({}, {}))["sketch"]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["few", "many", "odd", "whole"]))
+def test_kll_sketches(seed: int, kind: str) -> None:
+    """Of one value up to many more than are kept, and their unions, once and again."""
+    random = np.random.default_rng(seed)
+    sizes = random.choice([0, 1, 2, 150, 199, 200, 201, 900, 3000], random.integers(1, 12))
+    codes = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    doubles, whole = np.round(random.normal(size=len(codes)), 1 if kind == "few" else 9), False
+    if kind == "odd":
+        doubles = random.choice(ODD, len(codes))
+    values = doubles
+    if kind == "whole":
+        values, whole = random.choice([*WHOLE, *range(40)], len(codes)), True
+    some = random.integers(0, 3, len(sizes))
+
+    def made() -> list[Any]:
+        lifted = sketched(values, codes, len(sizes), whole)
+        once = united(lifted, some, 3, whole)
+        again = united(np.append(once, lifted), np.append([0, 0, 1], some), 3, whole)
+        found = [lifted.tolist(), once.tolist(), again.tolist()]
+        every = np.concatenate([lifted, once, again])
+        for q in () if whole else (0, 0.01, 0.5, 0.99, 1):
+            found.append(bits(quantiles(every, q)))
+        return found
+
+    one, other = both(made)
+    assert one == other
+
+
+def test_kll_sketches_with_values_out_of_order() -> None:
+    """As others may write those of the lowest level."""
+    values = np.random.default_rng(1).normal(size=150)  # so few that there is one level
+    whole = sketched(values, np.zeros(150, np.int64), 1, False)[0]
+    words = np.frombuffer(whole, np.uint32).copy()
+    low = words[-300:].view(np.float64)
+    low[:] = low[::-1].copy()
+    turned = np.array([words.tobytes(), whole], object)
+    codes = np.zeros(2, np.int64)
+    one, other = both(lambda: united(turned, codes, 1, False).tolist())
+    assert turned[0] != turned[1]
+    assert one == other
+    for q in (0.2, 0.8):
+        assert bits(quantiles(turned[:1], q)) == bits(quantiles(turned[1:], q))
+
+
+@given(st.integers(0, 2**32))
+def test_kll_sketches_that_are_damaged_are_refused_alike(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    size = int(random.choice([1, 2, 300, 3000]))
+    good = sketched(random.normal(size=size), np.zeros(size, np.int64), 1, False)[0]
+    bad = bytearray(good[: 4 * random.integers(0, len(good) // 4 + 1)])
+    for place in random.integers(0, max(1, min(len(bad), 40)), 2).tolist():
+        bad[place : place + 1] = bytes([random.integers(256)])
+    parts = np.array([bytes(bad), good], object)
+
+    def told() -> Any:
+        found = []
+        for make in (
+            lambda: united(parts, np.zeros(2, np.int64), 1, False).tolist(),
+            lambda: bits(quantiles(parts[:1], 0.5)),
+        ):
+            try:
+                found.append(make())
+            except StateError as error:
+                found.append(str(error))
+        return found
+
+    one, other = both(told)
+    assert one == other
+
+
 @pytest.mark.parametrize("values", [[1e300, 1e300, 1e-300, -1e-320], [0.1], [-2.0, 0.0], ODD])
 def test_products(values: list[float]) -> None:
     """They are multiplied in another order: to 1e-12, and neither too large nor too small."""
@@ -210,6 +306,7 @@ def test_few_rows_are_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     with without_kernels():
         assert kernels(library.LEAST_ROWS) is None
     assert kernels(library.LEAST_ROWS) is not None
+    assert kernels(1, least=1) is not None
 
 
 def test_the_environment_turns_them_off() -> None:

@@ -41,13 +41,30 @@ _ARRAYS = {
     "find_ends": 2,
     "pack_words": 4,
     "unpack_words": 5,
+    "sketch_kll": 7,
+    "unite_kll": 9,
+    "find_quantiles": 8,
 }
 """The loops, and how many arrays each is given."""
-_OUTPUTS = {"sum_registers": 2, "multiply_doubles": 2, "unpack_words": 3}
+_OUTPUTS = {
+    "sum_registers": 2,
+    "multiply_doubles": 2,
+    "unpack_words": 3,
+    "sketch_kll": 3,
+    "unite_kll": 3,
+    "find_quantiles": 3,
+}
 """How many of the arrays, the last ones, are written, where that is not one."""
 
 Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
+Sketches = tuple[Words, Int64s] | None
+
+_KLL_ARRAYS = 5
+"""Arrays that a sketch of so many values needs while it is made."""
+_KLL_PREAMBLE = 5 + 61 + 4
+"""Words of a sketch besides its values, at most."""
 
 
 class Kernels:
@@ -164,6 +181,64 @@ class Kernels:
         self._run("unpack_words", len(words), (words, layout), rows, first, second)
         return rows, first, second
 
+    def sketch_kll(self, values: npt.NDArray[Any], offsets: Int64s, room: Int64s) -> Sketches:
+        """The words of KLL sketches of runs of values (int64 or float64), and where each begins;
+        None where it cannot be done. No run is empty, and each is in order."""
+        lengths = np.diff(offsets)
+        most = int(lengths.max(initial=0))
+        inputs = values, offsets, _layout(values.dtype == np.float64, most), room
+        return self._sketches("sketch_kll", len(lengths), inputs, most, 2 * int(offsets[-1]))
+
+    def unite_kll(
+        self,
+        words: Words,
+        offsets: Int64s,
+        order: Int64s,
+        starts: Int64s,
+        room: Int64s,
+        doubles: bool,
+    ) -> Sketches:
+        """The words of the unions of KLL sketches, and where each begins; None where one of them is
+        damaged. `starts` says where each union begins in an order of the sketches, and where the
+        last one ends."""
+        ends = offsets_in(np.diff(offsets).take(order)).take(starts)
+        most = int(np.diff(ends).max(initial=0)) // 2
+        inputs = words, offsets, order, starts, _layout(doubles, most), room
+        return self._sketches("unite_kll", len(starts) - 1, inputs, most, int(ends[-1]))
+
+    def _sketches(
+        self, name: str, sketches: int, inputs: tuple[Any, ...], most: int, values: int
+    ) -> Sketches:
+        scratch = np.empty(_KLL_ARRAYS * most, np.int64)
+        out = np.empty(_KLL_PREAMBLE * sketches + values, np.uint32)
+        ends = np.empty(sketches + 1, np.int64)
+        self._run(name, sketches, inputs, scratch, out, ends)
+        return None if ends[0] < 0 else (out[: ends[-1]], ends)
+
+    def quantiles(
+        self, words: Words, offsets: Int64s, share: float, room: Int64s
+    ) -> Doubles | None:
+        """The value below which a share of the values lies, of each KLL sketch of doubles; None
+        where one of them is damaged."""
+        sketches = len(offsets) - 1
+        most = int(np.diff(offsets).max(initial=0)) // 2
+        inputs = words, offsets, np.array([share], np.float64), _layout(True, most), room
+        scratch, out = np.empty(_KLL_ARRAYS * most, np.int64), np.empty(sketches)
+        failed = np.empty(1, np.int64)
+        self._run("find_quantiles", sketches, inputs, scratch, out, failed)
+        return None if failed[0] else out
+
+
+def offsets_in(lengths: Int64s) -> Int64s:
+    """Where stretches of these lengths begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _layout(doubles: bool, most: int) -> Int64s:
+    """What is turned over in negative numbers so that doubles are in order as whole numbers, and
+    how many values a sketch has at most."""
+    return np.array([np.iinfo(np.int64).max if doubles else 0, most], np.int64)
+
 
 def _address(array: npt.NDArray[Any]) -> int:
     place: int = array.__array_interface__["data"][0]
@@ -198,9 +273,9 @@ def compiled() -> Kernels | None:
 _off = False
 
 
-def kernels(rows: int) -> Kernels | None:
+def kernels(rows: int, least: int = LEAST_ROWS) -> Kernels | None:
     """The compiled loops for so many rows; None where NumPy is to do it."""
-    return None if rows < LEAST_ROWS or _off else compiled()
+    return None if rows < least or _off else compiled()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ throws: the same partials always give the same sketch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from catchment.native import Kernels, kernels
 from catchment.operators.base import Computed, Input, InputForm, Operator, register_operator
 from catchment.operators.grouping import Grouping
 from catchment.operators.ragged import (
@@ -79,6 +81,8 @@ class Kll(Operator):
 
     def lift(self, events: Input, lifted: Computed) -> Fields:
         values, groups = events.values.astype(self.items, copy=False), events.groups
+        if self.items.kind == "f":
+            values = np.add(values, 0.0)  # -0.0 is 0.0
         numbers = ~np.isnan(values)
         if not numbers.all():
             values, groups = values[numbers], groups.select(numbers)
@@ -86,8 +90,7 @@ class Kll(Operator):
         out = np.full(len(run), None, object)
         rows = np.flatnonzero(run.lengths)
         run = run.take(rows) if len(rows) < len(run) else run
-        ends = run.values[run.offsets[:-1]], run.values[run.offsets[1:] - 1]
-        out[rows] = _written(_compressed(_KllLevels(run.lengths, *ends, [run])), self.items)
+        out[rows] = _sketched(run, self.items)
         return {"sketch": out}
 
     def merge(self, rows: Computed, groups: Grouping, merged: Computed) -> Fields:
@@ -127,14 +130,29 @@ def quantiles(sketches: Array, q: float) -> Array:
     rows = known(sketches)
     if not len(rows):
         return out
-    read = _read(sketches[rows].tolist(), DOUBLES)
-    order = _order(read, len(rows))
+    parts = sketches[rows].tolist()
+    found = _compiled_quantiles(parts, q)
+    out[rows] = _quantiles(parts, q) if found is None else found
+    return out
+
+
+def _compiled_quantiles(parts: Sequence[bytes], q: float) -> Array | None:
+    compiled = _kernels(DOUBLES)
+    if compiled is None:
+        return None
+    words = words_of(parts, _SINGLE_PREAMBLE + _words_in(DOUBLES))
+    return compiled.quantiles(words.values, words.offsets, q, _ROOM)
+
+
+def _quantiles(parts: Sequence[bytes], q: float) -> Array:
+    read = _read(parts, DOUBLES)
+    order = _order(read, len(parts))
     weights = np.cumsum(np.left_shift(1, read.level[order]))
-    last = np.cumsum(np.bincount(read.part, minlength=len(rows))) - 1
+    last = np.cumsum(np.bincount(read.part, minlength=len(parts))) - 1
     before = np.append(0, weights[last[:-1]])
     at = np.searchsorted(weights, before + (q * read.count).astype(np.int64), side="right")
-    out[rows] = read.values[order[np.minimum(at, last)]]
-    return out
+    found: Array = read.values[order[np.minimum(at, last)]]
+    return found
 
 
 def _order(read: _KllParts, sketches: int) -> Ints:
@@ -160,7 +178,33 @@ def as_floats(sketches: Array) -> Array:
     return out
 
 
+def _kernels(items: KllItems) -> Kernels | None:
+    """The compiled loops, which read and write words as they are in memory."""
+    plain = items in (DOUBLES, WHOLE) and sys.byteorder == "little"
+    return kernels(1, least=1) if plain else None
+
+
+def _sketched(run: Ragged, items: KllItems) -> Array:
+    """The sketch of each row of values, which are in order; no row is empty."""
+    compiled = _kernels(items)
+    made = None if compiled is None else compiled.sketch_kll(run.values, run.offsets, _ROOM)
+    if made is not None:
+        words, offsets = made
+        return bytes_of(Ragged(offsets, words))
+    ends = run.values[run.offsets[:-1]], run.values[run.offsets[1:] - 1]
+    return _written(_compressed(_KllLevels(run.lengths, *ends, [run])), items)
+
+
 def _union(parts: Sequence[bytes], groups: Grouping, items: KllItems) -> Array:
+    """The union of the sketches of each group; no group is empty."""
+    compiled = _kernels(items)
+    if compiled is not None:
+        words = words_of(parts, _SINGLE_PREAMBLE + _words_in(items))
+        order, starts, _ = groups.segments
+        bounds, doubles = np.append(starts, len(order)), items == DOUBLES
+        made = compiled.unite_kll(words.values, words.offsets, order, bounds, _ROOM, doubles)
+        if made is not None:
+            return bytes_of(Ragged(made[1], made[0]))
     return _written(_compressed(_levels(_read(parts, items), groups)), items)
 
 
