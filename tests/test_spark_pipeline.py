@@ -307,4 +307,5 @@ def test_nothing_is_read_before_there_is_anything_to_do() -> None:
         reader = PartialsReader(job.spec.to_text())
         first = reader.initialOffset()
         assert reader.partitions(first, first) == []
+        assert reader.partitions(first, reader.initialOffset()) == []  # some time later
         assert reader.partitions(first, reader.latestOffset(first, ReadAllAvailable()))

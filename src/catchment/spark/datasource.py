@@ -82,9 +82,9 @@ class PartialsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.planner.until_now = True
 
     def partitions(self, start: PlainOffset, end: PlainOffset) -> list[InputPartition]:
-        if end == start:
-            return []  # Spark runs a batch as it starts even if there is nothing to do yet
         control = _offset(end).control
+        if control.batch < 0 or end == start:
+            return []  # Spark runs a batch as it starts even if there is nothing to do yet
         shares = self.planner.splits(_offset(start), _offset(end))
         return [Share(n, node, split, control) for n, (node, split) in enumerate(shares)]
 
