@@ -269,7 +269,7 @@ def brightness(tab: Any, selector: str, property: str) -> float:
 
 
 def test_the_page_is_dark_and_narrow_where_that_is_wished(browser: Any) -> None:
-    """At 420 pixels nothing is wider than the screen, and the tree is an outline to be read."""
+    """At 420 pixels nothing is wider than the screen, and what matters is seen at once."""
     job = FakeJob(20, 9)
     job.missing = {"site-4"}
     with Page([job], 0, period=0.3) as page:
@@ -289,7 +289,24 @@ def test_the_page_is_dark_and_narrow_where_that_is_wished(browser: Any) -> None:
             tab.click(f"#tab-{view}")
             tab.wait_for_selector(f"#view-{view} .panel")
             assert tab.evaluate("document.documentElement.scrollWidth") <= 420, view
+            for selector in IN_SIGHT[view]:
+                tab.wait_for_selector(selector)
+                rights = tab.eval_on_selector_all(selector, RIGHTS)
+                assert rights and all(right <= room for right, room in rights), (selector, rights)
         tab.context.close()
+
+
+IN_SIGHT = {
+    "tree": (".nodes .row.head > :nth-child(7)",),
+    "queries": (".bars > b", ".sharing text"),
+    "results": (".results .row.head > :nth-child(3)",),
+    "health": (".limit > .num", ".cost-row > .num"),
+}
+"""What is to be seen whole at 420 pixels: of nodes what was sent, of results the first value."""
+RIGHTS = """all => all.map((one) => [
+    one.getBoundingClientRect().right,
+    one.closest(".inside, .limits, .cost, .panel").getBoundingClientRect().right,
+])"""
 
 
 def test_tabs_tree_and_tables_are_used_by_keys(tab: Any) -> None:

@@ -26,10 +26,15 @@ export function put(parent, ...children) {
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
 
-const NOTHING = "–", little = matchMedia("(max-width: 700px)");
+const NOTHING = "–";
+
+// Whether there is little room: a phone, or a narrow window.
+export const little = matchMedia("(max-width: 700px)");
 const none = (value) => value === null || value === undefined;
 
 export const count = (n) => (none(n) ? NOTHING : whole.format(n));
+
+export const some = (n, one, many, shown = count) => `${shown(n)} ${n === 1 ? one : many}`;
 
 export function number(value) {
   if (none(value)) return NOTHING;

@@ -2,7 +2,7 @@
 // them now, and nodes as cards, circles or fields of cells. It is laid out anew when the tree or the
 // width changes; otherwise only what nodes say is written again.
 
-import { bytes, count, moment, put, s, seconds, short } from "/assets/dom.js";
+import { bytes, count, moment, put, s, seconds, short, some } from "/assets/dom.js";
 import { CARD, field, laidOut, told } from "/assets/pictured.js";
 
 export const BEHIND = 5;
@@ -236,7 +236,7 @@ const lag = (node) => (node.behind ? `${seconds(node.behind)} behind` : "furthes
 function more(node) {
   if (node.role === "root") return typeof node.frontier === "number" ? lag(node) : "";
   if (node.early === undefined) return `${bytes(node.nbytes || 0)} sent`;
-  return `${short(node.early)} rows early${node.alpha === undefined ? "" : `, α ${node.alpha.toFixed(2)}`}`;
+  return `${some(node.early, "row", "rows", short)} early${node.alpha === undefined ? "" : `, α ${node.alpha.toFixed(2)}`}`;
 }
 
 function worst(nodes) {
@@ -246,9 +246,9 @@ function worst(nodes) {
 // A node in words.
 export function described(node) {
   const behind = typeof node.frontier === "number" ? `, frontier ${moment(node.frontier)}, ${lag(node)}` : "";
-  const early = node.early === undefined ? "" : `, ${count(node.early)} rows sent early`;
+  const early = node.early === undefined ? "" : `, ${some(node.early, "row", "rows")} sent early`;
   const link = node.bandwidth ? `, link ${bytes(node.bandwidth)}/s` : "";
-  const sent = node.role === "root" ? "" : `, ${count(node.messages || 0)} messages, ${bytes(node.nbytes || 0)}`;
+  const sent = node.role === "root" ? "" : `, ${some(node.messages || 0, "message", "messages")}, ${bytes(node.nbytes || 0)}`;
   return `${node.id}: ${told(node)}${behind}${sent}${link}${early}${node.why ? `; ${node.why}` : ""}`;
 }
 

@@ -1,7 +1,7 @@
 // How the job fares: what was counted, how fast, what is full, what was set aside and why.
 
 import { Chart } from "/assets/chart.js";
-import { LongTable, ask, bytes, count, h, number, put, seconds, short, timeCell } from "/assets/dom.js";
+import { LongTable, ask, bytes, count, h, number, put, seconds, short, some, timeCell } from "/assets/dom.js";
 
 const COUNTS = [
   ["events", "events", "read"],
@@ -80,7 +80,7 @@ export class HealthView {
     const most = Math.max(...Object.values(cost.parts), 1e-9);
     put(
       this.cost,
-      h("p", { class: "muted", text: `${count(cost.batches)} batches, ${seconds(cost.seconds / cost.batches)} each on average` }),
+      h("p", { class: "muted", text: `${some(cost.batches, "batch", "batches")}, ${seconds(cost.seconds / cost.batches)} each on average` }),
       Object.entries(cost.parts).map(([part, took]) => {
         const filled = h("i");
         filled.style.width = `${(took / most) * 100}%`;

@@ -6,8 +6,8 @@ import { count, seconds } from "/assets/dom.js";
 
 export const CARD = { wide: 156, high: 64 };
 const ROOM = 16, RISE = 84, LINE = 76, INDENT = 26, NARROW = 640, MOST = 160, LINES = 40, MISSING = 6;
+// The size of a cell, and how many may be side by side in a field.
 const CELL = 9, ACROSS = [5, 4, 3, 2];
-// Cells side by side in a field.
 // How many siblings are drawn apart, those with children and those without: the first that will do.
 const FANS = [[Infinity, Infinity], [48, 24], [48, 8], [48, 1], [24, 1], [12, 1], [6, 1], [1, 1]];
 

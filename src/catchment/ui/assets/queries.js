@@ -1,8 +1,8 @@
 // The queries: all of them, what they share, and a place to write another one.
 
-import { LongTable, ask, count, h, later, post, put, s } from "/assets/dom.js";
+import { LongTable, ask, count, h, later, post, put, s, some } from "/assets/dom.js";
 
-const GROUPS = 40;
+const GROUPS = 40, LITTLE = 480;
 const EXAMPLE = "SELECT player, avg(v) AS mean FROM events GROUP BY player, window(ts, '10 seconds')";
 
 export class QueriesView {
@@ -129,9 +129,9 @@ export class QueriesView {
     const [name, text, group, answer, version, leaving, alone] = query;
     const alike = (this.alike.get(`${group}/${answer}`) || 1) - 1;
     const held = this.held.groups.find((one) => one.id === group);
-    const shares = held ? `Group ${group}, with ${count(held.queries - 1)} other queries.` : "It is not in the plan yet.";
-    const same = alike ? ` ${count(alike)} of them ask for the very same, which is computed once.` : "";
-    const cost = held ? ` Alone it would take ${count(alone)} operator calls an event; the group takes ${count(held.operators.length)} for all ${count(held.queries)}.` : "";
+    const shares = held ? `Group ${group}, ${held.queries > 1 ? `with ${some(held.queries - 1, "other query", "other queries")}` : "by itself"}.` : "It is not in the plan yet.";
+    const same = alike ? ` ${count(alike)} of them ${alike === 1 ? "asks" : "ask"} for the very same, which is computed once.` : "";
+    const cost = !held ? "" : held.queries > 1 ? ` Alone it would take ${some(alone, "operator call", "operator calls")} an event; the group takes ${count(held.operators.length)} for all ${count(held.queries)}.` : ` It takes ${some(alone, "operator call", "operator calls")} an event.`;
     put(
       this.detail,
       h("h2", { text: name }),
@@ -212,12 +212,12 @@ function sharing(group, room) {
   const at = (n, all) => top + n * row + ((high - top - all * row) / 2) + row / 2;
   const left = (n) => at(n, group.windows.length), right = (n) => at(n, operators.length);
   const most = Math.max(...group.windows.map(([, queries]) => queries), 1);
-  const label = `${group.windows.length} windows need ${group.operators.length} operators`;
+  const label = `${some(group.windows.length, "window needs", "windows need")} ${some(group.operators.length, "operator", "operators")}`;
   const [from, to] = [column, wide - column], bend = (to - from) / 2;
   const box = (kind, x, y, text, whole) => s("g", { class: kind }, s("title", { text: whole }), s("rect", { x: x + 0.5, y: y - 12, width: column - 1, height: 24, rx: 6 }), s("text", { x: x + 10, y: y + 4.5, text }));
   return s("svg", { class: "sharing", width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": label },
     s("text", { class: "fact", x: 0, y: 14, text: "windows, and their queries" }),
-    s("text", { class: "fact", x: to, y: 14, text: "operators, each event once" }),
+    s("text", { class: "fact", x: to, y: 14, text: wide < LITTLE ? "operators" : "operators, each event once" }),
     s("g", { class: "needs" }, group.needs.filter(([, o]) => o < operators.length).map(([w, o]) => s("path", { d: `M${from} ${left(w)} C${from + bend} ${left(w)} ${to - bend} ${right(o)} ${to} ${right(o)}`, "stroke-width": 1.5 + (group.windows[w][1] / most) * 3.5 }))),
     group.windows.map(([text, queries], n) => box("window", 0, left(n), `${clip(text, letters - String(queries).length - 3)} ×${count(queries)}`, text)),
     operators.map((text, n) => box("operator", to, right(n), clip(text, letters), text)));
@@ -230,5 +230,4 @@ function explained(group) {
     h("dl", { class: "why" }, lines.flatMap(([name, text]) => [h("dt", { text: name }), h("dd", { text })])));
 }
 
-const some = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 const clip = (text, most) => (text.length > most ? `${text.slice(0, Math.max(most - 1, 3))}…` : text);

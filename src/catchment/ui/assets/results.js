@@ -1,7 +1,7 @@
 // Results of a query: a chart by key, a table, corrections marked, and files to take away.
 
 import { Chart } from "/assets/chart.js";
-import { LongTable, ask, count, h, later, number, put, timeCell } from "/assets/dom.js";
+import { LongTable, ask, count, h, later, little, number, put, timeCell } from "/assets/dom.js";
 
 const LINES = 10, OFFERED = 60, EVERY = 2000;
 const OWN = new Set(["window_start", "window_end", "window_index", "revision", "retracted", "complete", "missing"]);
@@ -100,7 +100,11 @@ export class ResultsView {
       put(this.value, values.map((name) => h("option", { value: name, text: name })));
       if (values.includes(before)) this.value.value = before;
     }
-    this.table.setKinds(found.columns, found.kinds);
+    // Where there is little room, values come before the beginnings of windows, which their ends stand for.
+    const order = found.columns.map((_, n) => n), start = places.window_start;
+    if (little.matches && start !== undefined && places.window_end !== undefined) order.push(...order.splice(start, 1));
+    this.order = order;
+    this.table.setKinds(order.map((n) => found.columns[n]), order.map((n) => found.kinds[n]));
     const corrected = "revision" in places ? found.rows.filter((row) => row[places.revision] > 0).length : 0;
     this.told.textContent = `${count(found.rows.length)} rows${found.more ? ", the newest; an export has up to a million" : ""}${corrected ? `, ${count(corrected)} of them corrections by late events` : ""}`;
     this.draw();
@@ -136,7 +140,8 @@ export class ResultsView {
 
   cells(row) {
     const { kinds } = this.held;
-    return row.map((value, n) => {
+    return this.order.map((n) => {
+      const value = row[n];
       if (n === this.places.revision) return value > 0 ? h("span", { class: "tag", text: `corrected, ${value}` }) : "";
       if (n === this.places.retracted) return value ? h("span", { class: "tag bad", text: "taken back" }) : "";
       return kinds[n] === "time" ? timeCell(value) : number(value);

@@ -1,7 +1,7 @@
 // The tree: who sends to whom, how far each has come, what the links carry, who is missing; and what
 // has climbed to the root, against what all events would take.
 
-import { LongTable, bytes, count, h, later, moment, put, s, seconds } from "/assets/dom.js";
+import { LongTable, bytes, count, h, later, moment, put, s, seconds, some } from "/assets/dom.js";
 import { BEHIND, Drawing, described } from "/assets/drawing.js";
 import { told } from "/assets/pictured.js";
 
@@ -108,7 +108,7 @@ export class TreeView {
   policy(all) {
     const tuned = all.filter((node) => node.early !== undefined);
     const early = tuned.reduce((sum, node) => sum + node.early, 0);
-    const words = tuned.length ? `${count(early)} rows were sent before their slice had ended.` : "";
+    const words = tuned.length ? `${some(early, "row was sent before its", "rows were sent before their")} slice had ended.` : "";
     put(this.flush, h("span", { class: "muted", text: "Flush policy " }), h("b", { text: this.job.flush || "unknown" }), h("span", { class: "muted", text: words && `: ${words}` }));
   }
 
