@@ -100,7 +100,9 @@ class TestStatus:
         for name in home.sub("progress").names():
             home.sub("progress").remove(name)
         assert found_status(home).state == "stopped"
-        assert "frontier: unknown" in catchment("status", "job.yaml").stdout
+        text = catchment("status", "job.yaml").stdout
+        assert ": stopped, no batch yet, 2 queries" in text
+        assert "frontier: unknown before the first batch" in text
 
     def test_of_nothing(self, home: Folder, tmp_path: Path) -> None:
         assert "which job? nothing is given" in catchment("status", code=2).stderr

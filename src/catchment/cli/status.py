@@ -71,7 +71,9 @@ def spark_status(job: JobModel | None, checkpoint: Path | None) -> Status:
 
 
 def _spark_lines(found: Status) -> Iterator[str]:
-    yield f"job {found.job}: {found.state}, batch {found.batch}, {found.queries} queries"
+    batch = "no batch yet" if found.batch < 0 else f"batch {found.batch}"
+    queries = f"{found.queries} {'query' if found.queries == 1 else 'queries'}"
+    yield f"job {found.job}: {found.state}, {batch}, {queries}"
     yield _frontier_line(found)
     names = ("events", "accepted", "late", "bad", "duplicates", "updates", "results")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in names)
@@ -101,6 +103,8 @@ def _spark_lines(found: Status) -> Iterator[str]:
 def _frontier_line(found: Status) -> str:
     if found.state == "ended":
         return "frontier: the source has ended, every window is complete"
+    if found.batch < 0:
+        return "frontier: unknown before the first batch"
     if found.frontier is None:
         return "frontier: unknown, some partition has not been heard of yet"
     parts = [f"frontier {moment(found.frontier)}"]
