@@ -114,6 +114,15 @@ def test_commands_of_the_kit_exist() -> None:
     assert set(re.findall(r"^\s+- (--\S+)$", chart, re.MULTILINE)) <= options("node")
 
 
+def test_relative_paths_of_jobs_lie_in_the_volume_of_the_image() -> None:
+    """A folder of the host does not belong to the user of the image."""
+    text = (KIT / "docker" / "Dockerfile").read_text()
+    (place,) = re.findall(r"^WORKDIR (.*)$", text.rpartition("\nFROM")[2], re.MULTILINE)
+    assert f"\nVOLUME {place}\n" in text
+    for told in (text, (ROOT / "docs" / "kit.md").read_text()):
+        assert f"-v catchment:{place} catchment run" in told
+
+
 def test_prometheus_scrapes_the_nodes_of_compose_and_alerts_ask_for_what_there_is() -> None:
     scraped = yaml.safe_load((KIT / "prometheus" / "prometheus.yml").read_text())
     targets = scraped["scrape_configs"][0]["static_configs"][0]["targets"]
