@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 )
 NAMES = {name: getattr(ct, name) for name in ct.__all__}
 UNIT = 'write a number and a unit, as in "10s", "5 minutes" or "1h 30m"'
-POSITIVE = 'try "10s" or longer than zero'
+POSITIVE = 'try one that is longer than zero, such as "10s"'
 
 
 def python(select: str, window: str, **parts: Any) -> Way:

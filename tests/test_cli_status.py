@@ -95,6 +95,10 @@ class TestStatus:
         keep(home, progress(2, now(), COUNTS, ended=True))
         text = catchment("status", "--checkpoint", "state").stdout
         assert ": ended" in text and "every window is complete" in text
+        keep(home, progress(3, now(), replace(COUNTS, open_windows=2, open_events=9), ended=True))
+        text = catchment("status", "--checkpoint", "state").stdout
+        assert "every window that can end is complete" in text
+        assert "open when the source ended: 2 windows, with 9 events" in text
 
     def test_before_the_first_batch(self, home: Folder) -> None:
         for name in home.sub("progress").names():

@@ -102,7 +102,8 @@ def _spark_lines(found: Status) -> Iterator[str]:
 
 def _frontier_line(found: Status) -> str:
     if found.state == "ended":
-        return "frontier: the source has ended, every window is complete"
+        complete = "every window that can end" if found.open_windows else "every window"
+        return f"frontier: the source has ended, {complete} is complete"
     if found.batch < 0:
         return "frontier: unknown before the first batch"
     if found.frontier is None:

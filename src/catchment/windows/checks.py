@@ -17,7 +17,9 @@ MOST_EVENTS = 1 << 48
 def positive(value: int, what: str, given: object) -> int:
     if value <= 0:
         raise QueryError(
-            f"the {what} must be positive", given=repr(given), hint='try "10s" or longer than zero'
+            f"the {what} must be positive",
+            given=repr(given),
+            hint='try one that is longer than zero, such as "10s"',
         )
     return value
 
