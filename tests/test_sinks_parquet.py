@@ -16,7 +16,8 @@ import pytest
 from pyarrow.dataset import dataset
 
 from catchment.durable import store as store_module
-from catchment.errors import SinkError
+from catchment.durable.folder import Folder
+from catchment.errors import CatchmentError, SinkError
 from catchment.sinks import parquet
 from catchment.sinks.naming import folder_name
 from catchment.sinks.parquet import ParquetSink
@@ -348,3 +349,11 @@ def test_a_uri_of_a_local_folder(tmp_path: Path) -> None:
     sink = ParquetSink(path=f"file://{tmp_path}/x")
     sink.write(delivery({"q": rows(["a"], [1])}))
     assert (tmp_path / "x" / "q" / "000000000-0.parquet").exists()
+
+
+@pytest.mark.parametrize("place", [FilePlace, Folder])
+def test_errors_do_not_tell_the_keys_of_a_store(place: type[FilePlace | Folder]) -> None:
+    with pytest.raises(CatchmentError, match="the folder cannot be reached") as caught:
+        place("s3://key:hidden@bucket/out?region=x&odd=1")
+    assert "s3://bucket/out" in str(caught.value)
+    assert "hidden" not in str(caught.value)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from catchment.durable.store import FileStore
+from catchment.durable.store import FileStore, shown
 from catchment.errors import StateError
 
 
@@ -28,19 +27,16 @@ class Folder:
         try:
             self._store = FileStore(self.uri, private=True)
         except (OSError, ValueError) as error:
-            raise StateError("the folder cannot be reached", given=uri, hint=str(error)) from error
+            what, given = "the folder cannot be reached", shown(uri)
+            raise StateError(what, given=given, hint=str(error)) from error
 
     def __reduce__(self) -> tuple[object, ...]:
         return Folder, (self.uri,)
 
     @property
     def shown(self) -> str:
-        """The address for people, without what only the store may know: keys and options.
-
-        >>> Folder("s3://key:secret@bucket/jobs?region=x").shown
-        's3://bucket/jobs'
-        """
-        return re.sub(r"(?<=://)[^/@]*@|\?.*", "", self.uri) if "://" in self.uri else self.uri
+        """The address for people, without keys and options."""
+        return shown(self.uri)
 
     @property
     def local(self) -> str | None:

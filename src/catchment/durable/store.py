@@ -9,6 +9,7 @@ errors: `Folder` and the sinks make sentences of them.
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -22,6 +23,15 @@ def opened(uri: str) -> tuple[pafs.FileSystem, str]:
         system, path = pafs.FileSystem.from_uri(uri)
         return system, path.rstrip("/") or "/"
     return pafs.LocalFileSystem(), uri.rstrip("/") or "/"
+
+
+def shown(uri: str) -> str:
+    """An address for people, without what only the store may know: keys and options.
+
+    >>> shown("s3://key:secret@bucket/jobs?region=x")
+    's3://bucket/jobs'
+    """
+    return re.sub(r"(?<=://)[^/@]*@|\?.*", "", uri) if "://" in uri else uri
 
 
 class FileStore:

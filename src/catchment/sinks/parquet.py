@@ -291,7 +291,7 @@ def _owner(place: FilePlace) -> str | None:
     data = place.read(_MARKER)
     if data is None:
         return None
-    marker = f"{place.uri}/{_MARKER}"
+    marker = f"{place.shown}/{_MARKER}"
     try:
         return records.decode(Owner, data, marker).job
     except StateError as error:
@@ -305,7 +305,7 @@ def _owner(place: FilePlace) -> str | None:
 def _table(place: FilePlace, name: str) -> pa.Table:
     data = place.read(name)
     if data is None:
-        raise GoneError("a result file has gone while it was read", given=f"{place.uri}/{name}")
+        raise GoneError("a result file has gone while it was read", given=f"{place.shown}/{name}")
     with _named(name):
         import pyarrow.parquet as pq
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catchment.durable.store import FileStore
+from catchment.durable.store import FileStore, shown
 from catchment.errors import SinkError
 
 _STALE = 3600.0
@@ -26,24 +26,25 @@ class FilePlace:
     """
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri
-        with _explained("the folder cannot be reached", uri):
+        self.shown = shown(uri)
+        """The address for people, without keys and options."""
+        with _explained("the folder cannot be reached", self.shown):
             self._store = FileStore(uri, private=False)
 
     def read(self, name: str) -> bytes | None:
         """What a file holds; None when there is none."""
-        with _explained("the folder cannot be read", self.uri):
+        with _explained("the folder cannot be read", self.shown):
             return self._store.read(name)
 
     def names(self, folder: str = "") -> tuple[list[str], list[str]]:
         """The names of files and of folders in it, sorted; hidden ones are not seen."""
-        with _explained("the folder cannot be read", self.uri):
+        with _explained("the folder cannot be read", self.shown):
             files, folders = self._store.names(folder)
         return _seen(files), _seen(folders)
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Puts a file in its place, whole, and makes it last; one of that name is replaced."""
-        with _explained("the results cannot be written", f"{self.uri}/{name}"):
+        with _explained("the results cannot be written", f"{self.shown}/{name}"):
             remote = self._store.local is None and name.endswith(".parquet")
             if remote and self._store.size(name) == len(memoryview(data)):
                 return  # it has come before; not every store moves a file onto another
@@ -51,7 +52,7 @@ class FilePlace:
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it is there."""
-        with _explained("the folder cannot be written", f"{self.uri}/{name}"):
+        with _explained("the folder cannot be written", f"{self.shown}/{name}"):
             self._store.remove(name)
 
     def probe(self) -> None:

@@ -237,7 +237,7 @@ class AsideFiles:
             return
         self._opened = True
         data = self.home.read(_INDEX) or b"{}"
-        held = records.decode(AsideIndex, data, f"{self.home.uri}/{_INDEX}")
+        held = records.decode(AsideIndex, data, f"{self.home.shown}/{_INDEX}")
         self.removed = held.removed
         self._files = {(kept.kind, kept.name): kept for kept in held.files}
         self._delete(held.gone)
@@ -265,7 +265,7 @@ def newest_rows(home: Folder, kind: str, rows: int) -> pa.Table:
 
     Another process may write there meanwhile; a file that has just gone is left out.
     """
-    held = records.decode(AsideIndex, home.read(_INDEX) or b"{}", f"{home.uri}/{_INDEX}")
+    held = records.decode(AsideIndex, home.read(_INDEX) or b"{}", f"{home.shown}/{_INDEX}")
     names = sorted((kept.name for kept in held.files if kept.kind == kind), reverse=True)
     found: list[pa.Table] = []
     room = rows
@@ -291,6 +291,6 @@ def _found(folder: Folder, kind: str, name: str) -> AsideFile:
     except (pa.ArrowException, OSError) as error:
         raise StateError(
             "a file of rows set aside cannot be read",
-            given=f"{folder.uri}/{name}",
+            given=f"{folder.shown}/{name}",
             hint=f"{reason_of(error)}; move it away",
         ) from error

@@ -251,7 +251,8 @@ class FileSource(Source):
     def open(self, home: Folder) -> None:
         self._home, self._journal = home, Journal(home)
         held = home.read(_SCHEMA)
-        known = None if held is None else records.decode(KeptSchema, held, f"{home.uri}/{_SCHEMA}")
+        what = f"{home.shown}/{_SCHEMA}"
+        known = None if held is None else records.decode(KeptSchema, held, what)
         self._remembered = known is not None and known.given == self.types
         if known is not None and self._remembered:
             self._schema = pa.ipc.read_schema(pa.py_buffer(known.schema))

@@ -79,7 +79,7 @@ class Journal:
         if n not in self._entries:
             raise SourceError(
                 "the journal of files has no such entry",
-                given=f"{n} in {self._home.uri}",
+                given=f"{n} in {self._home.shown}",
                 hint="the checkpoint is older than what was committed, or its folder was changed",
             )
         return self._entries[n]
@@ -152,6 +152,6 @@ class Journal:
         except StateError as error:
             raise SourceError(
                 "the journal of files cannot be read",
-                given=f"{self._home.uri}/{name}",
+                given=f"{self._home.shown}/{name}",
                 hint="restore it, or start the job with a new checkpoint",
             ) from error

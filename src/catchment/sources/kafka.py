@@ -92,7 +92,7 @@ class Kafka(MessageSource):
 
     def open(self, home: Folder) -> None:
         lost = home.read(_LOST) or b"{}"
-        self._gone = records.decode(dict[str, dict[str, int]], lost, f"{home.uri}/{_LOST}")
+        self._gone = records.decode(dict[str, dict[str, int]], lost, f"{home.shown}/{_LOST}")
         self._home = home
 
     def never_read(self) -> list[NeverRead]:

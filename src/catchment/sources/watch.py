@@ -28,7 +28,7 @@ class SourceNote(Struct, frozen=True):
 
     @classmethod
     def load(cls, folder: Folder) -> SourceNote:
-        return records.decode(cls, folder.read(_NOTE) or b"{}", f"{folder.uri}/{_NOTE}")
+        return records.decode(cls, folder.read(_NOTE) or b"{}", f"{folder.shown}/{_NOTE}")
 
     def save(self, folder: Folder) -> None:
         folder.write(_NOTE, records.encode(self))

@@ -109,7 +109,7 @@ def _run(
 def outputs_of(home: Folder, job: JobModel) -> dict[str, str]:
     """Under which name each query's results are delivered, by what the folder knows of it."""
     held = home.read(DEFINITIONS) or b"{}"
-    known = records.decode(dict[str, Definition], held, f"{home.uri}/{DEFINITIONS}")
+    known = records.decode(dict[str, Definition], held, f"{home.shown}/{DEFINITIONS}")
     found = next_definitions(known, {query.name: query for query in job.build()})
     for text in version_texts(known, found):
         log.warning("%s", text)

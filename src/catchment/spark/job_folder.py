@@ -145,7 +145,7 @@ def ended_stream(home: Folder) -> Status | None:
 def ended_batch(home: Folder) -> Status | None:
     """What a batch job delivered; None when it has not."""
     held = home.read(DONE)
-    return None if held is None else records.decode(Status, held, f"{home.uri}/{DONE}")
+    return None if held is None else records.decode(Status, held, f"{home.shown}/{DONE}")
 
 
 def only(kind: str, home: Folder) -> None:

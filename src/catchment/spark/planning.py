@@ -166,7 +166,7 @@ class Progress(Struct, frozen=True):
         if data is None:
             raise StateError(
                 "the progress of a batch is missing",
-                given=f"{spec.home.uri}/progress/{batch:09d}",
+                given=f"{spec.home.shown}/progress/{batch:09d}",
                 hint="the job's folder was changed by hand, or is of another job",
             )
         return records.decode(cls, data, f"the progress of batch {batch}")

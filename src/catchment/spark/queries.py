@@ -44,7 +44,7 @@ def rules_of(home: Folder) -> QueryRules:
 
 def read_identity(home: Folder) -> JobIdentity | None:
     """Whose folder it is; None: nobody's yet."""
-    held, what = home.read(IDENTITY), f"{home.uri}/{IDENTITY}"
+    held, what = home.read(IDENTITY), f"{home.shown}/{IDENTITY}"
     if held is None:
         return None
     found = records.decode(FolderFormat, held, what).format
@@ -58,7 +58,7 @@ def read_identity(home: Folder) -> JobIdentity | None:
 def read_rejected(home: Folder) -> dict[str, str]:
     """The query files that a running job cannot use, and why."""
     held = home.read(REJECTED) or b"{}"
-    return records.decode(dict[str, str], held, f"{home.uri}/{REJECTED}")
+    return records.decode(dict[str, str], held, f"{home.shown}/{REJECTED}")
 
 
 class QueryFolder:
@@ -124,7 +124,7 @@ class QueryFolder:
     def leaving(self) -> list[str]:
         """The queries that leave once their open windows have ended."""
         held = self.home.read(LEAVING) or b"[]"
-        return records.decode(list[str], held, f"{self.home.uri}/{LEAVING}")
+        return records.decode(list[str], held, f"{self.home.shown}/{LEAVING}")
 
     def drain(self, name: str) -> None:
         """Has a query leave: its open windows end, and no new ones begin."""

@@ -190,7 +190,7 @@ def take_up(spec: Spec, queries: list[Query]) -> list[str]:
         first_plan(spec, queries)
         forget_plans()
     else:
-        what = f"{spec.home.uri}/{GIVEN}"
+        what = f"{spec.home.shown}/{GIVEN}"
         before = [Query.of(query) for query in records.decode(list[QueryRecord], held, what)]
         changes = file_changes(before, queries)
         said = folder.follow(changes)

@@ -69,7 +69,7 @@ class SparkWork:
             buckets = cores_of(spark) if keyed else 1
             self.home.write(_BUCKETS, records.encode(buckets))
         else:
-            buckets = records.decode(int, held, f"{self.home.uri}/{_BUCKETS}")
+            buckets = records.decode(int, held, f"{self.home.shown}/{_BUCKETS}")
         assert charter.schema is not None
         local = not isinstance(source, Steps)
         return Spec(
