@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,37 @@ def test_workers_elsewhere_run_plain_python(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python4")
     session.use_worker_python(local=False)
     assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python4"
+
+
+class Shipped:
+    """A session of an application on a cluster, which notes what it is given."""
+
+    def __init__(self) -> None:
+        self.archives: list[str] = []
+
+    def addArtifacts(self, path: str, *, pyfile: bool) -> None:  # noqa: N802
+        self.archives.append(path)
+
+
+def test_sessions_of_one_application_ship_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at the same moment: Spark refuses another archive of the same name."""
+    monkeypatch.setattr(session, "is_local", lambda _: False)
+    session._package.cache_clear()
+    sessions = [Shipped() for _ in range(4)]
+    together = threading.Barrier(len(sessions))
+
+    def ship(one: Any) -> None:
+        together.wait()
+        session.ship(one)
+        session.ship(one)
+
+    threads = [threading.Thread(target=ship, args=(one,)) for one in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(one.archives) for one in sessions] == [1] * len(sessions)
+    assert len({path for one in sessions for path in one.archives}) == 1
 
 
 def test_java_is_told_of_an_archive_that_is_there(

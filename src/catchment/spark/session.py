@@ -209,6 +209,8 @@ _CONFIGURING = threading.RLock()
 
 _SHIPPED: WeakSet[SparkSession] = WeakSet()
 """Sessions whose executors have this package."""
+_SHIPPING = threading.Lock()
+"""Sessions of one application ship the same archive: Spark refuses another one of its name."""
 
 
 def ship(spark: SparkSession) -> None:
@@ -217,9 +219,12 @@ def ship(spark: SparkSession) -> None:
     `ct.run`, `ct.windows` and jobs do so by themselves. The format `catchment` has no session at
     hand, so whoever uses it on a cluster does this first.
     """
-    if not is_local(spark) and spark not in _SHIPPED:
-        spark.addArtifacts(_package(), pyfile=True)
-        _SHIPPED.add(spark)
+    if is_local(spark):
+        return
+    with _SHIPPING:
+        if spark not in _SHIPPED:
+            spark.addArtifacts(_package(), pyfile=True)
+            _SHIPPED.add(spark)
 
 
 @cache
