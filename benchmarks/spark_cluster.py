@@ -6,8 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,16 +20,17 @@ from pyspark.sql import SparkSession
 from catchment.measure.ports import HOST, free_port
 from catchment.spark.session import SparkError, session
 
-_PATIENCE = 60.0
+_PATIENCE = 240.0
 
 
 @contextmanager
-def cluster(workers: int = 2, cores: int = 1) -> Iterator[SparkSession]:
+def cluster(workers: int = 2, cores: int = 1, **options: str) -> Iterator[SparkSession]:
     """A session on a cluster of its own, for tests and benchmarks; all of it ends with the block.
 
     The workers' Python cannot import this package by itself: it must reach them.
     """
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="catchment-cluster-") as folder:
+        stack.enter_context(_workers_run(_python_without_us(Path(folder, "python"))))
         port = free_port()
         master = f"spark://{HOST}:{port}"
         common = ["--host", HOST, "--webui-port", "0"]
@@ -51,10 +54,37 @@ def cluster(workers: int = 2, cores: int = 1) -> Iterator[SparkSession]:
                 "spark.default.parallelism": str(total),
                 "spark.python.daemon.module": "pyspark.daemon",
                 "spark.executor.extraJavaOptions": "",
+                **options,
             },
         )
         stack.callback(made.stop)
         yield made
+
+
+def _python_without_us(place: Path) -> str:
+    """A Python that has all packages of this one but Catchment, as on machines of a cluster.
+
+    Packages are found in our folder of packages. Files there that name other folders, as that of a
+    checkout does, are not followed: Python follows them in its own folder alone.
+    """
+    venv.create(place, symlinks=True)
+    own = sysconfig.get_path("purelib", vars={"base": str(place)}, scheme="posix_prefix")
+    Path(own, "packages.pth").write_text(str(Path(pyspark.__file__).parent.parent))
+    return str(place / "bin/python")
+
+
+@contextmanager
+def _workers_run(python: str) -> Iterator[None]:
+    """Spark takes the Python of workers from the environment of the driver."""
+    before = os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYSPARK_PYTHON"]
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
 
 
 def _process(stack: ExitStack, folder: str, name: str, command: list[str]) -> None:
