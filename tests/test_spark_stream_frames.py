@@ -233,7 +233,7 @@ def test_too_many_tasks_are_told(
     assert not caplog.text
 
 
-def test_a_checkpoint_of_another_query_is_refused(
+def test_a_checkpoint_of_another_query_or_other_columns_is_refused(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:
     stream = stream_of(spark, folder)
@@ -242,7 +242,15 @@ def test_a_checkpoint_of_another_query_is_refused(
     other = ct.Query("hundred", ct.last("seq"), ct.min("x"), window=ct.count_tumbling(50))
     with pytest.raises(PySparkException, match="the checkpoint is of other queries"):
         drained(ct.windows(stream, other)["hundred"], tmp_path)
-    drained(ct.windows(stream, QUERIES[3])["hundred"], tmp_path)
+    narrower = stream.withColumn("x", stream["x"].cast("float"))
+    with pytest.raises(PySparkException, match="other columns"):
+        drained(ct.windows(narrower, QUERIES[3])["hundred"], tmp_path)
+    # What changes nothing that the query reads may change.
+    write(folder, 4, later(HOUR))
+    more = stream.where("seq >= 0").withColumn("more", stream["v"] + 1).drop("player")
+    drained(ct.windows(more, QUERIES[3])["hundred"], tmp_path)
+    wanted = ct.run(EVENTS, QUERIES[3], spark=False)["hundred"]
+    assert_same(rows_of(wanted), pq.read_table(tmp_path / "rows"))
 
 
 def test_what_a_checkpoint_was_made_for() -> None:
