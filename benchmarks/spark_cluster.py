@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from benchmarks.process import importable
 from catchment.measure.ports import HOST, free_port
 from catchment.spark.session import SparkError, session
 
@@ -27,9 +28,11 @@ _PATIENCE = 240.0
 def cluster(workers: int = 2, cores: int = 1, **options: str) -> Iterator[SparkSession]:
     """A session on a cluster of its own, for tests and benchmarks; all of it ends with the block.
 
-    The workers' Python cannot import this package by itself: it must reach them.
+    The executors' Python cannot import this package by itself: it must reach them. What Spark runs
+    in Python beside the driver, such as the planning of a stream, finds it where the driver does.
     """
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="catchment-cluster-") as folder:
+        stack.enter_context(importable())
         stack.enter_context(_workers_run(_python_without_us(Path(folder, "python"))))
         port = free_port()
         master = f"spark://{HOST}:{port}"
