@@ -58,8 +58,8 @@ _OUTPUTS = {
 
 Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint32]
-Sketches = tuple[Words, Int64s] | None
+SketchWords = npt.NDArray[np.uint32]
+Sketches = tuple[SketchWords, Int64s] | None
 
 _KLL_ARRAYS = 5
 """Arrays that a sketch of so many values needs while it is made."""
@@ -191,7 +191,7 @@ class Kernels:
 
     def unite_kll(
         self,
-        words: Words,
+        words: SketchWords,
         offsets: Int64s,
         order: Int64s,
         starts: Int64s,
@@ -216,7 +216,7 @@ class Kernels:
         return None if ends[0] < 0 else (out[: ends[-1]], ends)
 
     def quantiles(
-        self, words: Words, offsets: Int64s, share: float, room: Int64s
+        self, words: SketchWords, offsets: Int64s, share: float, room: Int64s
     ) -> Doubles | None:
         """The value below which a share of the values lies, of each KLL sketch of doubles; None
         where one of them is damaged."""
