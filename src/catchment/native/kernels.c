@@ -393,6 +393,12 @@ static uint32_t *written_kll(const Kll *sketch, const int64_t *values, const Kll
     return out;
 }
 
+/* Compresses a sketch and writes it down; where it ends, or NULL if it cannot be compressed. */
+static uint32_t *finished_kll(Kll *sketch, KllRoom *with, uint32_t *to) {
+    const int64_t *kept = compressed(sketch, with);
+    return kept == NULL ? NULL : written_kll(sketch, kept, with, to);
+}
+
 /* The sketches of runs of values in order, none of them empty. The layout is what is turned over in
    negative numbers, and how many values a sketch has at most. Where something cannot be done, the
    first offset is -1. */
@@ -410,12 +416,11 @@ void sketch_kll(
         sketch.heights = 1;
         for (int64_t at = 0; at < sketch.held; at++) with.values[at] = turned_over(run[at], with.turned);
         sketch.least = with.values[0], sketch.greatest = with.values[sketch.held - 1];
-        const int64_t *kept = compressed(&sketch, &with);
-        if (kept == NULL) {
+        to = finished_kll(&sketch, &with, to);
+        if (to == NULL) {
             ends[0] = -1;
             return;
         }
-        to = written_kll(&sketch, kept, &with, to);
         ends[row + 1] = to - out;
     }
 }
@@ -465,12 +470,11 @@ void unite_kll(
                 const int64_t *sorted = sorted_runs(run, sketch.sizes[level], with.work);
                 if (sorted != run) memcpy(run, sorted, (size_t)sketch.sizes[level] * sizeof *run);
             }
-        const int64_t *kept = compressed(&sketch, &with);
-        if (kept == NULL) {
+        to = finished_kll(&sketch, &with, to);
+        if (to == NULL) {
             ends[0] = -1;
             return;
         }
-        to = written_kll(&sketch, kept, &with, to);
         ends[row + 1] = to - out;
     }
 }

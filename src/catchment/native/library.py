@@ -201,7 +201,7 @@ class Kernels:
         """The words of the unions of KLL sketches, and where each begins; None where one of them is
         damaged. `starts` says where each union begins in an order of the sketches, and where the
         last one ends."""
-        ends = offsets_in(np.diff(offsets).take(order)).take(starts)
+        ends = np.append(0, np.cumsum(np.diff(offsets).take(order))).take(starts)
         most = int(np.diff(ends).max(initial=0)) // 2
         inputs = words, offsets, order, starts, _layout(doubles, most), room
         return self._sketches("unite_kll", len(starts) - 1, inputs, most, int(ends[-1]))
@@ -227,11 +227,6 @@ class Kernels:
         failed = np.empty(1, np.int64)
         self._run("find_quantiles", sketches, inputs, scratch, out, failed)
         return None if failed[0] else out
-
-
-def offsets_in(lengths: Int64s) -> Int64s:
-    """Where stretches of these lengths begin, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _layout(doubles: bool, most: int) -> Int64s:
